@@ -15,6 +15,7 @@ from pytest_accel.cli import known_good
 from pytest_accel.cli.known_good import Inputs
 from pytest_accel.cli.new_file import write_new
 from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.core import exits
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
@@ -31,8 +32,6 @@ from pytest_accel.views import calibration as shown
 from pytest_accel.views import lint_report
 from pytest_accel.views.calibration import Provenance
 
-NOT_READY = 6
-"""Exit status for a file that was written and does not lint clean, or does not hold for the records it came from."""
 SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
 LONG = 10_000
 """Characters in a line of YAML: every device is one line."""
@@ -65,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Calibrate, write the files, and return the exit status: 0, 4 for wrong inputs, or `NOT_READY`. Raises BadFile."""
+    """Calibrate, write the files, and return the exit status: 0, 4 for wrong inputs, or 6. Raises BadFile."""
     try:
         _check_options(chosen)
         return _calibrate(chosen)
@@ -184,7 +183,7 @@ def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> 
     )
     rehearsal = " It is for rehearsal only: the nodes were simulated." if made.simulated else ""
     print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
-    return 0 if report.clean and not broken else NOT_READY
+    return exits.HOLDS if report.clean and not broken else exits.NOT_JUDGED
 
 
 def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core import exits
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
@@ -78,7 +78,7 @@ def run(chosen: argparse.Namespace) -> int:
         comparison = replace(comparison, left_out=left_out)
     except (BadFile, Refused) as error:
         print(printable_lines(str(error)), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     beside = differences.Beside(len(between), others, [*notes, *more])
     _print(comparison, beside, chosen.format)
     return comparison.exit

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Sku, Spread
 from pytest_accel.core.untrusted import BadFile
@@ -67,7 +67,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
             print(text, end="")
     except MissingExtra as error:
         print(error, file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     except OSError as error:
         raise BadFile(f"--output: cannot write {chosen.output}: {error.strerror}") from None
     if chosen.output:

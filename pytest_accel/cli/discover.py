@@ -6,11 +6,11 @@ import argparse
 import importlib.util
 import sys
 
+from pytest_accel.core import exits
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.software import torch_version
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import Vendor
-from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.run import selection
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -28,8 +28,6 @@ library or torch is missing here, 4 if the devices are not of one SKU."""
 
 UNUSABLE = 1
 """The exit status where a device itself fails: a run would say FAIL of `inventory.driver`."""
-REFUSED = 4
-"""The exit status where the devices are not of one SKU, or cannot be chosen."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +51,7 @@ def run(chosen: argparse.Namespace) -> int:
         host = {} if chosen.skeleton else pool.sensor.host()
     except Refused as error:
         print(error, file=sys.stderr)
-        return REFUSED
+        return exits.WRONG
     finally:
         pool.stop()
     if chosen.skeleton:
@@ -99,7 +97,7 @@ def _print_skeleton(products: list[Product], refused: Refused | None) -> int:
     """Print the skeleton of a file for the product of most devices; return the exit status."""
     if not products:
         print(refused or "no device was found", file=sys.stderr)
-        return REFUSED
+        return exits.WRONG
     for other in products[1:]:
         print(f"left out of the file: {other.names}, {other.is_what}", file=sys.stderr)
     print(_skeleton(products[0]), end="")
@@ -124,8 +122,8 @@ def _status(setup: Setup, refused: Refused | None) -> int:
     if problem and problem.kind == "device":
         return UNUSABLE
     if problem or (missing and not refused):
-        return NOT_JUDGED
-    return REFUSED if refused else 0
+        return exits.NOT_JUDGED
+    return exits.WRONG if refused else exits.HOLDS
 
 
 def without_torch(devices: tuple[Device, ...]) -> str | None:

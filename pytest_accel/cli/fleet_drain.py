@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.cli.actions import Action, Actions
-from pytest_accel.cli.exit_status import WRONG
-from pytest_accel.core import untrusted
+from pytest_accel.core import exits, untrusted
 from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -21,7 +20,7 @@ from pytest_accel.fleet.jobs import drain as plans
 from pytest_accel.fleet.jobs import slurm
 from pytest_accel.fleet.jobs.drain import Plan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
-from pytest_accel.fleet.jobs.states import HOLDS, REJECTED_EXIT, NodeResult, State
+from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import Watch
 from pytest_accel.run.record import FILE
 
@@ -65,13 +64,13 @@ def drain(chosen: argparse.Namespace) -> int:
         print(printable(f"left alone: {node}: {why}"))
     if plan.refused:
         print(printable(f"refused: {plan.refused}"), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     if chosen.yes:
         _apply(plan.steps)
     else:
         _show(plan)
     rejected = any(each.state is State.REJECTED for each in nodes)
-    return REJECTED_EXIT if rejected and not chosen.resume else 0
+    return exits.REJECTED if rejected and not chosen.resume else exits.HOLDS
 
 
 def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> Plan:

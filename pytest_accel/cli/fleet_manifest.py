@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pytest_accel.cli.actions import Action
-from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
+from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -88,7 +88,7 @@ def _print_labels(chosen: argparse.Namespace) -> int:
         found = node_labels.of_folder(chosen.folder.absolute())
     except BadFile as error:
         print(printable(str(error)), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     for why in found.without:
         print(printable(why), file=sys.stderr)
     lines = list(node_labels.commands(found.nodes))
@@ -96,8 +96,8 @@ def _print_labels(chosen: argparse.Namespace) -> int:
         print("\n".join(lines))
     elif not found.without:
         print(printable(f"{chosen.folder} holds no result of a node"), file=sys.stderr)
-        return WRONG
-    return NOT_JUDGED if found.without else 0
+        return exits.WRONG
+    return exits.NOT_JUDGED if found.without else exits.HOLDS
 
 
 def _nodes(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Final
 import pytest_accel
 from pytest_accel.cli import delivery
 from pytest_accel.cli.actions import Action, Actions
+from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -24,7 +25,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
-from pytest_accel.fleet.jobs.states import NOT_JUDGED_EXIT, NodeResult
+from pytest_accel.fleet.jobs.states import NodeResult
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
 from pytest_accel.run.options import AUTO
@@ -163,7 +164,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"{which}; 'pytest-accel fleet run --output {folder}' submits their jobs", file=sys.stderr)
     if chosen.wait:
         return _wait(folder, end and max(0.0, end - time.monotonic()))
-    return NOT_JUDGED_EXIT if left else 0
+    return exits.NOT_JUDGED if left else exits.HOLDS
 
 
 def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:

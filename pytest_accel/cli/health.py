@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_accel.cli.exit_status import NOT_JUDGED, WRONG
 from pytest_accel.cli.parser import Parser
+from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
@@ -23,8 +23,7 @@ from pytest_accel.core.printable import printable
 if TYPE_CHECKING:
     from pytest_accel.run.passive import Checked
 
-BROKEN = 1
-NPD = {0: 0, BROKEN: 1}
+NPD = {exits.HOLDS: 0, exits.REJECTED: 1}
 """node-problem-detector's statuses of those of ours that it has: 0 OK, 1 not OK. Every other one is 2, unknown."""
 NPD_UNKNOWN = 2
 SHORTEST, LONGEST = 1.0, 60.0
@@ -85,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
     loading.join(max(0.0, until - time.monotonic() - LEAST_SECONDS))
     if loading.is_alive():
         print(f"UNKNOWN pytest_accel itself was not loaded within {chosen.timeout:g} s")
-        return NPD_UNKNOWN if chosen.npd else NOT_JUDGED
+        return NPD_UNKNOWN if chosen.npd else exits.NOT_JUDGED
     return _check(chosen, until)
 
 
@@ -115,7 +114,7 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
     except Refused as error:
         print(health_line.refused(str(error)))
         print(printable(str(error)), file=sys.stderr)
-        return NPD_UNKNOWN if chosen.npd else WRONG
+        return NPD_UNKNOWN if chosen.npd else exits.WRONG
     fresh = checked.last is not None and checked.last.age <= chosen.max_age
     simulated = "SIMULATED " if chosen.simulate else ""
     room = health_line.WIDTH - len(simulated)
@@ -132,10 +131,10 @@ def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
     last = checked.last if fresh else None
     found = checked.found
     if (found and found.broken) or (last and last.rejects):
-        return BROKEN
+        return exits.REJECTED
     if found is None or found.undecided or (required and not (last and last.good)):
-        return NOT_JUDGED
-    return 0
+        return exits.NOT_JUDGED
+    return exits.HOLDS
 
 
 def _timeout(text: str) -> float:

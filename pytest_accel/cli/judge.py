@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest_accel
 from pytest_accel.cli import external_results, rejudge, table_report
-from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.rejudge import Terms, judge_again
-from pytest_accel.core import untrusted
+from pytest_accel.core import exits, untrusted
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable, printable_lines
@@ -23,7 +23,7 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.drivers import registry
-from pytest_accel.judging.closing import NOT_JUDGED, Closing
+from pytest_accel.judging.closing import Closing
 from pytest_accel.run import consistency, record, selection
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import contract, releases, requirements, shipped
@@ -87,7 +87,7 @@ def run(chosen: argparse.Namespace) -> int:
         return _judge_record(chosen)
     except (BadFile, Refused) as error:
         print(printable_lines(str(error)), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
@@ -114,7 +114,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _print([(f"note: {note}", "yellow")])
     if damage:
         _close(_contradicted(damage), new.verdicts)
-        return NOT_JUDGED
+        return exits.NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
     _print(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
     _print(terminal.contract_lines(terms.sku))
@@ -154,7 +154,7 @@ def _contradicted(damage: Sequence[str]) -> Closing:
     """Return the closing line for a record that contradicts itself: no verdict is based on it, neither good nor bad."""
     more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
     line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"
-    return Closing(line, NOT_JUDGED, "NOT JUDGED")
+    return Closing(line, exits.NOT_JUDGED, "NOT JUDGED")
 
 
 def _terms(old: Run, chosen: argparse.Namespace) -> Terms:
@@ -245,7 +245,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     names = external_results.names(figures)
     count = f"{len(names)} of {platform.devices or 'any number of'} devices"
     _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
-    _print(table(verdicts, {}, full=chosen.verbose, width=_width()))
+    _print(table(verdicts, Names(), full=chosen.verbose, width=_width()))
     _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
     missing = table_report.lacking(lacking, names)
     _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])

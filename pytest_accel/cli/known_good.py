@@ -23,7 +23,7 @@ from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import consistency, record
-from pytest_accel.run.record import FILE
+from pytest_accel.run.record import FILE, names_of
 from pytest_accel.skus import contribution
 from pytest_accel.skus.contribution import OF_PEAK, Contribution
 
@@ -117,8 +117,7 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         return f"the run was filtered: {', '.join(around.filtered)}"
     bad = next((each for each in saved.verdicts if each.fails and each.status is Status.FAIL and _fact(each)), None)
     if bad is not None:
-        names = {NODE: NODE, **{device.uuid: device.name for device in saved.devices}}
-        return f"it rejects {names.get(bad.subject, bad.subject)}: {bad.metric} {bad.sentence}"
+        return f"it rejects {names_of(saved)[bad.subject]}: {bad.metric} {bad.sentence}"
     damage = consistency.contradictions(saved)
     return f"it contradicts itself: {damage[0]}" if damage else None
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 import pytest_accel
-from pytest_accel.cli.exit_status import WRONG
 from pytest_accel.cli.parser import Parser, guarded
-from pytest_accel.core import output
+from pytest_accel.core import exits, output
 
 MAIN = """Companion of the pytest plugin: shows devices and limits, and judges records. The acceptance tests themselves
 are run by 'pytest --accel-sku=NAME'."""
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     why = output.lost()
     if why:
         print(f"standard output: {why}", file=sys.stderr)
-    return WRONG if why and not status else status
+    return exits.WRONG if why and not status else status
 
 
 def _run(words: Sequence[str]) -> int:

@@ -8,8 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from pytest_accel.cli.exit_status import BUG, INTERRUPTED, WRONG
-from pytest_accel.core import output, paths
+from pytest_accel.core import exits, output, paths
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 
@@ -20,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and end the process with exit status 4."""
         self.print_usage(sys.stderr)
-        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+        self.exit(exits.WRONG, f"{self.prog}: error: {message}\n")
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -35,16 +34,16 @@ def guarded(work: Callable[[], int]) -> int:
         status = work()
     except BadFile as bad:
         print(bad, file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     except OSError as error:
         if not error.filename:
             return _bug(error)
         print(printable(paths.refused(error)), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  any other status than BUG would be taken for a verdict
+        return exits.INTERRUPTED
+    except Exception as error:  # noqa: BLE001  any other status than exits.BROKEN would be taken for a verdict
         return _bug(error)
     sys.stdout.flush()
     return status
@@ -55,4 +54,4 @@ def _bug(error: Exception) -> int:
     traceback.print_exception(error)
     said = f"{type(error).__name__}: {error}"
     print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
-    return BUG
+    return exits.BROKEN

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core import exits
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
             print(text, end="")
     except (BadFile, page.MissingExtra) as error:
         print(printable_lines(str(error)), file=sys.stderr)
-        return WRONG
+        return exits.WRONG
     return 0
 
 

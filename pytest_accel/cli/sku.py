@@ -10,7 +10,7 @@ from datetime import date
 
 from pytest_accel.cli import freeze
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
-from pytest_accel.cli.exit_status import WRONG
+from pytest_accel.core import exits
 from pytest_accel.skus import lint, loader, shipped
 from pytest_accel.views import lint_report, sheet, terminal
 
@@ -70,7 +70,7 @@ def _show(chosen: argparse.Namespace) -> int:
 
 
 def _lint(chosen: argparse.Namespace) -> int:
-    """Print implausible values in threshold files, or the rules; return WRONG for an unexplained error or warning.
+    """Print implausible values in threshold files, or the rules; return 4 for an unexplained error or warning.
 
     Raises BadFile.
     """
@@ -83,7 +83,7 @@ def _lint(chosen: argparse.Namespace) -> int:
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     shown = lint_report.text(report, everything=chosen.all, colour=colour)
     print(lint_report.as_json(report) if chosen.format == "json" else shown)
-    return 0 if report.clean else WRONG
+    return exits.HOLDS if report.clean else exits.WRONG
 
 
 ACTIONS: Actions = {

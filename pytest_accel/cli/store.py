@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
-from pytest_accel.core import paths
+from pytest_accel.core import exits, paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
-from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.run.record import replace_file
 from pytest_accel.views.html.page import MissingExtra
 
@@ -102,7 +101,7 @@ def _add(chosen: argparse.Namespace) -> int:
     _name("passed over", added.passed_over, sys.stdout)
     _name("not added", added.unread, sys.stderr)
     _tell_damage(added)
-    return NOT_JUDGED if added.unread or added.damaged else 0
+    return exits.NOT_JUDGED if added.unread or added.damaged else exits.HOLDS
 
 
 def _tell_damage(added: Added) -> None:
@@ -207,7 +206,7 @@ def _device(chosen: argparse.Namespace) -> int:
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
-    return NOT_JUDGED if any(each.left_out or each.doubled for each in found) else 0
+    return exits.NOT_JUDGED if any(each.left_out or each.doubled for each in found) else exits.HOLDS
 
 
 # -- prune

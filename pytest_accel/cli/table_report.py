@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
+from pytest_accel.core import exits
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import NOT_JUDGED, Closing
+from pytest_accel.judging.closing import Closing
 from pytest_accel.probes.declare import declaration_of
 
 OTHER_WORDS = {
@@ -100,4 +101,6 @@ def by_platform(closings: Mapping[str, Closing]) -> Closing:
     if all(each.exit == first.exit for each in others):
         return first
     ends = "; ".join(f"as {name}: {each.line}" for name, each in closings.items())
-    return Closing(f"NOT JUDGED the platform decides: name it by --accel-platform; {ends}", NOT_JUDGED, "NOT JUDGED")
+    return Closing(
+        f"NOT JUDGED the platform decides: name it by --accel-platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED"
+    )

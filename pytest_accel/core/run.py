@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.verdict import Verdict, Waiver
@@ -90,6 +91,11 @@ class Circumstances:
     """The reason why pytest ended early, or None."""
     ended: int = 2
     """The exit status that pytest gave an interrupted run."""
+
+    @property
+    def called(self) -> Names:
+        """The display names, with subjects that have none."""
+        return Names(self.names)
 
 
 class SeriesEntry(TypedDict):

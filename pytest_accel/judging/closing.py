@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_accel.core import exits
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
@@ -14,7 +15,6 @@ from pytest_accel.judging.closing_parts import more
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 
-NOT_JUDGED = 6
 HASH_DIGITS = 12
 """Digits of the hash of a contract in the closing line; the line below it has all of them."""
 SIMULATED = "SIMULATED"
@@ -87,44 +87,45 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     holding = sum(each.status.holds for each in limits)
     tally = f"{holding}/{len(limits)} limits"
     if around.interrupted:
-        word = "INTERRUPTED" if around.ended == 2 else "BROKEN"
+        word = "INTERRUPTED" if around.ended == exits.INTERRUPTED else "BROKEN"
         text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
         return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), around.ended, word)
     if failed:
-        return Closing(_rejected(failed, around), 1, "REJECTED", closing_parts.named(failed, around.names))
+        named = closing_parts.named(failed, around.called)
+        return Closing(_rejected(failed, around), exits.REJECTED, "REJECTED", named)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
-        return Closing(text, 3, "BROKEN")
+        return Closing(text, exits.BROKEN, "BROKEN")
     if around.failed_tests:
         own = "failed by its own assertion, which is not a verdict on the hardware"
         text = f"NOT JUDGED {tally} hold; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
-        return Closing(text, NOT_JUDGED, "NOT JUDGED")
+        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
     if undecided:
-        text = f"NOT JUDGED {tally} hold; {closing_parts.undecided(undecided, around.names)}"
-        return Closing(text, NOT_JUDGED, "NOT JUDGED", closing_parts.named(undecided, around.names))
+        text = f"NOT JUDGED {tally} hold; {closing_parts.undecided(undecided, around.called)}"
+        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED", closing_parts.named(undecided, around.called))
     if lacking := "; ".join(
         filter(None, [around.cut_short, closing_parts.unfinished(around.hours, around.hours_done)])
     ):
-        return Closing(f"NOT JUDGED {tally} hold; {lacking}", NOT_JUDGED, "NOT JUDGED")
+        return Closing(f"NOT JUDGED {tally} hold; {lacking}", exits.NOT_JUDGED, "NOT JUDGED")
     missing = _missing(verdicts, around)
     if missing and not around.filtered:
-        text = f"NOT JUDGED {tally} hold; no verdict on {closing_parts.missing(missing, around.names)}"
-        return Closing(text, NOT_JUDGED, "NOT JUDGED")
+        text = f"NOT JUDGED {tally} hold; no verdict on {closing_parts.missing(missing, around.called)}"
+        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
     if around.record_problem:
         text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
-        return Closing(text, NOT_JUDGED, "NOT JUDGED")
+        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
     if not limits or not around.required or not around.expected_devices:
-        return Closing("NOT JUDGED nothing was measured against a limit", NOT_JUDGED, "NOT JUDGED")
+        return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
     if reasons:
         text = f"HELD {tally}{_notes(_beside(limits, around))}; no acceptance: {'; '.join(reasons)}"
-        return Closing(text, NOT_JUDGED if around.wants_acceptance else 0, "HELD", next=_next(around))
+        return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     notes = _notes([*_behind(limits, around), *_beside(limits, around)])
-    return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", 0, "ACCEPTED")
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", exits.HOLDS, "ACCEPTED")
 
 
 def _next(around: Circumstances) -> str:
@@ -153,7 +154,7 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
         ]
         judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
         deciding = {each.subject for each in judged if _decides(each)}
-        only = list(dict.fromkeys(_name(each, around) for each in judged if each.subject not in deciding))
+        only = list(dict.fromkeys(around.called[each.subject] for each in judged if each.subject not in deciding))
         if only:
             found.append(f"no limit that rejects judged the {part} of {listed(only)}")
     return found
@@ -185,7 +186,7 @@ def _behind(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
 
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
-    extra = [closing_parts.marginal(limits, around.names), closing_parts.waivers(limits, around.names, around.day)]
+    extra = [closing_parts.marginal(limits, around.called), closing_parts.waivers(limits, around.called, around.day)]
     extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
     extra += [closing_parts.resumptions(around.resumed, around.reboots)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
@@ -211,8 +212,4 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
-    return closing_parts.rejected(failed, around.names, around.expected_devices)
-
-
-def _name(verdict: Verdict, around: Circumstances) -> str:
-    return around.names.get(verdict.subject, verdict.subject)
+    return closing_parts.rejected(failed, around.called, around.expected_devices)

@@ -5,9 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
@@ -29,8 +30,6 @@ TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
 PRODUCTS = "products"
 """The word for the matrix units, as they are measured."""
 
-Names = Mapping[str, str]
-"""The display name of each subject."""
 HAPPENED = {
     "hung": "hung in",
     "crashed": "crashed in",
@@ -59,15 +58,15 @@ def rejected(failed: Sequence[Verdict], names: Names, expected_devices: int) -> 
     worst = worst_first(failed)[0]
     full = f"{worst.metric} {worst.sentence}"
     if len(groups) == 1:
-        return f"REJECTED {_name(worst.culprit, names)}: {full}{more(failed)}"
+        return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}"
     texts: dict[str, list[str]] = {}
     for subject, own in groups.items():
         count = f" ({len(own)} limits)" if len(own) > 1 else ""
-        texts.setdefault(_in_short(own[0]) + count, []).append(_name(subject, names))
+        texts.setdefault(_in_short(own[0]) + count, []).append(names[subject])
     listed = "; ".join(f"{spanned(members)} {text}" for text, members in texts.items())
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    told = "" if _in_short(worst) == full else f"; worst: {_name(worst.culprit, names)} {full}"
+    told = "" if _in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
     return f"REJECTED {devices}/{total}: {listed}{told}"
 
 
@@ -106,7 +105,7 @@ def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
 def _places(group: Sequence[Verdict], names: Names) -> str:
     """Return the subjects and the metrics of verdicts with one cause: "gpu0 to gpu7 matmul.int8 and 3 more"."""
     metrics = list(dict.fromkeys(each.metric for each in group))
-    subjects = [_name(subject, names) for subject in by_subject(group, names)]
+    subjects = [names[subject] for subject in by_subject(group, names)]
     return f"{spanned(subjects)} {metrics[0]}" + (f" and {len(metrics) - 1} more" if len(metrics) > 1 else "")
 
 
@@ -114,7 +113,7 @@ def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
     """Return the (metric, subject) that have no verdict, by subject; subjects that lack the same are together."""
     lacking: dict[str, list[str]] = {}
     for metric, subject in places:
-        lacking.setdefault(_name(subject, names), []).append(metric)
+        lacking.setdefault(names[subject], []).append(metric)
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, metrics in lacking.items():
         alike.setdefault(tuple(metrics), []).append(name)
@@ -131,7 +130,7 @@ def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
         return ""
     worst = worst_first(found)[0]
     which = ", worst" if len(found) > 1 else ":"
-    return f"{len(found)} marginal{which} {_name(worst.culprit, names)} {worst.metric}{_why_marginal(worst)}"
+    return f"{len(found)} marginal{which} {names[worst.culprit]} {worst.metric}{_why_marginal(worst)}"
 
 
 def _why_marginal(verdict: Verdict) -> str:
@@ -186,7 +185,7 @@ def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
 
 def _broken(verdict: Verdict, names: Names) -> str:
     """Return the worst verdict of a waiver: "gpu2 stream.triad -30.1%"; a limit of the node without the word node."""
-    subject = "" if verdict.culprit == NODE else f"{_name(verdict.culprit, names)} "
+    subject = "" if verdict.culprit == NODE else f"{names[verdict.culprit]} "
     margin = "" if verdict.margin is None else f" {show_margin(verdict.margin)}"
     return f"{subject}{verdict.metric}{margin}".rstrip()
 
@@ -226,10 +225,6 @@ def resumptions(resumed: int, reboots: int) -> str:
 
 
 # -- words
-
-
-def _name(subject: str, names: Names) -> str:
-    return names.get(subject, subject)
 
 
 def spanned(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_accel.core import exits
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -18,9 +19,6 @@ from pytest_accel.judging import figure_differences, state_differences, verdict_
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects, ordered, subjects
 from pytest_accel.judging.figure_differences import SpreadOf, Trend
 from pytest_accel.judging.history import EarlierRun, kept
-
-NOTHING_WORSE, IS_WORSE, NOT_COMPARABLE = 0, 1, 6
-"""Exit statuses."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class Comparison:
     def exit(self) -> int:
         """The exit status: 1 if hardware is worse by more than two runs differ by, else 6 if not all was compared."""
         if any(each.counts for each in self.differences):
-            return IS_WORSE
-        return NOT_COMPARABLE if self.other or self.left_out else NOTHING_WORSE
+            return exits.REJECTED
+        return exits.NOT_JUDGED if self.other or self.left_out else exits.HOLDS
 
 
 def compare(first: Contents, last: Contents, spread_of: SpreadOf, runs: Sequence[EarlierRun] = ()) -> Comparison:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from pytest_accel.core.details import Cell, Details
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.messages import Pair
 
@@ -60,7 +61,7 @@ def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
 
 
 def attributed_after_repeat(
-    before: Sequence[Measurement], fresh: Sequence[Measurement], names: Mapping[str, str]
+    before: Sequence[Measurement], fresh: Sequence[Measurement], names: Names
 ) -> list[Measurement]:
     """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
@@ -89,7 +90,7 @@ def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
     return {pair: 0.0 if cell["wrong"] else median(cell["samples"]) for pair, cell in cells.items()}
 
 
-def attributed(found: Sequence[Measurement], names: Mapping[str, str]) -> list[Measurement]:
+def attributed(found: Sequence[Measurement], names: Names) -> list[Measurement]:
     """Give each device the worst pair that is attributed to it, in place of the worst pair of its row.
 
     The measurement of a row holds `details["cells"]`: receiver -> samples (GB/s), seconds, and `wrong` if the payload
@@ -108,7 +109,7 @@ def _own(
     matrix: Mapping[Pair, float],
     guilty: Mapping[Pair, tuple[str, ...]],
     cells: Mapping[Pair, Cell],
-    names: Mapping[str, str],
+    names: Names,
 ) -> Measurement:
     me = row.subject
     mine = [pair for pair, who in guilty.items() if me in who]
@@ -118,8 +119,8 @@ def _own(
     samples: tuple[float, ...] = tuple(cell["samples"])
     details: Details = {
         **row.details,
-        "row": {names.get(receiver, receiver): rate for (sender, receiver), rate in matrix.items() if sender == me},
-        "worst_pair": f"{names.get(pair[0], pair[0])} to {names.get(pair[1], pair[1])}",
+        "row": {names[receiver]: rate for (sender, receiver), rate in matrix.items() if sender == me},
+        "worst_pair": f"{names[pair[0]]} to {names[pair[1]]}",
     }
     del details["cells"]
     details.pop("ends", None)  # those of the row's own slowest pair, which may be another one
@@ -141,16 +142,16 @@ def _own(
     )
 
 
-def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Mapping[str, str]) -> str:
+def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Names) -> str:
     """Return a sentence on what the pairs of one device that fall short have in common."""
     out = all(pair in mine for pair in matrix if pair[0] == me)
     into = all(pair in mine for pair in matrix if pair[1] == me)
     if len({name for pair in matrix for name in pair}) == 2:
         return "two devices are too few to tell which of them, or their link, is at fault"
     if out and into:
-        return f"{names.get(me, me)} falls short to and from every other device: the device or its own links"
+        return f"{names[me]} falls short to and from every other device: the device or its own links"
     if out or into:
         way = "sending to" if out else "receiving from"
-        return f"{names.get(me, me)} falls short {way} every other device, while the others do well among themselves"
+        return f"{names[me]} falls short {way} every other device, while the others do well among themselves"
     pairs = f"{len(mine)} of its pairs fall" if len(mine) > 1 else "1 of its pairs falls"
     return f"only {pairs} short: the link between the two devices, or the switch"

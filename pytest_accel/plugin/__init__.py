@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_accel.core import output
+from pytest_accel.core import exits, output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, measures
 from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
@@ -33,8 +33,6 @@ pytest_plugins = ("pytest_accel.plugin.fixtures",)
 SUITE = "pytest_accel.suite"
 ASKING = ("--accel-sku", "--accel-simulate")
 """Options that ask for an acceptance run."""
-NOTHING_MEASURED = 6
-"""The exit status of NOT JUDGED, whose module is imported by acceptance runs alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,7 +80,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     if status == pytest.ExitCode.OK and _shows_by_configuration(config):
         why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
         sys.stderr.write(f"nothing was measured: {why}\n")
-        return NOTHING_MEASURED
+        return exits.NOT_JUDGED
     session = config.stash.get(SESSION, None)
     return exit_status(status, session.record.closing.get("exit") if session else None)
 

@@ -158,7 +158,7 @@ def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     from pytest_accel.judging.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
-    text = f"{session.names.get(worst.subject, worst.subject)}: {worst.metric} {worst.sentence}"
+    text = f"{session.names[worst.subject]}: {worst.metric} {worst.sentence}"
     if worst.fails:
         prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
         pytest.fail(prefix + text, pytrace=False)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core import closing_file, paths
+from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable, printable_lines
-from pytest_accel.judging.closing import NOT_JUDGED, Closing, Errors
+from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
@@ -375,7 +375,7 @@ class Acceptance:
             return exitstatus
         text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
         self._write([(text, "yellow")])
-        return NOT_JUDGED
+        return exits.NOT_JUDGED
 
     def _close(self, exitstatus: int) -> Closing:
         """Close the run, and return its closing line and exit status.

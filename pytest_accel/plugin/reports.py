@@ -34,7 +34,7 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
             setattr(report, REPEATS, True)
         if failing and report.outcome != "failed":
             first = failing[0]
-            _fail(report, f"{session.names.get(first.subject, first.subject)}: {first.metric} {first.sentence}")
+            _fail(report, f"{session.names[first.subject]}: {first.metric} {first.sentence}")
         elif not verdicts and report.outcome == "passed":
             _fail(
                 report,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 from pytest_accel.core import simulated, untrusted, versions
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Value, is_rate
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.stats import SAMPLE_DIGITS
@@ -149,7 +150,7 @@ def _values(record: Run) -> Iterator[str]:
     names = names_of(record)
     for each in record.measurements:
         for why in (*_from_samples(each), *_from_details(each)):
-            yield f"{names.get(each.subject, each.subject)} {each.metric}: {why}"
+            yield f"{names[each.subject]} {each.metric}: {why}"
     yield from _from_facts(record, names)
     yield from _from_telemetry(record, names)
 
@@ -203,7 +204,7 @@ def _from_details(measured: Measurement) -> Iterator[str]:
             yield f"the value is {measured.value}, but the counter increased by {total}"
 
 
-def _from_facts(record: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _from_facts(record: Run, names: Names) -> Iterator[str]:
     """Yield a sentence for each fact that differs from what the device states in the same record."""
     discovery, stated = Discovery(tuple(record.devices)), {}
     metrics = {each.metric for each in record.measurements if each.metric.startswith(STATED)} - {DEPENDS_ON_FILE}
@@ -218,7 +219,7 @@ def _from_facts(record: Run, names: Mapping[str, str]) -> Iterator[str]:
             yield f"{where}: the value is {each.value}, but the device states {device.value}"
 
 
-def _from_telemetry(record: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _from_telemetry(record: Run, names: Names) -> Iterator[str]:
     """Yield a sentence for each metric that differs from the summary of the telemetry that it was computed from."""
     devices = {device.uuid: device for device in record.devices}
     held = {(each.metric, each.subject, each.started): each for each in record.measurements}
@@ -249,7 +250,7 @@ def _rounds(record: Run) -> Iterator[str]:
     for (metric, subject, place), attempts in held.items():
         values = entry["series"].get(metric, {"unit": "", "values": {}})["values"].get(subject, [])
         if len(values) >= place and values[place - 1] != value_in(attempts):
-            where = f"{names.get(subject, subject)} {metric}"
+            where = f"{names[subject]} {metric}"
             yield f"{where}: the value of round {place} is {values[place - 1]}, but it was measured otherwise"
     rounds = [len(values) for each in entry["series"].values() for values in each["values"].values()]
     if rounds and max(rounds) < entry["complete"]:
@@ -269,7 +270,7 @@ def _verdicts(record: Run) -> Iterator[str]:
         alike.setdefault(measured.metric, []).append(measured.value)
     for each in record.verdicts:
         for why in _verdict(each, attempts.get((each.metric, each.subject), []), alike.get(each.metric, [])):
-            yield f"{names.get(each.subject, each.subject)} {each.metric}: {why}"
+            yield f"{names[each.subject]} {each.metric}: {why}"
     yield from _closing(record)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import registry
 from pytest_accel.judging import preconditions
@@ -28,15 +29,15 @@ def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     """Look for other processes that use the devices, and wait until idle devices have cooled down."""
     unknown = {device.uuid: "it is not known whether it was idle" for device in devices}
     busy = pool.sensor.not_idle()
-    names = {device.uuid: device.name for device in devices}
+    names = Names.of(devices)
     check = IdleCheck(unknown if busy is None else busy)
-    check.notes = [f"{names.get(uuid, uuid)}, before the run: {why}" for uuid, why in check.disturbed.items()]
+    check.notes = [f"{names[uuid]}, before the run: {why}" for uuid, why in check.disturbed.items()]
     for device in devices:
         if device.uuid in check.disturbed and not registry.vendor(device.driver).accelerator:
             check.excused[device.uuid] = check.disturbed.pop(device.uuid)
     _add_profilers(check, pool, devices)
     if not check.disturbed:
-        hot = ", ".join(names.get(uuid, uuid) for uuid in settle(pool))
+        hot = ", ".join(names[uuid] for uuid in settle(pool))
         check.notes += [f"still cooling down after {preconditions.SETTLE_SECONDS:g} s: {hot}"] if hot else []
     return check
 

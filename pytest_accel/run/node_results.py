@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
+from pytest_accel.core import exits
 from pytest_accel.core.words import counted
 from pytest_accel.run.summaries import Summary, moment
 
@@ -22,9 +23,8 @@ ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
 """The words of results that say something of the node: it is accepted, nothing was broken, it is rejected."""
 RUNNING: Final = "running"
 """The state of a run that has not ended, or was killed."""
-EXITS: Final = {ACCEPTED: (0,), HELD: (0, 6), REJECTED: (1,)}
+EXITS: Final = {ACCEPTED: (exits.HOLDS,), HELD: (exits.HOLDS, exits.NOT_JUDGED), REJECTED: (exits.REJECTED,)}
 """The exit statuses that runs with these words end with."""
-REJECTED_EXIT: Final = 1
 
 
 class HasSummary(Protocol):
@@ -103,7 +103,7 @@ def _why_not(found: Summary) -> str:
 
 def rejects(found: Summary) -> bool:
     """Return True for a result that rejects the node. Results of older versions may state no word."""
-    said = found["word"] == REJECTED or (not found["word"] and found["exit"] == REJECTED_EXIT)
+    said = found["word"] == REJECTED or (not found["word"] and found["exit"] == exits.REJECTED)
     return said and not contradiction(found)
 
 
@@ -125,7 +125,7 @@ def contradiction(found: Summary) -> str:
     word, status, rejected = found["word"], found.get("exit"), found.get("rejected") or []
     if status is not None and word in EXITS and status not in EXITS[word]:
         return f"it says {word} and ended with exit status {status}"
-    if status == REJECTED_EXIT and word not in ("", REJECTED):
+    if status == exits.REJECTED and word not in ("", REJECTED):
         return f"it says {word} and ended with exit status {status}, that of a rejection"
     if word in (ACCEPTED, HELD) and rejected:
         return f"it says {word} and rejects {counted(len(rejected), 'device')}"

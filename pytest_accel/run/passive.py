@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
@@ -87,9 +88,9 @@ class Checked:
     """What ended the check: Refused or BadFile for a wrong option or file, anything else for a bug."""
 
     @property
-    def names(self) -> dict[str, str]:
+    def names(self) -> Names:
         """Display name by UUID."""
-        return {device.uuid: device.name for device in self.discovery.devices}
+        return Names.of(self.discovery.devices)
 
     @property
     def accelerators(self) -> int:

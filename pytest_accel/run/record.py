@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import structured, untrusted
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.run import (
     SCHEMA,
     ClosingEntry,
@@ -73,9 +73,9 @@ def packing_entry(boards: PackingList) -> PackingListEntry:
     )
 
 
-def names_of(record: Run) -> dict[str, str]:
+def names_of(record: Run) -> Names:
     """Return the display names of a record, by subject (the UUID of a device, or NODE)."""
-    return {NODE: NODE, **{device.uuid: device.name for device in record.devices}}
+    return Names.of(record.devices)
 
 
 def findings_of(record: Run) -> dict[Key, Finding]:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
@@ -96,9 +97,9 @@ class Session:
         return self.setup.devices
 
     @property
-    def names(self) -> dict[str, str]:
+    def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return {**names_of(self.record), **self.setup.names}
+        return Names({**names_of(self.record), **self.setup.names})
 
     @property
     def record(self) -> Run:

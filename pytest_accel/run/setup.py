@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.display_names import Names
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
@@ -179,9 +180,9 @@ class Setup:
         return named and not self.own_tests
 
     @property
-    def names(self) -> dict[str, str]:
+    def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return {NODE: NODE, **{device.uuid: device.name for device in self.discovery.devices}}
+        return Names.of(self.discovery.devices)
 
     def limited_facts(self, probe: str) -> list[str]:
         """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios".

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.verdict import Change, Verdict
 from pytest_accel.views.table import limit_of
 from pytest_accel.views.terminal import COLOURS, Line
@@ -26,7 +27,7 @@ def limits(moved: Mapping[str, Sequence[str]], reasons: Callable[[str], Sequence
     return found
 
 
-def lines(changes: Sequence[Change], files: Sequence[str], names: Mapping[str, str]) -> list[Line]:
+def lines(changes: Sequence[Change], files: Sequence[str], names: Names) -> list[Line]:
     """Return a line for each file whose hash changed, then a line for each changed verdict.
 
     `files` are sentences about the files, `names` are display names by subject.
@@ -38,8 +39,8 @@ def lines(changes: Sequence[Change], files: Sequence[str], names: Mapping[str, s
     return file_lines + (verdict_lines or [("changed: no verdict", "")])
 
 
-def _line(change: Change, names: Mapping[str, str]) -> str:
-    place = f"{names.get(change.subject, change.subject)} {change.metric}"
+def _line(change: Change, names: Names) -> str:
+    place = f"{names[change.subject]} {change.metric}"
     return f"changed: {place}: {_summary(change.old)} -> {_summary(change.new)}{_why(change)}"
 
 

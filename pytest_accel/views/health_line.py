@@ -49,7 +49,7 @@ def lines(checked: Checked) -> list[str]:
     found = checked.found or Found()
     names = checked.names
     return [
-        printable(f"{names.get(each.culprit, each.culprit)} {_title(found, each)} {each.metric}: {each.sentence}")
+        printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {each.sentence}")
         for each in (*found.broken, *found.undecided, *found.marginal)
     ]
 
@@ -63,7 +63,7 @@ def _essence(checked: Checked) -> str:
         return f"UNKNOWN {checked.unknown}"
     if found.undecided:
         worst = found.undecided[0]
-        return f"UNKNOWN {checked.names.get(worst.culprit, worst.culprit)} {worst.metric}: {worst.sentence}"
+        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {worst.sentence}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
     sku = checked.sku.name if checked.sku else "unknown"
     devices = f"{checked.accelerators} x {sku}" if checked.accelerators else "no accelerator"
@@ -76,7 +76,7 @@ def _worst(checked: Checked, found: Found, verdicts: Sequence[Verdict]) -> str:
     finding = found.findings[worst.key]
     alike = [each for each in verdicts if found.findings[each.key].fault is finding.fault]
     worst = next((each for each in alike if each.value), worst)  # shorter than a sentence, but not if nothing is there
-    subjects = list(dict.fromkeys(checked.names.get(each.culprit, each.culprit) for each in alike))
+    subjects = list(dict.fromkeys(checked.names[each.culprit] for each in alike))
     others = len({found.findings[each.key].code for each in verdicts}) - 1
     more = f" +{others} more" if others else ""
     return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(worst, finding)}"

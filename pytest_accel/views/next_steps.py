@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.words import listed
-from pytest_accel.judging.closing_parts import Names, spanned
+from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.fault_codes import Severity
 from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.views.terminal import Line
@@ -34,7 +35,7 @@ def by_finding(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str
 def _named(subject: str, names: Names, places: Mapping[str, str]) -> str:
     """Return the name of a subject, with its place if there is one: "gpu6 (serial 1650, PCI 0000:c1:00.0)"."""
     place = places.get(subject)
-    return names.get(subject, subject) + (f" ({place})" if place else "")
+    return names[subject] + (f" ({place})" if place else "")
 
 
 def next_steps(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
@@ -58,9 +59,7 @@ LAYOUTS = (
 """Widest first. The first whose lines fit is used."""
 
 
-def table(
-    verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool = False, width: int | None = None
-) -> list[Line]:
+def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, width: int | None = None) -> list[Line]:
     """Return the table, with the worst rows first, and lines with notes below it.
 
     "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
@@ -94,7 +93,7 @@ def table(
     lines = _Rows(rows, slowest, names, devices).lines(width)
     lines += _marginal(worst_first(shown), names, full=full)
     lines += [
-        (f"waived: {names.get(verdict.subject, verdict.subject)} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
+        (f"waived: {names[verdict.subject]} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
         for verdict in worst_first(shown)
         if verdict.waiver
     ]
@@ -119,7 +118,7 @@ def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verd
     return kept
 
 
-def _marginal(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bool) -> list[Line]:
+def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[Line]:
     """Return the sentence of the worst marginal verdict of every subject; of all marginal verdicts if `full`.
 
     Of a subject that fails, the marginal verdicts without a row are counted: what fails matters more.
@@ -129,7 +128,7 @@ def _marginal(verdicts: Sequence[Verdict], names: Mapping[str, str], *, full: bo
     groups = [[each] for each in marginal] if full else grouped(marginal, lambda each: each.subject).values()
     lines = []
     for own in groups:
-        first, name = own[0], names.get(own[0].subject, own[0].subject)
+        first, name = own[0], names[own[0].subject]
         if full or first.subject not in failing:
             sentence = first.sentence if full else _shortened(first.sentence)
             lines.append((f"marginal: {name} {first.metric}: {sentence}{more(own)}", "yellow"))
@@ -230,7 +229,7 @@ class _Rows:
         self,
         groups: Sequence[Sequence[Verdict]],
         slowest: Sequence[Verdict],
-        names: Mapping[str, str],
+        names: Names,
         devices: int,
     ) -> None:
         self._groups, self._slowest = groups, slowest
@@ -302,7 +301,7 @@ class _Rows:
         return f"{len(members)} of {self._devices}"
 
     def _name(self, verdict: Verdict) -> str:
-        return self._names.get(verdict.subject, verdict.subject)
+        return self._names[verdict.subject]
 
 
 def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap: str) -> str:

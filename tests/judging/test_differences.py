@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
-from pytest_accel.judging.differences import IS_WORSE, NOT_COMPARABLE, NOTHING_WORSE, Comparison, compare
+from pytest_accel.judging.differences import Comparison, compare
 from pytest_accel.judging.history import EarlierRun, KnownDevice, key
 from pytest_accel.views import differences as views
 
@@ -57,7 +58,7 @@ def only(found: Comparison) -> Difference:
 
 def test_two_equal_records_differ_in_nothing() -> None:
     found = of(node(), node(day=2))
-    assert (told(found), found.exit) == ([], NOTHING_WORSE)
+    assert (told(found), found.exit) == ([], exits.HOLDS)
 
 
 # -- devices
@@ -66,15 +67,15 @@ def test_two_equal_records_differ_in_nothing() -> None:
 def test_a_device_that_is_gone_is_worse_and_a_new_one_is_not() -> None:
     gone, new = of(node(), node(gpu(0))), of(node(gpu(0)), node())
     assert told(gone) == [(("gpu1",), "device", "serial 161 in slot 0000:1a:00.0", "gone")]
-    assert gone.exit == IS_WORSE
+    assert gone.exit == exits.REJECTED
     assert told(new) == [(("gpu1",), "device", "not there", "serial 161 in slot 0000:1a:00.0")]
-    assert new.exit == NOTHING_WORSE
+    assert new.exit == exits.HOLDS
 
 
 def test_another_device_in_the_same_slot_is_a_swap() -> None:
     found = of(node(), node(gpu(0), gpu(1, uuid="GPU-9", serial="999")))
     assert told(found) == [(("gpu1",), "serial", "serial 161", "serial 999")]
-    assert found.exit == NOTHING_WORSE
+    assert found.exit == exits.HOLDS
 
 
 def test_a_device_is_the_same_in_another_slot_and_under_another_uuid() -> None:
@@ -102,7 +103,7 @@ def test_a_state_that_fails_now_counts_and_its_fact_is_told_once() -> None:
         (("gpu0",), "health.nvlink_up", "PASS 18", "FAIL 17"),
         (("run",), "result", "HELD", "REJECTED"),
     ]
-    assert found.exit == IS_WORSE
+    assert found.exit == exits.REJECTED
 
 
 def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
@@ -114,14 +115,14 @@ def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
         (Kind.VERDICT, Direction.WORSE),
         (Kind.LIMIT, Direction.OTHER),
     ]
-    assert found.exit == NOTHING_WORSE
+    assert found.exit == exits.HOLDS
 
 
 def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_moved() -> None:
     held = Verdict("soak.throttle.sw_thermal", "GPU-0", Status.PASS, "", "1", 0.001, ceiling=0.01)
     failed = replace(held, status=Status.FAIL, value=0.002, ceiling=0.0015)
-    assert of(node(verdicts=[held]), node(verdicts=[failed])).exit == NOTHING_WORSE
-    assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == IS_WORSE
+    assert of(node(verdicts=[held]), node(verdicts=[failed])).exit == exits.HOLDS
+    assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == exits.REJECTED
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
 def test_a_fact_that_differs_says_whether_it_is_a_loss(name: str, value: Any, direction: Direction) -> None:
     found = of(node(), node(gpu(0, facts={name: value}), gpu(1)))
     assert (only(found).where, only(found).what, only(found).direction) == (("gpu0",), name, direction)
-    assert found.exit == (IS_WORSE if direction is Direction.WORSE else NOTHING_WORSE)
+    assert found.exit == (exits.REJECTED if direction is Direction.WORSE else exits.HOLDS)
 
 
 def test_what_all_devices_share_is_told_once_and_what_changes_by_itself_not_at_all() -> None:
@@ -167,7 +168,7 @@ def test_what_all_devices_share_is_told_once_and_what_changes_by_itself_not_at_a
 def test_other_software_is_told_and_not_worse() -> None:
     found = of(node(), node(software={"driver": "590.2", "torch": "2.9"}))
     assert told(found) == [((), "driver", "580.1", "590.2")]
-    assert found.exit == NOTHING_WORSE
+    assert found.exit == exits.HOLDS
 
 
 def test_a_threshold_file_that_moved_is_the_same_and_one_that_changed_is_not() -> None:
@@ -190,7 +191,7 @@ def test_a_fact_of_the_host_that_is_lost_is_worse() -> None:
     then, now = (Measurement("host.nics", NODE, "count", value) for value in (8, 7))
     found = of(node(measurements=[then]), node(measurements=[now]))
     assert told(found) == [(("node",), "host.nics", "8", "7")]
-    assert found.exit == IS_WORSE
+    assert found.exit == exits.REJECTED
 
 
 # -- figures
@@ -209,7 +210,7 @@ def test_a_fact_of_the_host_that_is_lost_is_worse() -> None:
 def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread | None, found: Direction | None) -> None:
     compared = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(value)]), spread)
     assert [each.direction for each in compared.differences] == ([found] if found else [])
-    assert compared.exit == (IS_WORSE if found is Direction.WORSE else NOTHING_WORSE)
+    assert compared.exit == (exits.REJECTED if found is Direction.WORSE else exits.HOLDS)
     assert compared.compared == 1
 
 
@@ -219,7 +220,7 @@ def test_a_figure_of_another_method_is_counted_with_the_reason() -> None:
     excused = memory(9.0, metric="stream.dot", details={"excuse": "busy"})
     then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone, excused])
     found = of(then, node(measurements=[other, disturbed, excused]))
-    assert (found.compared, found.exit, told(found)) == (0, NOTHING_WORSE, [])
+    assert (found.compared, found.exit, told(found)) == (0, exits.HOLDS, [])
     assert dict(found.not_compared) == {
         "measured by another method or under other conditions": 1,
         "disturbed, or not measured": 2,
@@ -238,7 +239,7 @@ def test_a_processor_that_is_slower_is_told_and_does_not_count() -> None:
     then, now = (node(cpu, measurements=[memory(value, "CPU-0")]) for value in (30.0, 20.0))
     found = of(then, now)
     assert only(found).note == "other work slows a processor down, too"
-    assert found.exit == NOTHING_WORSE
+    assert found.exit == exits.HOLDS
 
 
 def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
@@ -267,7 +268,7 @@ def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
 )
 def test_records_that_cannot_be_compared(changes: dict[str, Any], why: str) -> None:
     found = of(node(), replace(node(), **changes))
-    assert (found.other, found.exit) == (why, NOT_COMPARABLE)
+    assert (found.other, found.exit) == (why, exits.NOT_JUDGED)
 
 
 def of_two_nodes(value: float) -> Comparison:
@@ -281,7 +282,7 @@ def test_two_nodes_are_compared_by_the_medians_of_their_devices() -> None:
     found = of_two_nodes(2900.0)
     assert not found.same_devices
     assert told(found) == [(("median of 4",), "stream.triad", "3008 GB/s", "2908 GB/s")]
-    assert found.exit == IS_WORSE
+    assert found.exit == exits.REJECTED
 
 
 def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
@@ -289,13 +290,13 @@ def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
     then, now = node(verdicts=[wrong]), replace(wrong, subject="GPU-5", status=Status.FAIL, value=3)
     found = of(then, node(gpu(4), gpu(5), verdicts=[now]))
     assert told(found) == [((), "exact_matmul.bf16", "all PASS", "gpu5 FAIL 3")]
-    assert found.exit == IS_WORSE
+    assert found.exit == exits.REJECTED
 
 
 def test_other_devices_may_differ_by_more_than_the_same_ones() -> None:
-    assert of_two_nodes(2962.0).exit == NOTHING_WORSE
+    assert of_two_nodes(2962.0).exit == exits.HOLDS
     same = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(2962.0)]))
-    assert same.exit == IS_WORSE
+    assert same.exit == exits.REJECTED
 
 
 # -- the trend
@@ -332,8 +333,8 @@ def test_two_records_have_no_trend() -> None:
 
 def test_many_records_tell_themselves_what_two_runs_differ_by() -> None:
     restless = [3000.0, 2900.0, 3000.0, 2890.0, 3010.0, 2900.0, 3000.0, 2910.0, 2995.0, 2900.0]
-    assert trend(restless).exit == NOTHING_WORSE
-    assert trend([restless[0], restless[-1]]).exit == IS_WORSE
+    assert trend(restless).exit == exits.HOLDS
+    assert trend([restless[0], restless[-1]]).exit == exits.REJECTED
 
 
 # -- a device that was lost

@@ -12,6 +12,7 @@ import in_process
 import pytest
 
 from pytest_accel.core.details import Details
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES
@@ -23,7 +24,7 @@ from pytest_accel.run.record import findings_of
 from pytest_accel.views.next_steps import next_steps
 
 GPU = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"clock_max_mhz": 1980, "pcie_gen_max": 5})
-NAMES = {"GPU-0": "gpu0", "GPU-1": "gpu1"}
+NAMES = Names({"GPU-0": "gpu0", "GPU-1": "gpu1"})
 WINDOWS = [Window("soak.rate", 0.0, 20.0)]
 GIVEN = """
 A101 device-missing A102 device-lost A103 device-hung A104 device-crashed A105 device-error A106 wrong-product

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.yaml_lines import BadFile
@@ -50,11 +51,11 @@ def test_without_a_known_spread_nothing_is_foreseen(sku: Sku) -> None:
 
 def test_the_table_shows_it_beside_the_value(sku: Sku) -> None:
     verdict = judge([foreseen(MEASURED, sku)], Limit("matmul.bf16", "TFLOPS", floor=600.0))
-    text = "\n".join(line for line, _ in table([verdict], {"GPU-0": "gpu0"}))
+    text = "\n".join(line for line, _ in table([verdict], Names({"GPU-0": "gpu0"})))
     assert "700 TFLOPS +-2.8%" in text
     assert "+-: the next run on the same device differs by at most this much" in text
     plain = judge([MEASURED], Limit("matmul.bf16", "TFLOPS", floor=600.0))
-    assert "+-" not in "\n".join(line for line, _ in table([plain], {"GPU-0": "gpu0"}))
+    assert "+-" not in "\n".join(line for line, _ in table([plain], Names({"GPU-0": "gpu0"})))
 
 
 def test_a_spread_needs_its_source(tmp_path: Path) -> None:

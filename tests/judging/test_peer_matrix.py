@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.messages import Pair
 from pytest_accel.core.sku import Limit
@@ -54,7 +55,7 @@ def rows(rates: dict[tuple[str, str], float], wrong: tuple[tuple[str, str], ...]
 
 def verdicts(rates: dict[tuple[str, str], float], **more: Any) -> dict[str, str]:
     """The failing devices, with what is said of them."""
-    found = attributed(rows(rates, **more), {name: name for pair in rates for name in pair})
+    found = attributed(rows(rates, **more), Names({name: name for pair in rates for name in pair}))
     judged = {each.subject: judge([each], FLOOR) for each in found}
     return {subject: verdict.sentence for subject, verdict in judged.items() if verdict.status is Status.FAIL}
 
@@ -78,7 +79,7 @@ def test_a_short_device_is_blamed_and_no_other(count: int, slow: dict[str, float
 def test_a_device_has_no_times_of_another_pair() -> None:
     """Its slowest pair may be one that another device sent; a record with times of more blocks contradicts itself."""
     found = [replace(row, details={**row.details, "ends": [0.1] * 9}) for row in rows(matrix(4, into2=0.5))]
-    told = attributed(found, {name: name for name in names(4)})
+    told = attributed(found, Names({name: name for name in names(4)}))
     assert all(len(each.samples) == 5 and "ends" not in each.details for each in told)
 
 
@@ -104,11 +105,11 @@ def again(first: dict[Pair, float], **fresh: float) -> dict[str, tuple[Status, i
     """What two goes make of every device: the second at the short pairs only, `gpu0_gpu1=390` what it finds there."""
     assert FLOOR.floor
     before = rows(first)
-    attempts = {each.subject: [each] for each in attributed(before, {})}
+    attempts = {each.subject: [each] for each in attributed(before, Names())}
     pairs = accused(before, FLOOR.floor)
     assert {"_".join(pair) for pair in pairs} == set(fresh)
     second = rows({pair: fresh["_".join(pair)] for pair in pairs})
-    for each in attributed_after_repeat(before, second, {}):
+    for each in attributed_after_repeat(before, second, Names()):
         attempts[each.subject].append(each)
     judged = {subject: judge(several, FLOOR) for subject, several in attempts.items()}
     return {subject: (verdict.status, round(float(verdict.value or 0))) for subject, verdict in judged.items()}
@@ -142,14 +143,14 @@ def test_a_slow_device_is_the_only_one_to_blame_after_the_second_go() -> None:
 
 def test_who_was_not_measured_again_is_not_said_to_have_been() -> None:
     before = rows({**matrix(4), ("gpu2", "gpu3"): 380.0})
-    (only,) = attributed_after_repeat(before, rows({("gpu2", "gpu3"): 399.0}), {})
+    (only,) = attributed_after_repeat(before, rows({("gpu2", "gpu3"): 399.0}), Names())
     assert only.subject == "gpu2"
 
 
 def test_what_breaks_in_the_second_go_is_kept() -> None:
     before = rows({**matrix(3), ("gpu0", "gpu1"): 300.0})
     broken = replace(before[0], details={}, trouble=Trouble("device", "lost"))
-    assert attributed_after_repeat(before, [broken], {}) == [broken]
+    assert attributed_after_repeat(before, [broken], Names()) == [broken]
 
 
 def test_each_pair_gets_the_time_of_the_matrix_but_not_all_of_them() -> None:
@@ -180,7 +181,7 @@ def test_a_short_pair_without_peer_access_says_so_and_no_other_does() -> None:
     for row in found:
         for receiver, cell in row.details["cells"].items():
             cell["direct"] = (row.subject, receiver) != ("gpu0", "gpu1")
-    judged = {each.subject: judge([each], FLOOR) for each in attributed(found, {})}
+    judged = {each.subject: judge([each], FLOOR) for each in attributed(found, Names())}
     assert "copies through the host" in judged["gpu0"].sentence
     assert all("through the host" not in judged[name].sentence for name in ("gpu1", "gpu2"))
 
@@ -191,13 +192,13 @@ def test_a_node_that_stages_all_copies_says_so() -> None:
     for row in found:
         for cell in row.details["cells"].values():
             cell["direct"] = False
-    for each in attributed(found, {}):
+    for each in attributed(found, Names()):
         assert "copies through the host" in judge([each], FLOOR).sentence
         assert each.conditions["peer_access"] is False
 
 
 def test_the_row_of_the_matrix_is_kept() -> None:
-    (first, *_) = attributed(rows(matrix(3)), {"gpu1": "second"})
+    (first, *_) = attributed(rows(matrix(3)), Names({"gpu1": "second"}))
     assert set(first.details["row"]) == {"second", "gpu2"}
     assert "cells" not in first.details
 

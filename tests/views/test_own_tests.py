@@ -1,5 +1,6 @@
 """The table tells a user's tests apart that share the name of a probe."""
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Verdict
@@ -14,7 +15,7 @@ def judged(metric: str, test: str, floor: float = 5.0) -> Verdict:
 
 
 def metrics(*verdicts: Verdict) -> list[str]:
-    return sorted(line.split()[2] for line, _ in table(verdicts, {"GPU-0": "gpu0"})[1:])
+    return sorted(line.split()[2] for line, _ in table(verdicts, Names({"GPU-0": "gpu0"}))[1:])
 
 
 def test_tests_that_share_a_probe_have_their_own_names() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel import suite
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Device, Measurement, Peak
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
@@ -33,7 +34,7 @@ from pytest_accel.views.terminal import (
     time_line,
 )
 
-NAMES = {"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"}
+NAMES = Names({"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"})
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 
 

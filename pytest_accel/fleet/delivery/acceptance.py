@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.fleet.delivery.against import Against, compare, with_list
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of, result_of
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
 from pytest_accel.fleet.delivery.risk import Distribution, distribution
-from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
 JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
@@ -95,10 +95,10 @@ class Delivery:
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
         if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
-            return 1
+            return exits.REJECTED
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING] or self.partly_simulated
         vague = self.against is not None and self.against.vague
-        return NOT_JUDGED if unclear or vague or self.unalike or self.duplicates or self.refused else 0
+        return exits.NOT_JUDGED if unclear or vague or self.unalike or self.duplicates or self.refused else exits.HOLDS
 
 
 def delivery(

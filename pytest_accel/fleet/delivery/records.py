@@ -15,13 +15,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeGuard
 
-from pytest_accel.core import simulated, untrusted
+from pytest_accel.core import exits, simulated, untrusted
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import NOT_JUDGED, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.closing_parts import more
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
@@ -174,7 +174,7 @@ def _node(saved: Run, told: Summary, limits: dict[str, Limit]) -> NodeRecord:
     devices = sorted(map(_identity, record.devices), key=lambda device: device.index)
     ended, objection = record.state == "finished", _objection(saved)
     if objection:
-        told = {**told, "word": "NOT JUDGED", "exit": NOT_JUDGED}
+        told = {**told, "word": "NOT JUDGED", "exit": exits.NOT_JUDGED}
     return NodeRecord(
         path=str(saved.path),
         host=record.run["host"],

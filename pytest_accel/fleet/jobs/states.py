@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
+from pytest_accel.core import exits
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
@@ -14,9 +15,6 @@ from pytest_accel.run import node_results
 from pytest_accel.run.node_results import RUNNING, Choice, contradiction, nodes_of, rejects
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.summaries import moment
-
-REJECTED_EXIT, INTERRUPTED_EXIT, NOT_JUDGED_EXIT = 1, 2, 6
-"""Exit statuses of a run whose verdict is not that everything holds."""
 
 
 class State(Enum):
@@ -371,7 +369,7 @@ def _judged(name: str, newest: Result) -> NodeResult:
     line = f"{simulated}{summary['line'] or summary['state']}"
     if wrong := contradiction(summary):
         return NodeResult(name, State.NOT_JUDGED, f"{newest.folder.name} contradicts itself: {wrong}; {line}", newest)
-    if summary["exit"] == INTERRUPTED_EXIT or summary["word"] == "INTERRUPTED":
+    if summary["exit"] == exits.INTERRUPTED or summary["word"] == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
     state = _of_exit(summary["exit"], summary["word"])
     if state is State.ACCEPTED and (summary["simulated"] or summary["word"] != "ACCEPTED"):
@@ -384,7 +382,7 @@ def _of_exit(status: int | None, word: str) -> State:
     if status is None:
         words = {"ACCEPTED": State.ACCEPTED, "REJECTED": State.REJECTED, "HELD": State.NOT_JUDGED}
         return words.get(word, State.NOT_JUDGED if word == "NOT JUDGED" else State.ERROR)
-    states = {0: State.ACCEPTED, REJECTED_EXIT: State.REJECTED, NOT_JUDGED_EXIT: State.NOT_JUDGED}
+    states = {exits.HOLDS: State.ACCEPTED, exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
     return states.get(status, State.ERROR)
 
 
@@ -392,8 +390,8 @@ def exit_status(nodes: Iterable[NodeResult]) -> int:
     """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all limits of all hold."""
     states = {each.state for each in nodes}
     if State.REJECTED in states:
-        return REJECTED_EXIT
-    return 0 if states and states <= set(HOLDS) else NOT_JUDGED_EXIT
+        return exits.REJECTED
+    return exits.HOLDS if states and states <= set(HOLDS) else exits.NOT_JUDGED
 
 
 def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:

@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core import exits
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights import store
@@ -25,14 +26,11 @@ from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, Tren
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.extract import FINISHED
 from pytest_accel.fleet.nights.queries import Fleet
-from pytest_accel.judging.closing import NOT_JUDGED
 
 WINDOW: Final = 30
 """Nights that trends, updates and repeat offenders are looked for in, the one that is shown included."""
 NOT_ENDED: Final = "NOT ENDED"
 """The word for a run without a closing line."""
-REJECTED: Final = 1
-"""The exit status for a node that was rejected, and for hardware that is worse than its like or than it was."""
 NAMED: Final = 5
 """Most nights that are named one by one."""
 REPORT: Final = "report.html"
@@ -127,11 +125,11 @@ class Night:
 
         A device on several nodes is not judged.
         """
-        rejected = self.rejected_before or any(each.exit == REJECTED for each in self.runs)
+        rejected = self.rejected_before or any(each.exit == exits.REJECTED for each in self.runs)
         if rejected or self.outliers or self.trends or self.offenders:
-            return REJECTED
+            return exits.REJECTED
         unknown = self.left_out or self.gone or self.doubled or any(each.exit != 0 for each in self.runs)
-        return NOT_JUDGED if unknown else 0
+        return exits.NOT_JUDGED if unknown else exits.HOLDS
 
 
 def window(path: Path, night: str | None, count: int) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import fmean, pstdev
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run
@@ -51,7 +52,7 @@ class Plot:
         }
 
 
-def blocks(record: Run, names: Mapping[str, str]) -> list[Plot]:
+def blocks(record: Run, names: Names) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
     counts: Counter[tuple[str, str, int]] = Counter()
     keys = []
@@ -74,14 +75,14 @@ def _plot(
     key: tuple[str, int, int, str],
     measured: Sequence[Measurement],
     verdicts: Sequence[Verdict],
-    names: Mapping[str, str],
+    names: Names,
 ) -> Plot:
     metric, made_in, attempt, how = key
     again = (f", round {made_in}" if made_in > 1 else "") + (f", attempt {attempt}" if attempt > 1 else "")
     alone = ", alone" if how == "alone" else ""
     unit = measured[0].unit
     x, columns = _columns([each.samples for each in measured])
-    series = [(names.get(each.subject, each.subject), column) for each, column in zip(measured, columns, strict=True)]
+    series = [(names[each.subject], column) for each, column in zip(measured, columns, strict=True)]
     marks = _marks(verdicts, unit)
     limit = "; ".join(f"{label} {show(value, unit)}" for label, value in marks) or "no limit"
     return Plot(
@@ -99,7 +100,7 @@ def _plot(
     )
 
 
-def rounds(record: Run, names: Mapping[str, str]) -> list[Plot]:
+def rounds(record: Run, names: Names) -> list[Plot]:
     """Return a plot for each metric of a long run, with the value of every round."""
     verdicts = grouped(record.verdicts, lambda each: each.metric)
     plots = []
@@ -108,7 +109,7 @@ def rounds(record: Run, names: Mapping[str, str]) -> list[Plot]:
         if not values:
             continue
         x, columns = _columns(list(values.values()))
-        series = [(names.get(subject, subject), column) for subject, column in zip(values, columns, strict=True)]
+        series = [(names[subject], column) for subject, column in zip(values, columns, strict=True)]
         marks = _marks(verdicts.get(metric, []), entry["unit"])
         told = f"{metric}: the value in every round of {len(series)} devices."
         band = _band(verdicts.get(metric, []), entry["unit"])

@@ -67,7 +67,7 @@ class Figures:
 
     def name(self, subject: str) -> str:
         """Return the display name of a subject."""
-        return self.names.get(subject, subject)
+        return self.names[subject]
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
         """Return the names of the devices that verdicts are on."""

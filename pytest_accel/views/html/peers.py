@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.run import Run
 from pytest_accel.judging.peer_matrix import SHORT, fastest
@@ -45,14 +46,14 @@ def tint(share: float) -> int:
     return round(STEPS * min(1.0, max(0.0, (1 - share) / (1 - DARKEST))))
 
 
-def matrices(record: Run, names: Mapping[str, str]) -> list[Matrix]:
+def matrices(record: Run, names: Names) -> list[Matrix]:
     """Return a matrix for each metric of peer copies, from the newest measurement of every sender."""
     found = []
     sent = [each for each in record.measurements if each.details.get("row")]
     for metric, senders in grouped(sent, lambda each: each.metric).items():
         newest = {each.subject: each for each in senders}
         rates = {
-            (names.get(subject, subject), receiver): rate
+            (names[subject], receiver): rate
             for subject, each in newest.items()
             for receiver, value in each.details.get("row", {}).items()
             if (rate := number(value)) is not None

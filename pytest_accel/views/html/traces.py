@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
@@ -131,7 +132,7 @@ def _whole(record: Run) -> Window | None:
         return None
 
 
-def traces(readings: Iterable[Reading], shown: Window, names: Mapping[str, str]) -> Traces:
+def traces(readings: Iterable[Reading], shown: Window, names: Names) -> Traces:
     """Return the plots and strips of the readings within a window. Readings of unknown devices are passed over."""
     lanes: dict[str, _Lane] = {}
     for each in readings:
@@ -215,13 +216,13 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     return name, path, how_long if parts else "never"
 
 
-def summaries(record: Run, names: Mapping[str, str]) -> list[list[str]]:
+def summaries(record: Run, names: Names) -> list[list[str]]:
     """Return what the record itself says of the sensor's readings during the soak: a row for each attempt.
 
     None if it says nothing of clock, power and temperature, as of processors.
     """
     rows = [
-        [names.get(each.subject, each.subject), *_summary(each, each.details["telemetry"])]
+        [names[each.subject], *_summary(each, each.details["telemetry"])]
         for each in record.measurements
         if each.metric == SOAK and each.details.get("telemetry")
     ]

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from pytest_accel.core import exits
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
+from pytest_accel.fleet.nights.night import Night, Run, left_out
 from pytest_accel.fleet.nights.shown import cells, text
-from pytest_accel.judging.closing import NOT_JUDGED
 from pytest_accel.views.html import page, words
 
 PACKAGE: Final = "pytest_accel.fleet.nights.shown"
@@ -80,14 +80,14 @@ def _target(path: str) -> str:
 def _kind(night: Night) -> str:
     """Return the name of the colour of the first line."""
     if night.exit:
-        return "fail" if night.exit == REJECTED else "not-judged"
+        return "fail" if night.exit == exits.REJECTED else "not-judged"
     return "pass" if set(night.words) == {ACCEPTED} else "marginal"
 
 
 def _meaning(night: Night) -> str:
     """Return what was found, and how many: nodes, and devices."""
-    rejected = sum(each.exit == REJECTED for each in night.runs)
-    other = sum(each.exit not in (0, REJECTED) for each in night.runs)
+    rejected = sum(each.exit == exits.REJECTED for each in night.runs)
+    other = sum(each.exit not in (0, exits.REJECTED) for each in night.runs)
     passed = "Every node was accepted" if set(night.words) == {ACCEPTED} else "No run rejected a node"
     held = sum(each.exit == 0 and each.word != ACCEPTED for each in night.runs)
     runs = [
@@ -169,7 +169,7 @@ def _rows(night: Night, links: Mapping[str, str]) -> list[Row]:
 
 def _runs(runs: Sequence[Run], links: Mapping[str, str]) -> list[tuple[words.Badge, str, str, str]]:
     """Return the runs that are no pass, rejected ones first: result, node, link and closing line."""
-    order = {REJECTED: 0, NOT_JUDGED: 2}
+    order = {exits.REJECTED: 0, exits.NOT_JUDGED: 2}
     bad = sorted((each for each in runs if each.exit != 0), key=lambda each: (order.get(each.exit or -1, 1), each.node))
     return [
         (words.Badge(each.word, "", _colour(each.word)), each.node, links.get(each.node, ""), each.line) for each in bad

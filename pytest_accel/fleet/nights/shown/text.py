@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
@@ -15,7 +16,7 @@ from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import REJECTED, Night, Run, left_out
+from pytest_accel.fleet.nights.night import Night, Run, left_out
 from pytest_accel.fleet.nights.shown import cells
 
 Rows = list[tuple[str, ...]]
@@ -34,8 +35,8 @@ COLUMNS: Final = 80
 
 def text(night: Night) -> str:
     """Return a night as text."""
-    rejected = [each for each in night.runs if each.exit == REJECTED]
-    other = [each for each in night.runs if each.exit not in (0, REJECTED)]
+    rejected = [each for each in night.runs if each.exit == exits.REJECTED]
+    other = [each for each in night.runs if each.exit not in (0, exits.REJECTED)]
     sections: list[tuple[str, Sequence[Any], Callable[[Any], tuple[str, ...]], int]] = [
         ("rejected", rejected, _run, 6),
         ("rejected in the nights before, and not judged since", night.rejected_before, cells.rejected_before, 6),

@@ -1,0 +1,18 @@
+"""The exit statuses of a run and of the command. Those that stand for no verdict are pytest's own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HOLDS: Final = 0
+"""Everything that was asked for holds, or was done."""
+REJECTED: Final = 1
+"""A device or the node fails. Nothing else ends with it."""
+INTERRUPTED: Final = 2
+"""Ctrl-C, or another signal."""
+BROKEN: Final = 3
+"""An error of software, which is no verdict on the hardware."""
+WRONG: Final = 4
+"""A wrong option or file."""
+NOT_JUDGED: Final = 6
+"""Something that was required could not be judged."""
