@@ -23,6 +23,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER, functions
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
+from pytest_accel.views.exports.junit import of_run
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
@@ -324,7 +325,7 @@ class Acceptance:
         self._interrupts.no_timer()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
-        junit.add_properties(self._config, self._about(closing))
+        junit.add_properties(self._config, self._about())
         try:
             yield
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
@@ -343,23 +344,15 @@ class Acceptance:
             return []
         return [page_file.write(self.accel_session.record, file.parent, wanted)]
 
-    def _about(self, closing: Closing) -> dict[str, object]:
-        """Return what the JUnit file says about the whole run."""
+    def _about(self) -> dict[str, object]:
+        """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""
         accel_session = self.accel_session
         return {
-            "closing": closing.line,
-            "result": closing.word,
-            "sku": accel_session.sku.name if accel_session.sku else None,
-            "platform": accel_session.platform.name,
-            "level": accel_session.options.level,
+            **of_run(accel_session.record),
             "simulated": accel_session.node.source if accel_session.node else None,
-            "host": accel_session.record.run.get("host"),
             "devices": " ".join(device.uuid for device in accel_session.devices) or None,
-            "thresholds": accel_session.record.sku.get("thresholds"),
             "serials": " ".join(device.serial for device in accel_session.devices if device.serial) or None,
             "record": accel_session.folder.path,
-            "record_sha256": accel_session.record.sha256 or None,
-            "exit": closing.exit,
         }
 
     def _planned(self, exitstatus: int) -> int:

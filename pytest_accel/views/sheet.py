@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.core.verdict import ErrorRates
 from pytest_accel.judging.error_rates import rates_of_limit, smallest_loss_of_limit
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
@@ -172,17 +171,11 @@ def _platforms(sku: Sku, sources: _Sources) -> Table:
         )
         for platform in sku.platforms.values()
     ]
-    reasons = {platform.name: _why_unfit(sku, platform) for platform in sku.platforms.values()}
-    note = "; ".join(f"{name}: {why}" for name, why in reasons.items() if why)
+    unfit = [platform for platform in sku.platforms.values() if not requirements.accepting_levels(sku, platform)]
+    why = [requirements.unfit(sku, requirements.numbered(each), "standard") or "it is no accelerator" for each in unfit]
+    note = "; ".join(f"{platform.name}: {reason}" for platform, reason in zip(unfit, why, strict=True))
     columns = ("platform", "what", "devices", "host link", "peer link", "accepts", "source")
     return Table("Platforms", columns, rows, f"A run cannot be ACCEPTED on these platforms: {note}." if note else "")
-
-
-def _why_unfit(sku: Sku, platform: Platform) -> str:
-    """Return why a run on this platform cannot be accepted, empty if it can be at some level."""
-    if requirements.accepting_levels(sku, platform):
-        return ""
-    return requirements.unfit(sku, requirements.numbered(platform), "standard") or "it is no accelerator"
 
 
 def accepts(sku: Sku) -> str:
@@ -268,15 +261,15 @@ def _limits(sku: Sku, sources: _Sources) -> Table:
     return Table("Limits", columns, rows, "A value is compared with exactly this limit: no tolerance is added.")
 
 
+def _by_place(sku: Sku) -> Iterator[tuple[str, Limit]]:
+    """Yield every limit behind its platform, those of all platforms first."""
+    yield from (("all", limit) for limit in sku.limits.values())
+    yield from ((platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values())
+
+
 def _advisory(sku: Sku) -> Table:
     """Return the table of the limits that only advise, with the differences of method that are the reason."""
-    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
-    rows = [
-        (limit.metric, place, ", ".join(limit.differs))
-        for place, limits in places
-        for limit in limits.values()
-        if limit.differs
-    ]
+    rows = [(limit.metric, place, ", ".join(limit.differs)) for place, limit in _by_place(sku) if limit.differs]
     note = (
         "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE more than 15 % below "
         "healthy; the class floor beneath them rejects."
@@ -286,13 +279,14 @@ def _advisory(sku: Sku) -> Table:
 
 def _error_rates(sku: Sku) -> Table:
     """Return the table of the chances that each limit on a rate or a time judges wrongly."""
-    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
-    rows = [
-        (limit.metric, place, *_chances(rates), _loss(limit, sku), rates.basis)
-        for place, limits in places
-        for limit in limits.values()
-        if (rates := rates_of_limit(limit, sku.spread_of(limit.metric)))
-    ]
+    rows = []
+    for place, limit in _by_place(sku):
+        spread = sku.spread_of(limit.metric)
+        if rates := rates_of_limit(limit, spread):
+            chances = (rates.healthy_rejected, rates.accepted_short_5, rates.accepted_short_10)
+            loss = smallest_loss_of_limit(limit, spread)
+            found = "" if loss is None else f"{loss:.1%}"
+            rows.append((limit.metric, place, *map(show_chance, chances), found, rates.basis))
     columns = (
         "metric",
         "platform",
@@ -304,20 +298,6 @@ def _error_rates(sku: Sku) -> Table:
     )
     note = "For one device, by the limit and the repeat of a shortfall alone, where deviations are normal."
     return Table("How sure a verdict is", columns, rows, note)
-
-
-def _chances(rates: ErrorRates) -> tuple[str, str, str]:
-    return (
-        show_chance(rates.healthy_rejected),
-        show_chance(rates.accepted_short_5),
-        show_chance(rates.accepted_short_10),
-    )
-
-
-def _loss(limit: Limit, sku: Sku) -> str:
-    """Return the smallest loss that the limit finds, MARGINAL included; empty where it is not known."""
-    loss = smallest_loss_of_limit(limit, sku.spread_of(limit.metric))
-    return "" if loss is None else f"{loss:.1%}"
 
 
 def show_chance(chance: float | None) -> str:
@@ -334,13 +314,8 @@ def show_chance(chance: float | None) -> str:
 
 def _other_than_shipped(sku: Sku) -> Table:
     """Return the table of the values of a user's own file that differ from the shipped file of the product."""
-    places = [("all", sku.limits), *((platform.name, platform.limits) for platform in sku.platforms.values())]
-    rows = [
-        (metric, place, "another limit, or measured otherwise")
-        for place, limits in places
-        for metric, limit in limits.items()
-        if limit.overridden
-    ]
+    other = "another limit, or measured otherwise"
+    rows = [(limit.metric, place, other) for place, limit in _by_place(sku) if limit.overridden]
     rows += [(metric, "all", "left out") for metric in sku.left_out]
     rows += [(key, "all", "another datasheet") for key in sku.other_datasheet]
     note = "The closing line of a run counts them as overridden."
@@ -417,7 +392,7 @@ def _join(*parts: str | None) -> str:
 
 def text(tables: Sequence[Table]) -> str:
     """Return the tables for a terminal, with aligned columns."""
-    return "\n\n".join(_text(table) for table in tables)
+    return "\n\n".join(map(_text, tables))
 
 
 def _text(table: Table) -> str:

@@ -5,7 +5,6 @@ Only an accepted node is a test that passed. A rejected one is a failure, and on
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from pytest_accel.core.printable import printable
@@ -13,7 +12,7 @@ from pytest_accel.fleet.jobs import report
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State, exit_status
 from pytest_accel.run.summaries import Summary
-from pytest_accel.views.exports.junit import SUITE, Properties, add_properties, document
+from pytest_accel.views.exports.junit import Case, Properties, document
 
 FAILURE, ERROR, SKIPPED = "failure", "error", "skipped"
 TAGS = {
@@ -33,16 +32,8 @@ NO_SKU = "fleet"
 
 def text(fleet: Fleet, nodes: Sequence[NodeResult]) -> str:
     """Return the states of all nodes as a JUnit file."""
-    suite = ET.Element("testsuite", name=SUITE)
-    add_properties(suite, _of_run(fleet, nodes))
-    for each in nodes:
-        named = {"classname": f"{SUITE}.{printable(fleet.sku or NO_SKU)}", "name": printable(each.node)}
-        case = ET.SubElement(suite, "testcase", named)
-        add_properties(case, _of_node(each))
-        _add_outcome(case, each)
-    if notes := report.notes(fleet):
-        ET.SubElement(suite, "system-out").text = "\n".join(notes)
-    return document(suite, {"timestamp": fleet.created})
+    cases = [_case(each, fleet.sku or NO_SKU) for each in nodes]
+    return document(_of_run(fleet, nodes), cases, {"timestamp": fleet.created}, report.notes(fleet))
 
 
 def _of_run(fleet: Fleet, nodes: Sequence[NodeResult]) -> Properties:
@@ -69,12 +60,9 @@ def _of_node(each: NodeResult) -> Properties:
     }
 
 
-def _add_outcome(case: ET.Element, each: NodeResult) -> None:
-    """Add the element of a node that is not accepted, with the reason, and the closing line of one that holds."""
-    reason, tag = printable(each.reason), TAGS.get(each.state)
-    if tag == SKIPPED:
-        ET.SubElement(case, tag, message=printable(report.shown(each)))
-    elif tag:
-        ET.SubElement(case, tag, type=each.state.value, message=reason).text = reason
-    if each.state in HOLDS:
-        ET.SubElement(case, "system-out").text = reason
+def _case(each: NodeResult, sku: str) -> Case:
+    """Return the case of a node: why it is not accepted, and the closing line of one that holds."""
+    reason, tag = printable(each.reason), TAGS.get(each.state, "")
+    about = {"message": report.shown(each)} if tag == SKIPPED else {"type": each.state.value, "message": reason}
+    told = reason if tag in (FAILURE, ERROR) else ""
+    return Case(sku, each.node, _of_node(each), tag, about, told, reason if each.state in HOLDS else "")

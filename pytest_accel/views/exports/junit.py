@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
@@ -61,43 +62,77 @@ def pairs(properties: Properties) -> list[tuple[str, str]]:
     return [(f"accel.{name}", printable(str(value))) for name, value in properties.items() if value is not None]
 
 
-def text(record: Run) -> str:
-    """Return a record as a JUnit file."""
-    suite = ET.Element("testsuite", name=SUITE)
-    add_properties(suite, _of_run(record))
-    found, names, known = findings_of(record), device_names(record), devices(record)
-    seconds, alike = _seconds(record), Counter((each.metric, each.subject) for each in record.verdicts)
-    for renamed, verdict in zip(told_apart(record.verdicts), record.verdicts, strict=True):
-        device = known.get(verdict.subject)
+@dataclass(frozen=True)
+class Case:
+    """A test case of a JUnit file. Text from outside is printable in `told` and `output`, and may be any elsewhere."""
+
+    classname: str
+    name: str
+    properties: Properties
+    tag: str = ""
+    """The element that says that it did not pass: failure, error or skipped; empty if it did."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """The attributes of that element."""
+    told: str = ""
+    """The text of that element."""
+    output: str = ""
+    seconds: float | None = None
+
+
+def document(
+    properties: Properties, cases: Iterable[Case], attributes: Mapping[str, str], notes: Sequence[str] = ()
+) -> str:
+    """Return a JUnit file with one suite, its `properties` and `attributes`, its cases, and notes as its output."""
+    root = ET.Element("testsuites")
+    suite = ET.SubElement(root, "testsuite", name=SUITE)
+    _add_properties(suite, properties)
+    for each in cases:
         case = ET.SubElement(
-            suite,
-            "testcase",
-            classname=f"{SUITE}.{names[verdict.subject]}",
-            name=printable(_name(renamed, alike[verdict.metric, verdict.subject])),
-            time=f"{seconds.get((verdict.metric, verdict.subject), 0.0):.3f}",
+            suite, "testcase", classname=f"{SUITE}.{printable(each.classname)}", name=printable(each.name)
         )
-        finding = found.get(verdict.key)
-        add_properties(case, of_verdict(verdict, device.serial if device else None, finding))
-        _add_outcome(case, verdict, finding)
-    run = record.run
-    wall = run["seconds"].get("wall", 0.0) if "seconds" in run else 0.0  # the devices are measured at the same time
-    about = {"time": f"{wall:.3f}", "timestamp": run.get("started", ""), "hostname": run.get("host", "")}
-    return document(suite, about)
-
-
-def document(suite: ET.Element, attributes: Mapping[str, str]) -> str:
-    """Return a JUnit file with one suite. Its cases are counted, and it gets further `attributes`."""
+        if each.seconds is not None:
+            case.set("time", f"{each.seconds:.3f}")
+        _add_properties(case, each.properties)
+        if each.tag:
+            about = {name: printable(value) for name, value in each.about.items()}
+            ET.SubElement(case, each.tag, about).text = each.told or None
+        if each.output:
+            ET.SubElement(case, "system-out").text = each.output
+    if notes:
+        ET.SubElement(suite, "system-out").text = "\n".join(notes)
     suite.set("tests", str(len(suite.findall("testcase"))))
     for name, tag in COUNTS.items():
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     suite.attrib.update({name: printable(value) for name, value in attributes.items()})
-    root = ET.Element("testsuites")
-    root.append(suite)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _of_run(record: Run) -> Properties:
+def text(record: Run) -> str:
+    """Return a record as a JUnit file."""
+    run = record.run
+    wall = run["seconds"].get("wall", 0.0) if "seconds" in run else 0.0  # the devices are measured at the same time
+    about = {"time": f"{wall:.3f}", "timestamp": run.get("started", ""), "hostname": run.get("host", "")}
+    return document(of_run(record), _cases(record), about)
+
+
+def _cases(record: Run) -> Iterator[Case]:
+    """Yield a case for every verdict."""
+    found, names, known = findings_of(record), device_names(record), devices(record)
+    seconds, alike = _seconds(record), Counter((each.metric, each.subject) for each in record.verdicts)
+    for renamed, verdict in zip(told_apart(record.verdicts), record.verdicts, strict=True):
+        place, finding, device = (verdict.metric, verdict.subject), found.get(verdict.key), known.get(verdict.subject)
+        several = f" ({verdict.limit.origin})" if alike[place] > 1 and verdict.limit else ""
+        case = Case(
+            names[verdict.subject],
+            f"{renamed.metric}{several}",
+            of_verdict(verdict, device.serial if device else None, finding),
+            seconds=seconds.get(place, 0.0),
+        )
+        yield _with_outcome(case, verdict, finding)
+
+
+def of_run(record: Run) -> Properties:
     """Return the properties of the whole run, under the names that the plugin gives them."""
     run = record.run
     return {
@@ -126,28 +161,23 @@ def _seconds(record: Run) -> dict[tuple[str, str], float]:
     return spent
 
 
-def _name(verdict: Verdict, alike: int) -> str:
-    """Return the name of a case: the metric, with the place of the limit if several verdicts are `alike`."""
-    return f"{verdict.metric} ({verdict.limit.origin})" if alike > 1 and verdict.limit else verdict.metric
-
-
-def add_properties(parent: ET.Element, properties: Properties) -> None:
+def _add_properties(parent: ET.Element, properties: Properties) -> None:
     """Add properties to a suite or a case."""
     group = ET.SubElement(parent, "properties")
     for name, value in pairs(properties):
         ET.SubElement(group, "property", name=name, value=value)
 
 
-def _add_outcome(case: ET.Element, verdict: Verdict, finding: Finding | None) -> None:
-    """Add what a verdict is beside passed: failed, an error, or skipped; what holds with a remark has it as output."""
+def _with_outcome(case: Case, verdict: Verdict, finding: Finding | None) -> Case:
+    """Return the case with what a verdict is beside passed: failed, an error, or skipped; a remark is its output."""
     sentence = printable(verdict.sentence)
     said = f"{sentence}\n{finding.title}, {finding.severity.value}: {finding.do}" if finding else sentence
     if verdict.fails:
-        subject = "" if verdict.subject == NODE else f"{case.get('classname', '').partition('.')[2]}: "
-        message = f"{subject}{printable(verdict.metric)} {sentence}"
-        ET.SubElement(case, TAGS[verdict.status], type=verdict.status.value, message=message).text = said
-    elif verdict.status is Status.NOT_APPLICABLE and not verdict.information:
-        ET.SubElement(case, "skipped", message=sentence)
-    elif finding:
-        value = printable(show(verdict.value, verdict.unit))
-        ET.SubElement(case, "system-out").text = f"{verdict.status.value} {value}: {said}"
+        subject = "" if verdict.subject == NODE else f"{case.classname}: "
+        about = {"type": verdict.status.value, "message": f"{subject}{verdict.metric} {sentence}"}
+        return replace(case, tag=TAGS[verdict.status], about=about, told=said)
+    if verdict.status is Status.NOT_APPLICABLE and not verdict.information:
+        return replace(case, tag="skipped", about={"message": sentence})
+    if finding:
+        return replace(case, output=f"{verdict.status.value} {printable(show(verdict.value, verdict.unit))}: {said}")
+    return case

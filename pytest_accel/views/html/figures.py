@@ -65,17 +65,13 @@ class Figures:
         ]
         return list(grouped(without, lambda each: each.sentence).values())
 
-    def name(self, subject: str) -> str:
-        """Return the display name of a subject."""
-        return self.names[subject]
-
     def on(self, verdicts: Sequence[Verdict]) -> str:
         """Return the names of the devices that verdicts are on."""
         return together(self.named(verdicts), len(self._kinds))
 
     def named(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return the names of the subjects of verdicts, each once."""
-        return list(dict.fromkeys(self.name(each.subject) for each in verdicts))
+        return list(dict.fromkeys(self.names[each.subject] for each in verdicts))
 
     def status(self, measured: Measurement) -> str:
         """Return the status of the first verdict on a metric of a device, empty if there is none."""
