@@ -11,7 +11,7 @@ from bench import Gate
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import Declaration, conditions_of
-from pytest_accel.probes.device.timing import Clock, HostClock, block_seconds
+from pytest_accel.probes.device.timing import Clock, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 CALL_SECONDS = 0.004
@@ -22,7 +22,7 @@ BURSTS = 5
 """Samples of a burst whose method does not count its calls."""
 
 
-class DrawnClock(HostClock):
+class DrawnClock(Clock):
     """A clock by which each operation takes `seconds`, divided by the pace of the moment."""
 
     def __init__(self, seconds: float, paces: Iterator[float]) -> None:

@@ -1,44 +1,34 @@
 """Probes, which measure or read metrics: plain functions `probe(device, **conditions)` with a declaration.
 
-Every probe that a module of this folder declares is a public name of this package: `probes.matmul` is the function in
-`matmul.py`. Importing the package imports no torch, since probes run in the worker processes.
+Every probe that a module of this folder declares is a public name of this package, so each is imported here:
+`probes.matmul` is the function in `matmul.py`. Importing the package imports no torch, since probes run in the worker
+processes.
 """
 
-import importlib
-import pkgutil
-from typing import TYPE_CHECKING
-
 from pytest_accel.probes import declare
+from pytest_accel.probes.all_reduce import all_reduce as all_reduce
+from pytest_accel.probes.ddp_step import ddp_step as ddp_step
+from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul
 from pytest_accel.probes.facts import HOST_COUNTERS, HOST_FACTS
-
-if TYPE_CHECKING:  # the names that the loop below adds, for type checkers and editors
-    from pytest_accel.probes.all_reduce import all_reduce as all_reduce
-    from pytest_accel.probes.ddp_step import ddp_step as ddp_step
-    from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul
-    from pytest_accel.probes.facts import counters as counters
-    from pytest_accel.probes.facts import health as health
-    from pytest_accel.probes.facts import host as host
-    from pytest_accel.probes.facts import host_counters as host_counters
-    from pytest_accel.probes.facts import inventory as inventory
-    from pytest_accel.probes.host_copy import host_copy as host_copy
-    from pytest_accel.probes.host_copy import host_copy_all as host_copy_all
-    from pytest_accel.probes.host_copy import host_latency as host_latency
-    from pytest_accel.probes.host_copy_far import host_copy_far as host_copy_far
-    from pytest_accel.probes.matmul import matmul as matmul
-    from pytest_accel.probes.matmul import matmul_burst as matmul_burst
-    from pytest_accel.probes.matmul_best import matmul_best as matmul_best
-    from pytest_accel.probes.matmul_mamf import matmul_mamf as matmul_mamf
-    from pytest_accel.probes.memory_pattern import memory_pattern as memory_pattern
-    from pytest_accel.probes.peer_copy import peer_copy as peer_copy
-    from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
-    from pytest_accel.probes.soak import soak as soak
-    from pytest_accel.probes.stream import stream as stream
-    from pytest_accel.probes.stream import stream_windows as stream_windows
-
-for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
-    if not _module.ispkg:
-        importlib.import_module(_module.name)
-globals().update({each.name: each.function for each in declare.declarations() if each.packaged})
+from pytest_accel.probes.facts import counters as counters
+from pytest_accel.probes.facts import health as health
+from pytest_accel.probes.facts import host as host
+from pytest_accel.probes.facts import host_counters as host_counters
+from pytest_accel.probes.facts import inventory as inventory
+from pytest_accel.probes.host_copy import host_copy as host_copy
+from pytest_accel.probes.host_copy import host_copy_all as host_copy_all
+from pytest_accel.probes.host_copy import host_latency as host_latency
+from pytest_accel.probes.host_copy_far import host_copy_far as host_copy_far
+from pytest_accel.probes.matmul import matmul as matmul
+from pytest_accel.probes.matmul import matmul_burst as matmul_burst
+from pytest_accel.probes.matmul_best import matmul_best as matmul_best
+from pytest_accel.probes.matmul_mamf import matmul_mamf as matmul_mamf
+from pytest_accel.probes.memory_pattern import memory_pattern as memory_pattern
+from pytest_accel.probes.peer_copy import peer_copy as peer_copy
+from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
+from pytest_accel.probes.soak import soak as soak
+from pytest_accel.probes.stream import stream as stream
+from pytest_accel.probes.stream import stream_windows as stream_windows
 
 _names = sorted(each.name for each in declare.declarations() if each.packaged)
 __all__ = ["HOST_COUNTERS", "HOST_FACTS", *_names]  # noqa: PLE0604  they are strings

@@ -13,16 +13,11 @@ _CHUNK = 2**26
 """Elements that are made and compared at a time, so that the check needs little memory besides the payload."""
 
 
-def _method() -> dict[str, Any]:
-    """Return the method of `all_reduce`, without ranks and algorithm, which are compared by themselves."""
-    return {"dtype": "fp32", "in_place": True, "statistic": "mean"}
-
-
 @probe(
     "all_reduce.busbw@{size}",
     runs="ranks",
     unit="GB/s",
-    method=_method,
+    method=lambda: {"dtype": "fp32", "in_place": True, "statistic": "mean"},  # ranks and algorithm are compared apart
     stresses=["link"],
     variants={"size": SIZES},
     budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},

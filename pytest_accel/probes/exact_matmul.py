@@ -40,6 +40,7 @@ ROWS_AT_ONCE = 512
 """Rows that `checksum` reads at a time."""
 REPEATS = 4
 """Products of the same operands that show whether the library is deterministic."""
+NOT_COMPARED = "not compared: the library adds in a different order each time"
 ROUNDED = 1e-3
 """Share of the elements that differ, at least, when two products add in different orders. A fault affects fewer."""
 
@@ -84,7 +85,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
         details={
             "compared_products": watch.products,
             "differing_products": watch.differing,
-            "normal_data": watch.normal_data,
+            "normal_data": "compared with itself" if watch.repeats else NOT_COMPARED,
             "compared_on_the_host": watch.on_host,
             "checksum": watch.checksum,
             "excluded_fault_rate_95": 3 / max(1, watch.products),
@@ -111,9 +112,8 @@ class _Watch:
         self._made = [self._integers(seed) for seed in (1, 2)]
         kind = {"bf16": device.torch.bfloat16, "fp16": device.torch.float16, "fp32": device.torch.float32}[dtype]
         self._pools = self._repeated([each.to(device.torch_device).to(kind) for each in self._made])
-        self.normal_data = "compared with itself"
-        if not self._repeats(self._random.fixed()):
-            self.normal_data = "not compared: the library adds in a different order each time"
+        self.repeats = self._repeats(self._random.fixed())
+        """True if products of the same normally distributed data can be compared."""
 
     def examine(self, place: int, seconds: float) -> None:
         """Multiply operand set `place` for `seconds` and compare every product."""
@@ -128,7 +128,9 @@ class _Watch:
         began = time.perf_counter()
         while True:
             for _ in range(4):
-                self._compare_normal(normal(), random_first)
+                random = normal()
+                if self.repeats:
+                    self._compare(random, random_first, "normal data, against itself")
                 torch.mm(a, b, out=result)
                 self._compare(result, first, "integers, against the first product")
             spent = time.perf_counter() - began
@@ -196,10 +198,6 @@ class _Watch:
         if (rows != expected).any():  # another worker may have computed them wrongly
             expected = exact().to(rows.dtype)
         self._note(rows, expected, "integers, against the host")
-
-    def _compare_normal(self, result: Tensor, expected: Tensor) -> None:
-        if not self.normal_data.startswith("not compared"):
-            self._compare(result, expected, "normal data, against itself")
 
     def _compare(self, result: Tensor, expected: Tensor, what: str) -> None:
         """Count the elements that differ.

@@ -14,7 +14,6 @@ from pytest_accel.drivers.host import cpus_of
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.timing import Clock
-from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 if TYPE_CHECKING:
@@ -34,21 +33,11 @@ def method(direction: str, mib: int) -> dict[str, Any]:
     return {**stated, "counted": "both, until the slower ends"} if direction == "both" else stated
 
 
-def _method_of_one(direction: str, mib: int) -> dict[str, Any]:
-    """Return the method of `host_copy`."""
-    return {**method(direction, mib), "devices": "one at a time"}
-
-
-def _method_of_all(direction: str, mib: int) -> dict[str, Any]:
-    """Return the method of `host_copy_all`."""
-    return {**method(direction, mib), "devices": "all at once"}
-
-
 @probe(
     "host_copy.{direction}",
     runs="in_turn",
     unit="GB/s",
-    method=_method_of_one,
+    method=lambda direction, mib: {**method(direction, mib), "devices": "one at a time"},
     stresses=["host"],
     variants={"direction": DIRECTIONS},
     also={"host_copy.pcie_gen": "count", "host_copy.pcie_width": "count"},
@@ -74,7 +63,7 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 512) -> Pro
 @probe(
     "host_copy_all.{direction}",
     unit="GB/s",
-    method=_method_of_all,
+    method=lambda direction, mib: {**method(direction, mib), "devices": "all at once"},
     stresses=["host"],
     variants={"direction": DIRECTIONS},
     budgets={"quick": 0.0, "standard": 2.0, "long": 5.0},
@@ -180,7 +169,8 @@ def _work(device: Compute, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Callable
     Each of several directions has a stream of its own, which waits for the other at the end of a block and not after
     every copy. A single direction uses the current stream.
     """
-    streams = [] if device.is_cpu or len(pairs) == 1 else [_stream(device.backend) for _ in pairs]
+    apart = len(pairs) > 1 and not device.is_cpu
+    streams = [device.backend.new_stream(device.torch_device) for _ in pairs] if apart else []
 
     def call() -> None:
         for place, (source, target) in enumerate(pairs):
@@ -188,13 +178,6 @@ def _work(device: Compute, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Callable
                 target.copy_(source, non_blocking=True)
 
     return call, streams
-
-
-def _stream(backend: Backend) -> Any:
-    """Return a new stream, which starts when the current one has made the data."""
-    stream = backend.Stream()
-    stream.wait_stream(backend.current_stream())
-    return stream
 
 
 LATENCY_COPIES = 1000

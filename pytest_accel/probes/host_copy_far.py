@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pytest_accel.drivers.host import cpus_of
 from pytest_accel.probes.declare import Cost, probe
@@ -15,18 +14,15 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import method, timed_copies
 
 NODES = Path("/sys/devices/system/node")
-
-
-def _method_far(direction: str, mib: int) -> dict[str, Any]:
-    """Return the method: that of `host_copy`, with memory on another NUMA node."""
-    return {**method(direction, mib), "memory": "pinned, of another NUMA node", "devices": "one at a time"}
+FAR = {"memory": "pinned, of another NUMA node", "devices": "one at a time"}
+"""What the method has otherwise than that of `host_copy`."""
 
 
 @probe(
     "host_copy_far.{direction}",
     runs="in_turn",
     unit="GB/s",
-    method=_method_far,
+    method=lambda direction, mib: {**method(direction, mib), **FAR},
     stresses=["host"],
     variants={"direction": ("d2h", "h2d")},
     budgets={"quick": 0.0, "standard": 0.5, "long": 1.0},

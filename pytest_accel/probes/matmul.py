@@ -10,13 +10,15 @@ from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.gemm import Gemm, method_of, shape_name
-from pytest_accel.probes.device.timing import time_bursts, time_once
+from pytest_accel.probes.device.timing import time_bursts
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 """Sides of the cache-resident products, the fastest of which is the peak of a CPU."""
 LONGEST_CALL, PILOT_SIDE = 0.2, 2048
 """Seconds that one product may take, and the side of the product that shows how long a larger one would take."""
+PILOT_BLOCKS = (0.004, 3)
+"""Seconds of a block that shows the rate of a product, and the number of them; the fastest counts."""
 BURST_REST, BURST_SECONDS, BURSTS = 1.0, 0.02, 5
 """Seconds of rest before a burst, seconds of a burst, and how many bursts are measured."""
 
@@ -134,7 +136,7 @@ def _shorter(device: Compute, dtype: str, shape: tuple[int, int, int]) -> tuple[
     """
     if dtype != "fp64" or device.is_cpu or min(shape) <= PILOT_SIDE:
         return shape
-    rate = _rate(Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE))
+    rate = Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE).rate(device.clock, *PILOT_BLOCKS)
     m, n, k = shape
     while 2 * m * n * k / rate > LONGEST_CALL and min(m, n, k) > PILOT_SIDE:
         m, n, k = m // 2, n // 2, k // 2
@@ -147,14 +149,6 @@ def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], floa
     It is the peak of a CPU, which has no datasheet here.
     """
     gemms = [Gemm(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
-    best = max(gemms, key=_rate)
+    best = max(gemms, key=lambda gemm: gemm.rate(device.clock, *PILOT_BLOCKS))
     side = best.shape[0]
     return best, best.operations / 1e12, f"{dtype} peak measured in alternation ({side}x{side}x{side}), provisional"
-
-
-def _rate(gemm: Gemm) -> float:
-    """Return operations per second, the best of three blocks of 4 ms, since a busy processor often interrupts one.
-
-    The figure only chooses between paths and is never reported as a result.
-    """
-    return gemm.operations / min(time_once(gemm, gemm.device.clock, 0.004) for _ in range(3))

@@ -136,7 +136,7 @@ def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
         return _fitting(device, dtype, [*ANCHORS, *known])  # the tile sizes of its kernels are not known
     units = device.backend.get_device_properties(device.torch_device).multi_processor_count
     architecture = _architecture(device)
-    rate = _pilot(device, dtype)
+    rate = Gemm(device, dtype, *ANCHORS[0]).rate(device.clock, 0.05)
     waves = full_waves(
         units // 2 if architecture == PAIRED else units,
         TILES[architecture],
@@ -147,14 +147,10 @@ def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
 
 
 def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes whose operands and result take less than an eighth of the device's memory."""
-    return [shape for shape in shapes if _bytes(shape, dtype) < _memory(device) / 8]
-
-
-def _pilot(device: Compute, dtype: str) -> float:
-    """Return the operations per second of the smallest anchor shape."""
-    gemm = Gemm(device, dtype, *ANCHORS[0])
-    return gemm.operations / time_once(gemm, device.clock, 0.05)
+    """Return the shapes whose operands and two results take less than an eighth of the device's memory."""
+    _, total = device.backend.mem_get_info(device.torch_device)
+    size = OPERAND_BYTES[dtype]
+    return [(m, n, k) for m, n, k in shapes if int((m * k + k * n + 2 * m * n) * size) < total / 8]
 
 
 def _architecture(device: Compute) -> str:
@@ -164,14 +160,3 @@ def _architecture(device: Compute) -> str:
         return "hip"
     major, _ = device.backend.get_device_capability(device.torch_device)
     return f"cuda{min(10, max(8, major))}"
-
-
-def _bytes(shape: Shape, dtype: str) -> int:
-    """Return the bytes of the operands and of two results."""
-    m, n, k = shape
-    return int((m * k + k * n + 2 * m * n) * OPERAND_BYTES[dtype])
-
-
-def _memory(device: Compute) -> int:
-    """Return the total memory of the device in bytes."""
-    return int(device.backend.mem_get_info(device.torch_device)[1])

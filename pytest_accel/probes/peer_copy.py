@@ -12,7 +12,6 @@ from typing import Any
 from pytest_accel.core.details import Cell
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
@@ -117,30 +116,44 @@ def _at_once(
     """
     names = [device.devices[place] for place in sorted({place for way in ways for place in way})]
     device.gate.step(f"copies between {', '.join(each.name for each in names)}", tuple(each.uuid for each in names))
-    n = mib * 2**20 // 4
+    sent = 2 if how == "rounds" else len(device.devices) - 1
+    conditions = {"how": how, "mib": mib, "copies_at_once": len(ways)}
+    result, differing = _copied(device, ways, f"peer_copy_all.{how}", sent, conditions=conditions, seconds=budget)
+    for way, text in differing.items():
+        wrong.update(dict.fromkeys(way, text))
+    return result
+
+
+def _copied(
+    device: Compute, ways: list[tuple[int, int]], metric: str, sent: int, **more: Any
+) -> tuple[ProbeResult, dict[tuple[int, int], str]]:
+    """Time copies that start together, and compare what arrived with what was sent.
+
+    `sent` is how many of the transfers count; `more` is given to `sample`. Also returns a sentence for each way whose
+    data differ.
+    """
+    n = more["conditions"]["mib"] * 2**20 // 4
     pairs = []
     for source, target in ways:
         arrived = device.torch.zeros(n, dtype=device.torch.int32, device=device.torch_devices[target])
         pairs.append((_pattern(device, source, n, (source, target)), arrived))
-    sent = 2 if how == "rounds" else len(device.devices) - 1
     copies, streams = _exchange(device, pairs)
     result = device.sample(
         copies,
         amount=sent * n * 4 / 1e9,
         unit="GB/s",
-        metric=f"peer_copy_all.{how}",
-        seconds=budget,
-        conditions={"how": how, "mib": mib, "copies_at_once": len(ways)},
+        metric=metric,
         streams=streams,
         statistic="median",
+        **more,
     )
     device.synchronize()
+    wrong = {}
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
         if not device.torch.equal(arrived, _pattern(device, target, n, (source, target))):
             ends = device.devices[source].name, device.devices[target].name
-            text = f"{ends[0]} to {ends[1]}: the data that arrived differ from the data that were sent"
-            wrong.update(dict.fromkeys((source, target), text))
-    return result
+            wrong[source, target] = f"{ends[0]} to {ends[1]}: the data that arrived differ from the data that were sent"
+    return result, wrong
 
 
 def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
@@ -162,33 +175,14 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
 
 def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: int, budget: float) -> ProbeResult:
     """Measure one pair and compare what arrived with what was sent."""
-    torch = device.torch
     sending, receiving = device.torch_devices[sender], device.torch_devices[receiver]
     ways = [(sender, receiver), (receiver, sender)][: 2 if direction == "both" else 1]
-    n = mib * 2**20 // 4
-    pairs = []
-    for source, target in ways:
-        arrived = torch.zeros(n, dtype=torch.int32, device=device.torch_devices[target])
-        pairs.append((_pattern(device, source, n, (source, target)), arrived))
     direct = True if device.is_cpu else device.backend.peer_access(sending, receiving)
     if not device.is_cpu:
         device.backend.set_device(sending)  # events are recorded on the current device
-    copies, streams = _exchange(device, pairs)
-    result = device.sample(
-        copies,
-        amount=len(pairs) * n * 4 / 1e9,
-        unit="GB/s",
-        metric=f"peer_copy.{direction}",
-        seconds=budget,
-        conditions={"direction": direction, "mib": mib, "peer_access": direct},
-        streams=streams,
-        statistic="median",
-    )
-    device.synchronize()
-    for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
-        if not torch.equal(arrived, _pattern(device, target, n, (source, target))):
-            names = device.devices[source].name, device.devices[target].name
-            result.wrong = f"{names[0]} to {names[1]}: the data that arrived differ from the data that were sent"
+    conditions = {"direction": direction, "mib": mib, "peer_access": direct}
+    result, wrong = _copied(device, ways, f"peer_copy.{direction}", len(ways), conditions=conditions, seconds=budget)
+    result.wrong = next(reversed(wrong.values()), None)
     return result
 
 
@@ -215,8 +209,8 @@ def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[
         return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs], []
     backend = device.backend
     in_turn = 2 if len(pairs) <= len(device.devices) else 1  # torch has 32 streams for each device
-    sending = [_stream(backend, source) for source, _ in pairs]
-    receiving = [cycle([_stream(backend, target) for _ in range(in_turn)]) for _, target in pairs]
+    sending = [backend.new_stream(source.device) for source, _ in pairs]
+    receiving = [cycle([backend.new_stream(target.device) for _ in range(in_turn)]) for _, target in pairs]
 
     def call() -> None:
         for (source, target), sends, receives in zip(pairs, sending, receiving, strict=True):
@@ -224,13 +218,6 @@ def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[
                 target.copy_(source, non_blocking=True)
 
     return call, sending
-
-
-def _stream(backend: Backend, made: Any) -> Any:
-    """Return a new stream on the tensor's device, which starts when the tensor has been made."""
-    stream = backend.Stream(device=made.device)
-    stream.wait_stream(backend.current_stream(made.device))
-    return stream
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:

@@ -16,7 +16,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import significant
 from pytest_accel.probes.declare import declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, block_seconds
+from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
@@ -43,7 +43,7 @@ LOST = "CUDA error: unknown error (the simulated device is lost)"
 ECC = "CUDA error: uncorrectable ECC error encountered (simulated)"
 
 
-class SimulatedClock(HostClock):
+class SimulatedClock(Clock):
     """A clock that advances as work is done. The model gives the duration of a block from the devices' state then."""
 
     def __init__(self, device: SimulatedDevice, block: Callable[[], float], batch: int) -> None:

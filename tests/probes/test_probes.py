@@ -31,7 +31,7 @@ from pytest_accel.probes.device import blas, fast_paths, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
-from pytest_accel.probes.device.timing import HostClock
+from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import place
@@ -413,12 +413,12 @@ class Interrupted:
 def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
     class Work:
         operations = 1e6
-        device = SimpleNamespace(clock=Interrupted())
 
         def __call__(self) -> None:
             pass
 
-    rate = sys.modules["pytest_accel.probes.matmul"]._rate(Work())
+    pilot = sys.modules["pytest_accel.probes.matmul"].PILOT_BLOCKS
+    rate = Gemm.rate(Work(), Interrupted(), *pilot)  # type: ignore[arg-type]
     assert rate == pytest.approx(1e6 / 0.004)
 
 
@@ -589,7 +589,7 @@ def test_torch_tunes_a_product_in_a_phase_of_its_own_and_at_no_other_time(
     tunable: Tunable, gpu_on_cpu: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A product that is timed or checked is never tuned, and what was chosen is written before the worker may end."""
-    monkeypatch.setattr(Compute, "clock", property(lambda self: HostClock()))
+    monkeypatch.setattr(Compute, "clock", property(lambda self: Clock()))
     gpu_on_cpu.torch = Instead(torch, mm=tunable.mm)
     gpu_on_cpu.seconds = 0.05
     gate = cast(AtOnce, gpu_on_cpu.gate)
@@ -684,7 +684,7 @@ def test_a_search_begins_with_anchors_published_winners_and_full_waves(
     best = sys.modules["pytest_accel.probes.matmul_best"]
     properties = SimpleNamespace(multi_processor_count=132, L2_cache_size=50 << 20)
     cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
-    cuda.setattr(best, "_pilot", lambda device, dtype: 700e12)
+    cuda.setattr(best, "Gemm", lambda *args: SimpleNamespace(rate=lambda *how: 700e12))
     asked: list[Any] = []
     cuda.setattr(best, "_search", lambda device, dtype, first: asked.extend(first))
     published = loader.load("h100-sxm").probes["matmul_best"]["published"]

@@ -12,7 +12,7 @@ from pytest_accel.probes.device.timing import (
     BLOCK_SECONDS,
     BLOCKS_AT_LEAST,
     WARMUP_SHARE,
-    HostClock,
+    Clock,
     Timed,
     time_blocks,
     time_calls,
@@ -21,7 +21,7 @@ from pytest_accel.probes.device.timing import (
 
 
 @dataclass
-class World:
+class World(Clock):
     """Time that passes only when work is done: each operation takes the next of `costs`."""
 
     costs: Iterator[float]
@@ -258,7 +258,7 @@ def test_every_block_is_reported_as_soon_as_it_is_known(measure: Measure) -> Non
 
 
 def test_the_host_clock_counts_what_lies_between_its_marks() -> None:
-    clock = HostClock()
+    clock = Clock()
     start, end = clock.mark(), clock.mark()
     assert clock.seconds(start, end) == end - start >= 0
     assert clock.depth == 0
@@ -283,7 +283,7 @@ def test_single_calls_are_timed_without_what_is_done_between_them(depth: int) ->
 
 
 @dataclass
-class Launched:
+class Launched(Clock):
     """A device that begins with what is queued as soon as it can, and a host that now and then stands still.
 
     A call costs the device `cost`, and the host the next of `launches`. A spin lasts `spin` times as long as it is to.

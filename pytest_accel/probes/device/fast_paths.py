@@ -9,7 +9,7 @@ from pytest_accel.core.messages import FastPath
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import Gemm
-from pytest_accel.probes.device.timing import HostClock, time_once
+from pytest_accel.probes.device.timing import Clock
 
 if TYPE_CHECKING:
     from pytest_accel.probes.device.torch_device import Compute
@@ -22,7 +22,7 @@ BLOCKS, BLOCK_SECONDS = 5, 0.004
 """Number and length of the blocks that time a product; the fastest counts."""
 
 
-class ThreadClock(HostClock):
+class ThreadClock(Clock):
     """The processor time of this thread: other processes that use the CPU do not add to it."""
 
     def mark(self) -> float:
@@ -63,7 +63,7 @@ def _tried(device: Compute, dtype: str) -> FastPath | None:
 
 def _rate(gemm: Gemm) -> float:
     """Return operations per second of processor time. The figure only chooses and is never reported as a result."""
-    return gemm.operations / min(time_once(gemm, ThreadClock(), BLOCK_SECONDS) for _ in range(BLOCKS))
+    return gemm.rate(ThreadClock(), BLOCK_SECONDS, BLOCKS)
 
 
 def refuse_slow(device: Compute, dtype: str) -> None:

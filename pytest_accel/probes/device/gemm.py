@@ -11,6 +11,7 @@ from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
+from pytest_accel.probes.device.timing import Clock, time_once
 from pytest_accel.probes.device.torch_device import Compute
 
 if TYPE_CHECKING:
@@ -169,6 +170,13 @@ class Gemm:
         conditions.update(self._operands.blocks.conditions if self._operands.blocks else {})
         device = self.device
         return {**conditions, **device.blas, **blas.conditions(device.torch, self.dtype, device.is_cpu or device.other)}
+
+    def rate(self, clock: Clock, seconds: float, blocks: int = 1) -> float:
+        """Return operations per second, the best of some blocks of so many seconds. For choosing only, not for results.
+
+        A busy processor often interrupts one block.
+        """
+        return self.operations / min(time_once(self, clock, seconds) for _ in range(blocks))
 
     def fixed(self) -> Callable[[], Any]:
         """Return the call of the first operand set, which has the same operands, kernel and result every time."""

@@ -30,51 +30,30 @@ WARMUP_SECONDS = 5.0
 warm-up of its own (SUSTAINED_WARMUP), which does not depend on the budget, so that one floor fits all levels."""
 
 
-class Clock(Protocol):
-    """A clock that times work on a device."""
+class Clock:
+    """A clock that times work on a device. This one is the host's, for work that is finished when the call returns."""
 
-    depth: int
+    depth = 0
     """Number of blocks to keep queued, so that the device never waits for the host; 0 if calls are synchronous."""
 
     def mark(self) -> Any:
-        """Return a point in the device's queue."""
+        """Return a point in the device's queue: here the host's time in seconds."""
+        return time.perf_counter()
 
     def seconds(self, start: Any, end: Any) -> float:
         """Return the seconds between two marks. Waits until the device has reached `end`."""
-
-    def hold(self, seconds: float) -> bool:
-        """Keep the device busy for about `seconds`, while calls are queued. Returns False if that is not possible."""
-
-    def reached(self, mark: Any) -> bool:
-        """Return whether the device has reached a mark."""
-
-    def now(self) -> float:
-        """Return the time in seconds since an arbitrary moment. Budgets are counted by it."""
-
-
-class HostClock:
-    """A clock for work that is finished when the call returns."""
-
-    depth = 0
-
-    def mark(self) -> float:
-        """Return the host's time in seconds."""
-        return time.perf_counter()
-
-    def seconds(self, start: float, end: float) -> float:
-        """Return the seconds between two marks."""
-        return end - start
+        return float(end - start)
 
     def hold(self, seconds: float) -> bool:  # noqa: ARG002
-        """Return False: nothing is queued."""
+        """Keep the device busy for about `seconds`, while calls are queued. Returns False if that is not possible."""
         return False
 
-    def reached(self, mark: float) -> bool:  # noqa: ARG002
-        """Return True: nothing is queued."""
+    def reached(self, mark: Any) -> bool:  # noqa: ARG002
+        """Return whether the device has reached a mark."""
         return True
 
     def now(self) -> float:
-        """Return the host's time in seconds."""
+        """Return the time in seconds since an arbitrary moment. Budgets are counted by it."""
         return time.perf_counter()
 
 
@@ -325,7 +304,7 @@ def time_fastest_of(
         own = _durations(work, clock, calls)
         other = _durations(beside, clock, calls) if beside else []
         elapsed = clock.now() - began
-        warm = elapsed < min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
+        warm = elapsed < _warmup(seconds)
         gate.block(sum(own) / calls, warm)
         if warm:
             timed.warmup.append(min(own))

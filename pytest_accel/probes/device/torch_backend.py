@@ -88,6 +88,12 @@ class Backend:
             raise Unmeasurable(f"{self.name} has no events that can be timed: its events have no elapsed_time")
         return event
 
+    def new_stream(self, place: Any) -> Any:
+        """Return a new stream on a device, which starts when its current one has made the data."""
+        stream = self.Stream(device=place)
+        stream.wait_stream(self.current_stream(place))
+        return stream
+
     def collectives(self) -> str:
         """Return the backends of a process group: gloo for the hosts, and the devices' own library."""
         self._import(self.kind.collectives_package)

@@ -6,7 +6,6 @@ import fcntl
 import gc
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from pytest_accel.drivers.visibility import verified
 from pytest_accel.probes.device import blas
 from pytest_accel.probes.device.error_class import SOFTWARE, Unmeasurable, main_line
 from pytest_accel.probes.device.rank import Rank
-from pytest_accel.probes.device.timing import Clock, Gate, HostClock, Work, time_blocks, time_fastest_of
+from pytest_accel.probes.device.timing import Clock, Gate, Work, time_blocks, time_fastest_of
 from pytest_accel.probes.device.torch_backend import Backend
 
 __all__ = ["Compute", "DeviceClock", "ProbeResult"]
@@ -75,7 +74,7 @@ class ProbeResult:
     """Sentence about wrong data from the device. It fails the device, and no repeat clears it."""
 
 
-class DeviceClock:
+class DeviceClock(Clock):
     """A clock of events on the current stream. Two blocks stay queued, so the device never waits for the host.
 
     `streams` are the other streams that the work runs on. A mark waits for their work so far, and their next work waits
@@ -129,18 +128,14 @@ class DeviceClock:
         short, long = (self.seconds(*pair) for pair in itertools.pairwise(marks))
         return (SPINS[1] - SPINS[0]) / (long - short) if long > short else 0.0
 
-    def now(self) -> float:
-        """Return the host's time in seconds."""
-        return time.perf_counter()
 
-
-class WaitingClock(HostClock):
+class WaitingClock(Clock):
     """The host's clock for work that a device does: it is read when the device has finished. Launches count."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def mark(self) -> float:
+    def mark(self) -> Any:
         """Wait until the device has finished, and return the host's time in seconds."""
         self._backend.synchronize()
         return super().mark()
@@ -210,7 +205,10 @@ class Compute(Rank):
             raise Unmeasurable(f"torch opened another device: {found} instead of {device.uuid} ({device.pci_address})")
         self.other = not backend.cuda
         if self.other:
-            self.extra_conditions = {"driven_by": backend.name, "identity": _identity(properties, device, backend.name)}
+            known = "verified by the PCI address of the device that torch opened"
+            if not verified(properties, device):
+                known = f"not verified: {backend.name} does not report the PCI address of the device that it opened"
+            self.extra_conditions = {"driven_by": backend.name, "identity": known}
         backend.set_device(number)
         return torch.device(backend.kind.name, number)
 
@@ -284,7 +282,7 @@ class Compute(Rank):
     @property
     def clock(self) -> Clock:
         """Clock that times work on this device."""
-        return HostClock() if self.is_cpu else DeviceClock(self.backend)
+        return Clock() if self.is_cpu else DeviceClock(self.backend)
 
     def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:  # noqa: ARG002
         """Return `work`, what one call does, and the clock for single calls. `amount` and `unit` are as in `sample`."""
@@ -486,10 +484,3 @@ class Compute(Rank):
         counted = not (self.is_cpu or self.other or self.torch.version.hip)
         hertz = DeviceClock(self.backend).spins_per_second() if counted else 0.0
         return {"counted_mhz": hertz / 1e6} if hertz else {}
-
-
-def _identity(properties: Any, device: Device, backend: str) -> str:
-    """Return a sentence on whether the device that torch opened was verified, for the conditions."""
-    if verified(properties, device):
-        return "verified by the PCI address of the device that torch opened"
-    return f"not verified: {backend} does not report the PCI address of the device that it opened"

@@ -250,17 +250,13 @@ def _software(compute: Compute) -> dict[str, Any]:
         return versions
     if compute.other:
         package = compute.backend.kind.package.partition(".")[0]
-        return {**versions, **({package: _version(package)} if package else {})}
+        told = getattr(sys.modules.get(package), "__version__", "unknown")
+        return {**versions, **({package: str(told)} if package else {})}
     versions.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
     versions.update({"cublas": cublas} if (cublas := blas.version()) else {})
     if torch.distributed.is_available() and torch.distributed.is_nccl_available():
         versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     return versions
-
-
-def _version(package: str) -> str:
-    """Return the version that a package states in `__version__`, or "unknown"."""
-    return str(getattr(sys.modules[package], "__version__", "unknown"))
 
 
 def _reason(error: BaseException) -> str:
