@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_accel.drivers import DriverProblem, registry
 from pytest_accel.run.options import Refused
-from pytest_accel.run.selection import sku_of
+from pytest_accel.run.terms import sku_of
 
 
 def main() -> None:

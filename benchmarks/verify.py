@@ -290,7 +290,7 @@ def v9(subject: Subject) -> Found:
     if not soaks:
         raise NotRun("the record has no soak")
     seen = soaks[-1].details["telemetry"]
-    thermal = [seen.get(name, math.nan) for name in ("sw_thermal_s", "hw_thermal_s")]
+    thermal = seen.get("sw_thermal_s", math.nan), seen.get("hw_thermal_s", math.nan)
     share = seen.get("sw_power_cap_s", math.nan) / seen.get("seconds", math.nan)
     figures = {"power-cap share": share, "thermal s": sum(thermal)}
     names = ("hw_power_brake_s", "seconds", "reasons", "sampled", "power_w")

@@ -56,7 +56,7 @@ def faulty(measured: tuple[str, ...] = ("stream",)) -> Run:
         place = Path(folder)
         (place / "node.yaml").write_text(NODE_FILE, encoding="utf-8")
         here, _ = in_process.run(place / "node.yaml", place / "out", measured=measured)
-        record.write(here.record, place)
+        record.write(here.ledger.record, place)
         return record.read(place / record.FILE)
 
 

@@ -42,7 +42,6 @@ from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
-from pytest_accel.skus import requirements
 
 FAST = 1e5
 """Simulated seconds in a real one."""
@@ -264,12 +263,12 @@ SOAK = (
 
 def required(here: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = requirements.required_at(here.options.level, here.setup.limits)
+    found = here.setup.terms.required
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
 def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
-    return [(getattr(probes, probe), fact) for fact in here.limited_facts(probe)]
+    return [(getattr(probes, probe), fact) for fact in here.setup.limited_facts(probe)]
 
 
 def opened(node: Path, output: Path) -> Session:
@@ -280,7 +279,7 @@ def opened(node: Path, output: Path) -> Session:
     atexit.register(gc.unfreeze)  # a module that is frozen when the process ends is one that DuckDB calls leaked
     here = Session(Options(sku="", level="quick", output=output, simulate=str(node)), pool=Here())
     here.open()
-    here.folder.path = None  # what is not looked at need not be written
+    here.ledger.folder.path = None  # what is not looked at need not be written
     return here
 
 
@@ -293,8 +292,8 @@ def run(
     """
     here = opened(node, output)
     if not whole:
-        here.filtered.append("without collectives and Xids")
-    subjects = [device.uuid for device in here.devices]
+        here.setup.filtered.append("without collectives and Xids")
+    subjects = [device.uuid for device in here.setup.devices]
     _look(here, subjects)
     for probe, given, metric in suite(here, EVERY if whole else measured):
         for subject in subjects:
@@ -335,7 +334,10 @@ def seen(case: Case, folder: Path) -> Seen:
         here, closing = run(case.write(folder), folder / "out", measured=case.measured)
     except Refused as why:
         return Seen(f"SIMULATED REFUSED {why}", 4, ())
-    verdicts = [(here.names.get(each.subject, each.subject), each.metric, each.status.value) for each in here.verdicts]
+    verdicts = [
+        (here.ledger.names.get(each.subject, each.subject), each.metric, each.status.value)
+        for each in here.ledger.verdicts
+    ]
     return Seen(closing.line, closing.exit, tuple(verdicts))
 
 

@@ -14,7 +14,7 @@ import yaml
 from pytest_accel.cli import known_good
 from pytest_accel.cli.known_good import Inputs
 from pytest_accel.cli.new_file import write_new
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.run import Run
@@ -26,7 +26,8 @@ from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import contribution, lint, loader, shipped
+from pytest_accel.run.terms import Terms
+from pytest_accel.skus import contribution, lint, loader
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
 from pytest_accel.views import calibration as shown
 from pytest_accel.views import lint_report
@@ -192,7 +193,7 @@ def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> l
     metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
     broken = []
     for saved in inputs.records:
-        terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""), shipped.version())
+        terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""))
         broken += [
             f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {each.sentence}"
             for each in judge_again(saved, terms).verdicts

@@ -18,9 +18,10 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.difference import Contents
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
-from pytest_accel.run import consistency, earlier_records, record, selection, summaries
+from pytest_accel.run import consistency, earlier_records, record, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.summaries import Summary
+from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
 
 ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
@@ -231,7 +232,7 @@ def _spread(one: Run) -> tuple[SpreadOf, list[str]]:
     sku: Sku | None = None
     for known in dict.fromkeys([asked if asked != "auto" else None, *own, name]):
         try:
-            read = selection.named(known) if known else None
+            read = Wanted(known).named(on_hardware=False) if known else None
         except (BadFile, Refused):
             continue
         if sku is None and read is not None and read.name == name:

@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.software import torch_version
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import Vendor
-from pytest_accel.run import selection
+from pytest_accel.run import terms
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -47,7 +47,7 @@ def run(chosen: argparse.Namespace) -> int:
     pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
     try:
         refused = _look(setup, pool)
-        products = selection.products_of(setup.discovery.devices)
+        products = terms.products_of(setup.discovery.devices)
         host = {} if chosen.skeleton else pool.sensor.host()
     except Refused as error:
         print(error, file=sys.stderr)
@@ -81,8 +81,8 @@ def _look(setup: Setup, pool: WorkerPool) -> Refused | None:
 
 def _sku_lines(setup: Setup, products: list[Product]) -> list[str]:
     """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
-    if setup.sku:
-        return [f"SKU: {setup.sku.name}, platform: {setup.platform.name}"]
+    if setup.terms.sku:
+        return [f"SKU: {setup.terms.sku.name}, platform: {setup.terms.platform.name}"]
     if not products:
         return ["SKU: none, since no device was found"]
     several = "several shipped files match" if products[0].skus else "no shipped file matches"
@@ -110,11 +110,11 @@ def _skeleton(product: Product) -> str:
 
 def _status(setup: Setup, refused: Refused | None) -> int:
     """Say on stderr what keeps a run from measuring, and return the exit status."""
-    problem = setup.discovery.unreachable(setup.sku.vendor if setup.sku else None)
+    problem = setup.discovery.unreachable(setup.terms.sku.vendor if setup.terms.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     if refused:
-        unknown = isinstance(refused, selection.Unrecognised)
+        unknown = isinstance(refused, terms.Unrecognised)
         print("the devices are not of one shipped SKU" if unknown else refused, file=sys.stderr)
     missing = without_torch(setup.discovery.devices)
     if missing:

@@ -21,14 +21,14 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers import registry
 from pytest_accel.judging import neighbours
 from pytest_accel.judging.background import Background
-from pytest_accel.judging.closing import Closing, circumstances, close
+from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import Attempt
 from pytest_accel.probes.declare import known_metrics, unit_of
-from pytest_accel.skus import peaks, requirements
+from pytest_accel.run.terms import Terms
+from pytest_accel.skus import peaks
 from pytest_accel.skus.requirements import of_node
 
 COLUMNS = ("device", "metric", "value", "unit")
@@ -77,26 +77,24 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
 
 
 def judge_figures(
-    figures: Sequence[ExternalFigure], sku: Sku, platform: Platform, level: str
+    figures: Sequence[ExternalFigure], sku: Sku, terms: Terms
 ) -> tuple[list[Verdict], Closing, list[str]]:
     """Return the verdicts, the closing line, and the required limits that the table has no value for.
 
     Those are given as "device metric". The result is never an acceptance, since it is not known how the other tool
     measured. A required value that a tool can measure has to be there: its test may have failed.
     """
-    devices = names(figures)
-    limits = requirements.limits(sku, platform, requirements.device_count(platform, len(devices)))
     verdicts = [
-        _verdict(figure, limits.get(figure.measurement.metric), sku, platform, _alike(figure, figures))
+        _verdict(figure, terms.limits.get(figure.measurement.metric), sku, terms.platform, _alike(figure, figures))
         for figure in figures
     ]
-    around = circumstances(sku, platform, level, limits, devices)
+    around = terms.circumstances()
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
     lacking = [f"{subject} {metric}" for metric, subject, _ in around.required if (metric, subject) not in judged]
     around = replace(
         around,
         required=[key for key in around.required if measurable(key[0])],
-        wants_acceptance=registry.vendor(sku.vendor).accelerator,
+        wants_acceptance=terms.accelerator,
         no_acceptance=["measured by another tool"],
     )
     return verdicts, close(verdicts, around), lacking

@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
 from pytest_accel.cli import external_results, rejudge, table_report
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
@@ -22,11 +23,13 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import consistency, record, selection
-from pytest_accel.run.options import Refused
-from pytest_accel.skus import contract, releases, requirements, shipped
+from pytest_accel.run import consistency, record
+from pytest_accel.run.options import AUTO, Refused
+from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import boards as boards_of
+from pytest_accel.skus import contract, releases
+from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
@@ -97,8 +100,8 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _check_free(chosen.output)
     old = record.read(path)
     damage = consistency.contradictions(old)
-    terms = _terms(old, chosen)
-    new = judge_again(old, terms)
+    terms, boards = _terms(old, chosen)
+    new = judge_again(old, terms, boards)
     names = record.names_of(new)
     _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     _print(_consistency(old, damage))
@@ -157,29 +160,22 @@ def _contradicted(damage: Sequence[str]) -> Closing:
     return Closing(line, exits.NOT_JUDGED, "NOT JUDGED")
 
 
-def _terms(old: Run, chosen: argparse.Namespace) -> Terms:
-    """Return SKU, platform and level from the options, or else from the record. Raises Refused."""
-    name = chosen.accel_sku or _named(old)
-    sku = selection.named(name) if name else None
-    selection.refuse_contradictions(sku, chosen.accel_platform, chosen.accel_level)
-    agreed = sku.contract if sku else None
-    level = agreed.level if agreed else chosen.accel_level or old.run.get("level")
-    if level not in LEVELS:
-        raise Refused(f"--accel-level: the record names no level; choose {', '.join(LEVELS)}")
-    boards = selection.boards(chosen.accel_expect)
+def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | None]:
+    """Return the terms and the packing list of the options, or else those of the record. Raises Refused."""
+    name = chosen.accel_sku or _named(old) or AUTO
+    wanted = Wanted(name, chosen.accel_platform or AUTO, chosen.accel_level)
+    sku = wanted.named(on_hardware=not old.run.get("simulated"))
+    then = str(old.run.get("platform"))
+    usual = then if sku and sku.platform_named(then) else AUTO
+    settled = wanted.settled(sku, old.devices, level=old.run.get("level"), platform=usual)
+    boards = boards_of(chosen.accel_expect)
     if sku is None:
-        if name:
+        if chosen.accel_sku:
             raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
-        return Terms(None, Platform(str(old.run.get("platform")), None), level, shipped.version())
-    if not old.run.get("simulated"):
-        selection.refuse_rehearsed(sku)
-    then = str(old.run.get("platform"))
-    wanted = chosen.accel_platform or (then if sku.platform_named(then) else "auto")
-    platform, _ = selection.platform_of(sku, wanted, old.devices)
-    is_named = bool(chosen.accel_sku) and registry.vendor(sku.vendor).accelerator
-    return Terms(sku, platform, level, shipped.version(), boards, is_named)
+        settled = replace(settled, platform=Platform(then, None))
+    return replace(settled, named=bool(chosen.accel_sku)), boards
 
 
 def _reasons(old: Run, new: Run) -> Callable[[str], list[str]]:
@@ -234,54 +230,46 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
         raise Refused("--accel-expect: results of another tool state no serial numbers; leave the option out")
     if not chosen.accel_sku:
         raise Refused("--accel-sku: name the SKU to judge the table by ('pytest-accel sku list' shows them)")
-    sku = selection.named(chosen.accel_sku)
+    wanted = Wanted(chosen.accel_sku, chosen.accel_platform or AUTO, chosen.accel_level)
+    sku = wanted.named()
     if sku is None:
         raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
-    selection.refuse_contradictions(sku, chosen.accel_platform, chosen.accel_level)
-    selection.refuse_rehearsed(sku)
-    figures, platform = _figures(Path(chosen.file), sku, chosen.accel_platform)
-    level = sku.contract.level if sku.contract else chosen.accel_level or "standard"
-    verdicts, closing, lacking = external_results.judge_figures(figures, sku, platform, level)
+    figures = _figures(Path(chosen.file), sku)
     names = external_results.names(figures)
-    count = f"{len(names)} of {platform.devices or 'any number of'} devices"
-    _print([(f"{chosen.file}: {_as_what(sku.name, platform.name, level)}, {count}", "bold")])
+    terms = wanted.settled(sku, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)])
+    verdicts, closing, lacking = external_results.judge_figures(figures, sku, terms)
+    count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
+    _print([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
     _print(table(verdicts, Names(), full=chosen.verbose, width=_width()))
     _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
     missing = table_report.lacking(lacking, names)
     _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
-        closing = _by_platform(figures, sku, platform, level)
+        closing = _by_platform(figures, sku, terms)
     _close(closing, verdicts)
     _print(terminal.contract_lines(sku))
     return closing.exit
 
 
-def _by_platform(
-    figures: Sequence[external_results.ExternalFigure], sku: Sku, platform: Platform, level: str
-) -> Closing:
+def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, terms: Terms) -> Closing:
     """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
-    fitting = [platform, *table_report.alternatives(sku, platform)]
-    judged = {each.name: external_results.judge_figures(figures, sku, each, level)[:2] for each in fitting}
+    taken, others = terms.platform.name, table_report.alternatives(sku, terms.platform)
+    fitting = [replace(terms, platform=each) for each in (terms.platform, *others)]
+    judged = {each.platform.name: external_results.judge_figures(figures, sku, each)[:2] for each in fitting}
     statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
     for name, found in statuses.items():
-        if found != statuses[platform.name]:
-            why = f"platform {platform.name} was taken by the number of devices; {name} fits, too, and judges otherwise"
+        if found != statuses[taken]:
+            why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
             _print([(f"{why}: --accel-platform={name}", "yellow")])
     return table_report.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
-def _figures(path: Path, sku: Sku, wanted: str | None) -> tuple[list[external_results.ExternalFigure], Platform]:
-    """Return the values of a table and the platform, by default the one that fits the number of devices in it.
-
-    Raises BadFile or Refused.
-    """
-    text = untrusted.read_text(path)
+def _figures(path: Path, sku: Sku) -> list[external_results.ExternalFigure]:
+    """Return the values of a table. Raises BadFile."""
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
-    limits = {**requirements.limits(sku, next(iter(platforms)), 1), **limits}
-    figures = external_results.parse(text, str(path), limits)
-    devices = [Device(name, place, sku.vendor, "") for place, name in enumerate(external_results.names(figures))]
-    return figures, selection.platform_of(sku, wanted or "auto", devices)[0]
+    limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
+    return external_results.parse(untrusted.read_text(path), str(path), limits)
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:

@@ -7,16 +7,16 @@ stay as they were.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.run import Circumstances, Run, SkuEntry
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging import delivery
-from pytest_accel.judging.background import background_of, no_spread
-from pytest_accel.judging.closing import circumstances, close
+from pytest_accel.judging.background import background_of
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.history import terms_of
 from pytest_accel.judging.inventory import Discovery, facts
@@ -28,7 +28,8 @@ from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import closing_entry, contract_entry, finding_entries, names_of, packing_entry
-from pytest_accel.skus import peaks, releases, requirements
+from pytest_accel.run.terms import Terms
+from pytest_accel.skus import peaks, releases, shipped
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
 
@@ -39,37 +40,19 @@ Place = tuple[str, str]
 """Metric and subject."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The SKU, platform and level that a record is judged by."""
+def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) -> Run:
+    """Return the record with the verdicts and the closing line that follow from `terms`.
 
-    sku: Sku | None
-    platform: Platform
-    level: str
-    thresholds: str = ""
-    """The version of the shipped thresholds."""
-    boards: PackingList | None = None
-    """The packing list to judge by; None for that of the run, if it had one."""
-    named: bool = False
-    """True if the user named an accelerator's SKU to judge by: exit status 0 then means ACCEPTED alone."""
-
-
-def judge_again(record: Run, terms: Terms) -> Run:
-    """Return the record with the verdicts and the closing line that follow from `terms`."""
-    if terms.boards:
-        record = _compared_with(terms.boards, record)
-    limits = requirements.limits(
-        terms.sku,
-        terms.platform,
-        requirements.device_count(terms.platform, len(record.devices)),
-        emulated_ports=requirements.passed_through(record.devices),
-    )
-    if record.packing_list:
-        named = record.packing_list.get("names_nodes", False)
-        limits |= delivery.limits(record.packing_list.get("sha256", ""), terms.sku, names_nodes=named)
-    judged = _Again(record, terms, requirements.required_at(terms.level, limits))
+    The packing list is `boards`, or that of the run, if it had one.
+    """
+    if boards:
+        record = _compared_with(boards, record)
+    listed = record.packing_list
+    names_nodes = (listed.get("sha256", ""), listed.get("names_nodes", False)) if listed else None
+    terms = replace(terms, devices=tuple(record.devices), listed=names_nodes)
+    judged = _Again(record, terms, terms.required)
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
-    around = _circumstances(record, terms, limits)
+    around = _circumstances(record, terms)
     closing = replace(close(verdicts, around), finds=judged.finds(verdicts))
     judged_again = replace(
         record,
@@ -102,7 +85,7 @@ def _sku_entry(record: Run, terms: Terms) -> SkuEntry:
     if terms.sku is None:
         return {}
     then: SkuEntry = {"asked": record.sku["asked"]} if "asked" in record.sku else {}
-    now: SkuEntry = {"name": terms.sku.name, "thresholds": terms.thresholds, "files": terms.sku.files}
+    now: SkuEntry = {"name": terms.sku.name, "thresholds": shipped.version(), "files": terms.sku.files}
     return {**then, **now, **contract_entry(terms.sku)}
 
 
@@ -223,7 +206,7 @@ class _Again:
         later, entry = Later(), self.record.rounds.get("series", {}).get(place[0])
         extremes = set() if same or entry is None or limit is None else extreme_rounds(entry, place[1])
         held = {round_of(each) for each in self.record.measurements if (each.metric, each.subject) == place}
-        spread = self.terms.sku.spread_of(place[0]) if self.terms.sku else None
+        spread = self.terms.spread_of(place[0])
         for number in sorted((held | extremes) - {1}):
             attempts = in_round(self.record.measurements, self.attempts, entry, place[0], number)
             if place not in attempts:
@@ -247,13 +230,13 @@ class _Again:
         if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, other)
         peaked = [self._peaked(each) for each in attempts]
-        spread = terms.sku.spread_of(place[0]) if terms.sku else None
+        spread = terms.spread_of(place[0])
         beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def finds(self, verdicts: Sequence[Verdict]) -> str:
         """Return the sentence on the losses of speed that the run rejects."""
-        spread_of = self.terms.sku.spread_of if self.terms.sku else no_spread
+        spread_of = self.terms.spread_of
         kinds, software = self.kinds, self.record.software
         return sentence(smallest_losses(verdicts, self.attempts, kinds, spread_of, self.past_of, software=software))
 
@@ -319,11 +302,10 @@ def _comparison_key(verdict: Verdict | None) -> object:
     return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 
 
-def _circumstances(record: Run, terms: Terms, limits: Mapping[str, Limit]) -> Circumstances:
+def _circumstances(record: Run, terms: Terms) -> Circumstances:
     """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
-    then, uuids = record.circumstances or Circumstances(), [device.uuid for device in record.devices]
-    now = circumstances(terms.sku, terms.platform, terms.level, limits, uuids)
-    overridden = {each.metric for each in limits.values() if each.overridden}
+    then, now = record.circumstances or Circumstances(), terms.circumstances()
+    overridden = {each.metric for each in terms.limits.values() if each.overridden}
     overridden |= {each.metric for each in record.verdicts if each.limit and each.limit.overridden}
     return replace(
         then,
@@ -332,7 +314,7 @@ def _circumstances(record: Run, terms: Terms, limits: Mapping[str, Limit]) -> Ci
         expected_devices=now.expected_devices,
         sku=now.sku,
         level=now.level,
-        wants_acceptance=then.wants_acceptance or terms.named,
+        wants_acceptance=then.wants_acceptance or (terms.named and terms.accelerator),
         no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
         unfit=now.unfit,
         overridden=len(overridden) + len(terms.sku.left_out if terms.sku else ()),

@@ -82,7 +82,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
     session = config.stash.get(SESSION, None)
-    return exit_status(status, session.record.closing.get("exit") if session else None)
+    return exit_status(status, session.ledger.record.closing.get("exit") if session else None)
 
 
 def _shows_by_configuration(config: pytest.Config) -> bool:

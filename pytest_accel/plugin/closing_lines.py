@@ -18,17 +18,18 @@ def lines(session: Session, closing: Closing, width: int | None, *, full: bool) 
     They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
     stays in one line. With `full`, every finding has its next step.
     """
-    steps = next_steps(findings_of(session.record), session.names, places_of(session.record), full=full)
+    ledger, folder = session.ledger, session.ledger.folder
+    steps = next_steps(findings_of(ledger.record), ledger.names, places_of(ledger.record), full=full)
     return [
-        *terminal.closing_lines(closing, session.verdicts, width),
+        *terminal.closing_lines(closing, ledger.verdicts, width),
         *_folded(steps, width),
         *terminal.next_lines(closing, width),
         *_repeated(session, closing),
         *_resumed(session),
         *terminal.finds_lines(closing, width),
         *_folded(_measured(session, full=full), width),
-        *terminal.contract_lines(session.sku),
-        *terminal.record_lines(session.folder.file, session.record.sha256, session.folder.instead_of, width),
+        *terminal.contract_lines(session.setup.terms.sku),
+        *terminal.record_lines(folder.file, ledger.record.sha256, folder.instead_of, width),
     ]
 
 
@@ -41,21 +42,21 @@ def _repeated(session: Session, closing: Closing) -> list[terminal.Line]:
     named = [session.tests[each.key] for each in closing.named if each.key in session.tests]
     if not named:
         return []
-    words = [*_without_filters(session.options.command), "-k", " or ".join(dict.fromkeys(named))]
+    words = [*_without_filters(session.setup.options.command), "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]
 
 
 def _resumed(session: Session) -> list[terminal.Line]:
     """Return the command that goes on with a long run that was ended early."""
-    if not session.resumable or not session.folder.path:
+    if not session.resumable or not session.ledger.folder.path:
         return []
-    words = without_options(session.options.command, ("--accel-resume", "--accel-output"))
-    return [(f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(session.folder.path))}", "")]
+    words = without_options(session.setup.options.command, ("--accel-resume", "--accel-output"))
+    return [(f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(session.ledger.folder.path))}", "")]
 
 
 def _measured(session: Session, *, full: bool) -> list[terminal.Line]:
     """Return how long the run took and, with `full`, what the sampling of the devices cost."""
-    run = session.record.run
+    run = session.ledger.record.run
     time = [terminal.time_line(run["seconds"])] if "seconds" in run else []
     return time + ([terminal.sampling_line(run["sampling"])] if full and "sampling" in run else [])
 

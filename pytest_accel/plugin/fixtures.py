@@ -28,13 +28,13 @@ def _accel_subject(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
     """Return the device that this test is about; the test runs once for each device."""
-    return next(device for device in _session(request).devices if device.uuid == _accel_subject)
+    return next(device for device in _session(request).setup.devices if device.uuid == _accel_subject)
 
 
 @pytest.fixture
 def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
     """Return all devices; a test that uses this fixture runs once, for the node."""
-    return list(_session(request).devices)
+    return list(_session(request).setup.devices)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def accel_size(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_sku(request: pytest.FixtureRequest) -> Sku:
     """Return the SKU that the node is judged as; skips the test if none was recognised."""
-    sku = _session(request).sku
+    sku = _session(request).setup.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
     return sku
@@ -118,7 +118,7 @@ def accel_rounds(request: pytest.FixtureRequest, _accel_subject: str) -> Callabl
 
     def rounds() -> list[Verdict]:
         """Repeat everything that was measured, and return what became worse for the subject of this test."""
-        if session.options.hours is None:
+        if session.setup.options.hours is None:
             pytest.skip("needs --accel-hours=N")
         with _as_probe_error():
             verdicts = session.repeat_rounds(_accel_subject)
@@ -158,7 +158,7 @@ def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     from pytest_accel.judging.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
-    text = f"{session.names[worst.subject]}: {worst.metric} {worst.sentence}"
+    text = f"{session.ledger.names[worst.subject]}: {worst.metric} {worst.sentence}"
     if worst.fails:
         prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
         pytest.fail(prefix + text, pytrace=False)
@@ -171,8 +171,8 @@ def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict)
     from pytest_accel.views.benchmark import publish
 
     replay = request.node.stash.get(REPLAY, None)
-    measurement = session.last_measurement(verdict)
+    measurement = session.ledger.newest(verdict.metric, verdict.subject)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": session.node.source} if session.node else {})
+        ledger.extra_info.update({"simulated": session.setup.node.source} if session.setup.node else {})

@@ -88,20 +88,13 @@ class Acceptance:
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
-        self.accel_session = Session(_options(config), self._progress)
-        self.accel_session.rounds.announce = self._progress.announce
+        self.accel_session = Session(_options(config, own_paths), self._progress, self._progress.announce)
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
         words = option_words(config)
         self._table_wanted = any(word.startswith(TABLE_OPTIONS) for word in words)
-        for name, shown in FILTERS.items():
-            if getattr(option, name, None):
-                self.accel_session.filtered.append(f"filtered by {shown}")
-        if own_paths:
-            self.accel_session.setup.own_tests = True
-            self.accel_session.filtered.append("tests were named on the command line")
-        elif not any(re.match(r"-[vqxsl]*r", word) for word in words):
+        if not own_paths and not any(re.match(r"-[vqxsl]*r", word) for word in words):
             option.reportchars = ""  # only the packaged suite runs, and the table shows its results, worst first
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -141,7 +134,7 @@ class Acceptance:
         self._interrupts.no_timer()
         try:
             # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
-            if accel_session.begun and not accel_session.finished:
+            if accel_session.ledger.begun and not accel_session.finished:
                 accel_session.finish(stopped_by or PYTEST_FAILED, ended=2 if stopped_by else 3)
         finally:
             accel_session.stop()
@@ -149,14 +142,13 @@ class Acceptance:
 
     def pytest_report_header(self) -> list[str]:
         """Return a line that says what is measured and as what, and one more if these devices were measured before."""
-        accel_session = self.accel_session
-        models = sorted({device.product for device in accel_session.devices})
-        devices = f"{len(accel_session.devices)} x {', '.join(models)}" if models else "no device"
-        sku = accel_session.sku.name if accel_session.sku else "no SKU"
-        simulated = f"SIMULATED by {accel_session.node.source}: " if accel_session.node else ""
-        terms = f"platform {accel_session.platform.name}, level {accel_session.options.level}"
-        lines = [f"accel: {simulated}{sku}, {terms}: {devices}"]
-        earlier = accel_session.record.earlier_attempts
+        setup, terms = self.accel_session.setup, self.accel_session.setup.terms
+        models = sorted({device.product for device in setup.devices})
+        devices = f"{len(setup.devices)} x {', '.join(models)}" if models else "no device"
+        sku = terms.sku.name if terms.sku else "no SKU"
+        simulated = f"SIMULATED by {setup.node.source}: " if setup.node else ""
+        lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
+        earlier = self.accel_session.ledger.record.earlier_attempts
         if earlier:
             records = "1 earlier record" if len(earlier) == 1 else f"{len(earlier)} earlier records"
             ended = earlier[-1]["line"] or earlier[-1]["state"]
@@ -170,13 +162,13 @@ class Acceptance:
         names = metafunc.fixturenames
         for probe in LIMITED:
             if f"accel_{probe}" in names:
-                facts = self.accel_session.limited_facts(probe)
+                facts = self.accel_session.setup.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if "accel_size" in names:
-            metafunc.parametrize("accel_size", self.accel_session.all_reduce_sizes(), indirect=True)
+            metafunc.parametrize("accel_size", self.accel_session.setup.all_reduce_sizes(), indirect=True)
         if SUBJECT not in names:
             return
-        subjects = {device.uuid: device.name for device in self.accel_session.devices}
+        subjects = {device.uuid: device.name for device in self.accel_session.setup.devices}
         if "accel_devices" in names and "accel_device" not in names:
             subjects = {"node": "node"}
         metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
@@ -197,7 +189,7 @@ class Acceptance:
 
     def _is_not_asked(self, place: int | None) -> bool:
         """Return True for the place of the module over rounds, in a run without hours."""
-        return place == ORDER.index("test_rounds") and self.accel_session.options.hours is None
+        return place == ORDER.index("test_rounds") and self.accel_session.setup.options.hours is None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
@@ -231,32 +223,33 @@ class Acceptance:
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
         self._items = list(session.items)  # a hook may take tests out of the session's own list later
         if not self._plans:
-            self._progress.left = plan.time_left(self.accel_session, self._items)
+            ours_left = plan.time_left(self.accel_session.setup, self.accel_session.measuring, self._items)
+            self._progress.expect(ours_left)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
-        if items and not self.accel_session.filtered:
-            self.accel_session.filtered.append(f"{len(items)} tests were deselected")
+        if items and not self.accel_session.setup.filtered:
+            self.accel_session.setup.narrow(f"{len(items)} tests were deselected")
 
     def _note_not_found(self) -> None:
         """Note functions of the packaged suite that pytest makes no test of, by an ini file or a hook."""
         missing = [name for place, name in sorted(functions() - self._found) if not self._is_not_asked(place)]
-        if missing and not self.accel_session.filtered:
+        if missing and not self.accel_session.setup.filtered:
             without = f"the packaged suite was collected without {', '.join(missing)}"
-            self.accel_session.setup.no_acceptance.append(without)
+            self.accel_session.setup.rule_out(without)
 
     def _note_left_out(self, items: Sequence[pytest.Item]) -> None:
         """Note tests that a hook took out without telling pytest, unless it is noted already that some are missing."""
-        if items and not self.accel_session.filtered:
+        if items and not self.accel_session.setup.filtered:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self.accel_session.setup.no_acceptance.append(f"{count} taken out by a plugin or a conftest.py")
+            self.accel_session.setup.rule_out(f"{count} taken out by a plugin or a conftest.py")
 
     def _note_not_run(self) -> None:
         """Note measuring tests that a hook took over: they were collected, and pytest never ran them."""
         missing = [item for item in self._items if measures(item) and item not in self._ran]
-        if missing and not self.accel_session.filtered:
+        if missing and not self.accel_session.setup.filtered:
             count = "1 test was" if len(missing) == 1 else f"{len(missing)} tests were"
-            self.accel_session.setup.no_acceptance.append(f"{count} never run")
+            self.accel_session.setup.rule_out(f"{count} never run")
 
     # -- running
 
@@ -339,20 +332,21 @@ class Acceptance:
 
     def _report_lines(self) -> list[terminal.Line]:
         """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
-        wanted, file = self.accel_session.options.report, self.accel_session.folder.file
+        ledger = self.accel_session.ledger
+        wanted, file = self.accel_session.setup.options.report, ledger.folder.file
         if not wanted or file is None:
             return []
-        return [page_file.write(self.accel_session.record, file.parent, wanted)]
+        return [page_file.write(ledger.record, file.parent, wanted)]
 
     def _about(self) -> dict[str, object]:
         """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""
-        accel_session = self.accel_session
+        setup, ledger = self.accel_session.setup, self.accel_session.ledger
         return {
-            **of_run(accel_session.record),
-            "simulated": accel_session.node.source if accel_session.node else None,
-            "devices": " ".join(device.uuid for device in accel_session.devices) or None,
-            "serials": " ".join(device.serial for device in accel_session.devices if device.serial) or None,
-            "record": accel_session.folder.path,
+            **of_run(ledger.record),
+            "simulated": setup.node.source if setup.node else None,
+            "devices": " ".join(device.uuid for device in setup.devices) or None,
+            "serials": " ".join(device.serial for device in setup.devices if device.serial) or None,
+            "record": ledger.folder.path,
         }
 
     def _planned(self, exitstatus: int) -> int:
@@ -380,7 +374,7 @@ class Acceptance:
         """
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
         stopped_by = self._interrupts.reason
-        explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.verdicts)
+        explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.ledger.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
             errors.failed += others.failed
             errors.broken += others.broken
@@ -401,17 +395,16 @@ class Acceptance:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the table; where nothing is measured (--collect-only, --setup-plan, --setup-only), the plan."""
-        accel_session = self.accel_session
+        setup, ledger = self.accel_session.setup, self.accel_session.ledger
         full = self._config.option.verbose > 0
         if self._plans:
-            lines = plan.lines(accel_session, self._items)
+            lines = plan.lines(setup, self._items)
         else:
-            lines = table(accel_session.verdicts, accel_session.names, full=full, width=self._width())
-        lines += [(f"note: {note}", "yellow") for note in accel_session.record.notes]
+            lines = table(ledger.verdicts, ledger.names, full=full, width=self._width())
+        lines += [(f"note: {note}", "yellow") for note in ledger.record.notes]
         if lines:
-            simulated = "SIMULATED " if accel_session.node else ""
-            sku = accel_session.sku.name if accel_session.sku else "no SKU"
-            title = f"accel: {simulated}{sku}, {accel_session.options.level}"
+            simulated = "SIMULATED " if setup.node else ""
+            title = f"accel: {simulated}{setup.terms.sku.name if setup.terms.sku else 'no SKU'}, {setup.terms.level}"
             terminalreporter.section(title, sep="=", bold=True)
             self._write(terminal.folded(lines, self._width()) if self._is_terminal() else lines)
 
@@ -447,8 +440,11 @@ class Acceptance:
                 reporter.write_line(printable(text), **({colour: True, "bold": bold} if colour else {}))
 
 
-def _options(config: pytest.Config) -> Options:
+def _options(config: pytest.Config, own_tests: bool) -> Options:
     option = config.option
+    filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(option, name, None)]
+    if own_tests:
+        filtered.append("tests were named on the command line")
     return Options(
         sku=option.accel_sku or "",
         platform=option.accel_platform,
@@ -467,6 +463,8 @@ def _options(config: pytest.Config) -> Options:
         simulate=option.accel_simulate,
         report=option.accel_report,
         command=("pytest", *config.invocation_params.args),
+        filtered=tuple(filtered),
+        own_tests=own_tests,
         launch=launch_of(os.environ),
     )
 

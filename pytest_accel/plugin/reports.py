@@ -34,7 +34,7 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
             setattr(report, REPEATS, True)
         if failing and report.outcome != "failed":
             first = failing[0]
-            _fail(report, f"{session.names[first.subject]}: {first.metric} {first.sentence}")
+            _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {first.sentence}")
         elif not verdicts and report.outcome == "passed":
             _fail(
                 report,
@@ -79,9 +79,9 @@ def _fail(report: pytest.TestReport, sentence: str) -> None:
 
 def _properties(session: Session, item: pytest.Item, report: pytest.TestReport, verdict: Verdict) -> None:
     """Add a verdict to the JUnit properties of its test, one property for each field that is set."""
-    serial = next((each.serial for each in session.devices if each.uuid == verdict.subject), None)
-    finding = findings([verdict], session.record.measurements, session.devices).get(verdict.key)
-    simulated = {"simulated": session.node.source if session.node else None}
+    serial = next((each.serial for each in session.setup.devices if each.uuid == verdict.subject), None)
+    finding = findings([verdict], session.ledger.record.measurements, session.setup.devices).get(verdict.key)
+    simulated = {"simulated": session.setup.node.source if session.setup.node else None}
     properties = junit.pairs({**simulated, **junit.of_verdict(verdict, serial, finding)})
     item.user_properties += properties  # junitxml reads the teardown's report, whose properties come from the item
     report.user_properties += properties

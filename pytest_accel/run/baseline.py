@@ -55,7 +55,7 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     asked = setup.options.baseline
     found = beside.found if asked == AUTO else setup.baseline
     devices = [each for each in setup.devices if registry.vendor(each.driver).accelerator]
-    sku, simulated = setup.sku.name if setup.sku else "", setup.node is not None
+    sku, simulated = setup.terms.sku.name if setup.terms.sku else "", setup.node is not None
     runs = [summaries.run_of(str(path), each) for path, each in found if summaries.is_history(each, sku, simulated)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms, fails=setup.options.baseline_fail)

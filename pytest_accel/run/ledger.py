@@ -12,13 +12,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances, RequestEntry, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import no_spread
 from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
@@ -29,7 +29,6 @@ from pytest_accel.probes.request import Request
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
-from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.resume import Resumed
@@ -77,6 +76,8 @@ class Ledger:
     def __init__(self, setup: Setup, pool: WorkerPool) -> None:
         self.folder = RecordFolder()
         self.record = Run(run={})
+        self.resumed: Resumed | None = None
+        """The record of the run that this one resumes: what it holds is not measured again."""
         self.baseline = baseline.Baseline(History((), (), dict), setup.options.baseline)
         self._setup, self._pool = setup, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
@@ -97,9 +98,10 @@ class Ledger:
         The record of a run that is `resumed` is continued.
         """
         try:
-            self._pool.sensor.telemetry = Telemetry(folder / record.TELEMETRY, more=resumed is not None)
+            self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY, more=resumed is not None)
         except OSError as error:
             raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
+        self.resumed = resumed
         if resumed:
             self._continue(resumed)
         else:
@@ -134,8 +136,8 @@ class Ledger:
             "started": now(),
             "host": node_name(),
             "command": list(options.command),
-            "level": options.level,
-            "platform": self._setup.platform.name,
+            "level": self._setup.terms.level,
+            "platform": self._setup.terms.platform.name,
             "user": _user(),
             "output": str(folder),
             "environment": {"cleared": cleared, "kept": kept},
@@ -143,7 +145,7 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.run["launcher"] = record.launcher_entry(options.launch)
-        if options.level == RESUMABLE:
+        if self._setup.terms.level == RESUMABLE:
             self.record.run["starts"] = [{"at": now(), "boot": boot_id(), "seconds": 0.0}]
         if options.hours is not None:
             self.record.rounds = {"hours": options.hours, "done": 0.0, "complete": 0, "series": {}, "found": []}
@@ -154,7 +156,7 @@ class Ledger:
 
     def _enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
-        sku, devices = self._setup.sku, self._setup.discovery.devices
+        sku, devices = self._setup.terms.sku, self._setup.discovery.devices
         if sku:
             self.record.sku = {
                 "name": sku.name,
@@ -189,9 +191,14 @@ class Ledger:
     def _terms(self) -> dict[str, str]:
         """Return the level, platform and software of this run, as far as they are known."""
         software = {**self.record.software, **self._pool.software}
-        return terms_of(self._setup.options.level, self._setup.platform.name, software)
+        return terms_of(self._setup.terms.level, self._setup.terms.platform.name, software)
 
     # -- measurements and verdicts
+
+    @property
+    def names(self) -> Names:
+        """Display name by subject (the UUID of a device, or NODE)."""
+        return Names({**record.names_of(self.record), **self._setup.names})
 
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
@@ -346,8 +353,7 @@ class Ledger:
         for each in self.record.measurements:
             attempts.setdefault((each.metric, each.subject), []).append(each)
         kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
-        spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
-        past_of, software = self.baseline.past_of, self.record.software
+        spread_of, past_of, software = self._setup.terms.spread_of, self.baseline.past_of, self.record.software
         return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, past_of, software=software))
 
 

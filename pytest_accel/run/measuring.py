@@ -16,7 +16,7 @@ from pytest_accel.core.messages import Outcome, Pair
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
-from pytest_accel.judging.background import PastOf, no_spread
+from pytest_accel.judging.background import PastOf
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
@@ -29,7 +29,6 @@ from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import IdleCheck, check_idle, settle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import budgets
 from pytest_accel.skus.peaks import peak, why_not_applicable
@@ -49,8 +48,6 @@ class Measuring:
         self._idle_check: IdleCheck | None = None
         self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
-        self.resumed: Resumed | None = None
-        """The record of the run that this one resumes: what it holds is not measured again."""
         self._of_round: list[Measurement] | None = None
         """The measurements of the later round that is being measured, None in the first."""
         self._stood_still: str | None = None
@@ -59,7 +56,7 @@ class Measuring:
     @cached_property
     def _repeats(self) -> Repeats:
         """The time for repeats of a round, by the level, which a contract settles when the run is opened."""
-        return Repeats(self._setup.options.level)
+        return Repeats(self._setup.terms.level)
 
     @property
     def _devices(self) -> list[Device]:
@@ -67,7 +64,7 @@ class Measuring:
 
     def budget(self, declared: Declaration, metric: str) -> float:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
-        return budgets.budget(declared, metric, self._setup.options.level, self._setup.sku)
+        return budgets.budget(declared, metric, self._setup.terms.level, self._setup.terms.sku)
 
     def host_facts(self) -> dict[str, Any]:
         """Return the facts of the host by name. The sensor reads them once in a run."""
@@ -81,8 +78,8 @@ class Measuring:
 
     def barred(self, request: Request, subject: str) -> str | None:
         """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
-        wrong = preconditions.wrong_product(subject, self._setup.sku, self._devices)
-        return wrong or preconditions.stopped(request.declaration, subject, self._devices, self._setup.platform)
+        wrong = preconditions.wrong_product(subject, self._setup.terms.sku, self._devices)
+        return wrong or preconditions.stopped(request.declaration, subject, self._devices, self._setup.terms.platform)
 
     def result(self, request: Request) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
@@ -97,7 +94,7 @@ class Measuring:
                 for each in self._facts(request.metric):
                     result.add(each)
                 self.save(result, soon=True)
-            elif (before := self.resumed.attempts(key) if self.resumed else None) is not None:
+            elif (before := resumed.attempts(key) if (resumed := self._ledger.resumed) else None) is not None:
                 result.restore(before)
             else:
                 self._enter()
@@ -108,14 +105,14 @@ class Measuring:
     def _attempts(self, past_of: PastOf) -> Attempts:
         """Return an empty result, whose figures are compared with those that `past_of` finds."""
         kinds = {device.uuid: kind_of(device) for device in self._devices}
-        spread_of = self._setup.sku.spread_of if self._setup.sku else no_spread
-        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
+        terms = self._setup.terms
+        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=terms.spread_of, past_of=past_of)
 
     # -- later rounds
 
     def begin_round(self) -> None:
         """Begin another round of a long run: with devices at rest, as the first one, and with time for repeats."""
-        self._of_round, self._repeats = [], Repeats(self._setup.options.level)
+        self._of_round, self._repeats = [], Repeats(self._setup.terms.level)
         self._enter()
         settle(self._pool)
 
@@ -154,7 +151,7 @@ class Measuring:
         name = metric.removeprefix("host.")
         if name != metric:
             return [host_fact(metric, self.host_facts()[name], clock.now())]
-        return facts(metric, self._setup.discovery, self._setup.sku, clock.now())
+        return facts(metric, self._setup.discovery, self._setup.terms.sku, clock.now())
 
     def _enter(self) -> None:
         """Pass the idle gate, once in a run: before the first worker opens a device."""
@@ -241,7 +238,7 @@ class Measuring:
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
-        sku, sensor = self._setup.sku, self._pool.sensor
+        sku, sensor = self._setup.terms.sku, self._pool.sensor
         call = replace(
             request,
             seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
@@ -278,7 +275,7 @@ class Measuring:
         finder = finder_of(metric)
         if finder in (None, request.declaration):
             return True
-        return request.judged_by_sku and finder.within.get(self._setup.options.level) == request.declaration.name
+        return request.judged_by_sku and finder.within.get(self._setup.terms.level) == request.declaration.name
 
     def _forget_counters(self) -> None:
         """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""
@@ -292,7 +289,7 @@ class Measuring:
             excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
             for each in results.per_node(outcomes, call, self._peak):
                 under = with_excuse(replace(each, disturbance=disturbed), excuse)
-                result.add(results.foreseen(under, self._setup.sku))
+                result.add(results.foreseen(under, self._setup.terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
@@ -309,11 +306,11 @@ class Measuring:
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
-        return peak(self._setup.sku, metric, self._setup.platform) if self._setup.sku else None
+        return peak(self._setup.terms.sku, metric, self._setup.terms.platform) if self._setup.terms.sku else None
 
     def _add(self, result: Attempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it."""
-        devices, sku = {device.uuid: device for device in self._devices}, self._setup.sku
+        devices, sku = {device.uuid: device for device in self._devices}, self._setup.terms.sku
         for each in found:
             device = devices[each.subject]
             readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
@@ -330,7 +327,7 @@ class Measuring:
             )
             result.add(measured)
             for more in beside:
-                if not (sku and why_not_applicable(sku, more.metric, self._setup.platform)):
+                if not (sku and why_not_applicable(sku, more.metric, self._setup.terms.platform)):
                     result.add(more)
 
     def _foreign(self, device: Device) -> str | None:

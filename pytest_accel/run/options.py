@@ -70,6 +70,10 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
+    filtered: tuple[str, ...] = ()
+    """The options that narrow the run, such as -k, one sentence each."""
+    own_tests: bool = False
+    """True if the user named tests, which may be their own."""
     launch: Launch | None = None
     """The launcher that started the run on one of many nodes; None without one."""
 

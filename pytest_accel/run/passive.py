@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pytest_accel.core import clock
 from pytest_accel.core.display_names import Names
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.host import system
@@ -29,17 +29,18 @@ from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import Found
-from pytest_accel.run import folder_summary, selection, simulation, stuck_sensor
+from pytest_accel.run import folder_summary, simulation, stuck_sensor, terms
 from pytest_accel.run.last_run import LastRun, last_run
-from pytest_accel.run.options import AUTO, Options, Refused
+from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.setup import discovered, is_accelerator
+from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 
-LEVEL = "standard"
-"""The level whose limits are judged by, but for those of a contract."""
+PREFIX = "--"
+"""The beginning of the options of a health check, which are shorter than those of a run."""
 ENDING_SECONDS = 0.6
 """Seconds of the time limit that are kept to end the sensor and to print the result."""
 KILL_SECONDS = 0.2
@@ -125,17 +126,10 @@ def _until_its_end(work: _Check, folder: Path) -> None:
     """Run the check, and keep whatever ends it."""
     try:
         work.run(folder)
-    except selection.Unrecognised as unknown:
-        work.known.unknown = _own_options(str(unknown))
-    except Refused as refused:
-        work.known.wrong = Refused(_own_options(str(refused)))
+    except terms.Unrecognised as unknown:
+        work.known.unknown = str(unknown)
     except Exception as error:  # noqa: BLE001  raised again in the thread that waits
         work.known.wrong = error
-
-
-def _own_options(text: str) -> str:
-    """Return an error with the options of a run as those of a health check, which are shorter by this beginning."""
-    return text.replace("--accel-", "--")
 
 
 class _Check:
@@ -143,20 +137,20 @@ class _Check:
 
     def __init__(self, asked: Asked, sensor: SensorClient, known: Checked, seconds: float) -> None:
         self.asked, self.sensor, self.known, self._seconds = asked, sensor, known, seconds
+        self.wanted = Wanted(asked.sku, asked.platform, prefix=PREFIX)
         self._began = time.monotonic()
 
     def run(self, folder: Path) -> None:
         """Read and judge the node; `folder` is for the state of a simulated one. Raises Refused."""
-        node = simulation.node(Options(sku=self.asked.sku, simulate=self.asked.simulate))
-        named = selection.named(node.asked if node and self.asked.sku == AUTO else self.asked.sku)
-        if named and node is None:
-            selection.refuse_rehearsed(named)
-        waivers = selection.waivers(self.asked.waivers)
+        node = simulation.node(self.asked.simulate, option=f"{PREFIX}simulate")
+        if node and self.asked.sku == AUTO:
+            self.wanted = replace(self.wanted, sku=node.asked)
+        named = self.wanted.named(on_hardware=node is None)
+        waivers = terms.waivers(self.asked.waivers, f"{PREFIX}waivers")
         self._find_last_run(simulated=node is not None)
         processes = simulation.processes(node, folder) if node else REAL
         self._discover(processes, named)
-        level, limits = self._limits(self.known.sku, node.platform.name if node else AUTO)
-        wanted = requirements.required_at(level, limits)
+        wanted = self._limits(node.platform.name if node else AUTO)
         logged, root = self._logged(wanted), None if node else self.asked.root
         self._judge(wanted, waivers, logged, root)
         if self.known.found and self.known.found.training and self._has_time():
@@ -196,7 +190,7 @@ class _Check:
         self.sensor.begin(processes, Path(os.devnull))
         found = self._with_vanished(discovered(self.sensor.discover(vendor), vendor), vendor)
         self.known.discovery = found
-        self.known.sku = named or selection.sku_soon(found.devices)
+        self.known.sku = named or terms.sku_soon(found.devices, PREFIX)
 
     def _with_vanished(self, found: Discovery, vendor: str | None) -> Discovery:
         """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""
@@ -215,24 +209,16 @@ class _Check:
         problem = {"driver": before[0], "kind": kind, "reason": reason}
         return replace(found, devices=tuple(now), problems=[*found.problems, problem])
 
-    def _limits(self, sku: Sku | None, usual: str) -> tuple[str, dict[str, Limit]]:
-        """Return the level, and the limits of the SKU on its platform. Raises Refused for a platform of another SKU.
+    def _limits(self, usual: str) -> Mapping[str, Limit]:
+        """Return the limits that the terms require. Raises Refused for a platform of another SKU.
 
         `usual` is the platform if none was asked for: that of a simulated node, else AUTO.
         """
-        if sku is None:
-            return LEVEL, requirements.limits(None, Platform("unknown", None), 0)
-        devices, terms = self.known.discovery.devices, sku.contract
-        wanted = self.asked.platform
-        if wanted == AUTO:
-            wanted = terms.platform if terms else usual
-        platform, _ = selection.platform_of(sku, wanted, devices)
-        if divided := partitions.refusal(devices, platform):
-            raise selection.Unrecognised(divided)
-        expected = requirements.device_count(platform, len(devices))
-        emulated = requirements.passed_through(devices)
-        limits = requirements.limits(sku, platform, expected, emulated_ports=emulated)
-        return terms.level if terms else LEVEL, requirements.applying(limits, sku, platform)
+        sku, devices = self.known.sku, self.known.discovery.devices
+        settled = self.wanted.settled(sku, devices, platform=usual)
+        if sku and (divided := partitions.refusal(devices, settled.platform)):
+            raise terms.Unrecognised(divided)
+        return requirements.applying(settled.required, sku, settled.platform)
 
     def _logged(self, limits: Mapping[str, Limit]) -> Logged:
         """Return what the kernel logged since the boot or since the run that accepted the node, and since when."""

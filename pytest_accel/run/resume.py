@@ -209,11 +209,11 @@ def _refuse_ended(path: Path, old: Run) -> None:
 
 def check(resumed: Resumed, setup: Setup) -> None:
     """Raise Refused if the run cannot go on under these options on these devices."""
-    old, sku, options = resumed.old, setup.sku, setup.options
+    old, sku, options = resumed.old, setup.terms.sku, setup.options
     terms = {
         "SKU": (old.sku.get("name"), sku.name if sku else None),
-        "platform": (old.run.get("platform"), setup.platform.name),
-        "level": (old.run.get("level"), options.level),
+        "platform": (old.run.get("platform"), setup.terms.platform.name),
+        "level": (old.run.get("level"), setup.terms.level),
         "--accel-hours": (old.rounds.get("hours"), options.hours),
         "the simulated node": (
             (old.run.get("simulated") or {}).get("node"),

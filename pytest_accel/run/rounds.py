@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import SeriesEntry
@@ -44,14 +45,20 @@ class Rounds:
     """Repeats the measurements that the tests have asked for, judges them and enters their values into the record."""
 
     def __init__(
-        self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger, measuring: Measuring
+        self,
+        setup: Setup,
+        pool: WorkerPool,
+        deadline: Deadline,
+        ledger: Ledger,
+        measuring: Measuring,
+        *,
+        announce: Callable[[str], None],
     ) -> None:
+        """`announce` is called with a line of text when a round begins."""
         self._setup, self._pool, self._deadline = setup, pool, deadline
-        self._ledger, self._measuring = ledger, measuring
+        self._ledger, self._measuring, self._announce = ledger, measuring, announce
         self._asked: dict[tuple[str, str], Asked] = {}
         self._over = False
-        self.announce: Callable[[str], None] = lambda text: None
-        """Called with a line of text when a round begins."""
 
     def ask(self, request: Request, judged: Sequence[Judged]) -> None:
         """Note a measurement that a test asked for, and what was judged of it."""
@@ -79,13 +86,13 @@ class Rounds:
         self._over = True
         self._enter_first_round()
         self._pool.sensor.telemetry.wait()
-        tell = self._pool.progress
         try:
             while self._asked and self._hours_left > 0 and not self._deadline.over:
-                self._round(self._ledger.record.rounds["complete"] + 1, tell, between)
+                place = self._ledger.record.rounds["complete"] + 1
+                with self._pool.stage(partial(self._how_far, place)):
+                    self._round(place, between)
         finally:
             self._measuring.end_rounds()
-            self._pool.progress = tell
             self._ledger.save()
 
     def _enter_first_round(self) -> None:
@@ -96,9 +103,9 @@ class Rounds:
                 series.enter(self._series, attempts, 1)
         self._ledger.record.rounds["complete"] = max(1, self._ledger.record.rounds["complete"])
 
-    def _round(self, place: int, tell: Callable[[str, float, float], None], between: Callable[[], None]) -> None:
+    def _round(self, place: int, between: Callable[[], None]) -> None:
         """Measure what is left of a round. It is complete unless the hours or the time limit end it."""
-        self._tell(place, tell)
+        self._announce(self._how_far(place))
         self._measuring.begin_round()
         first = FirstRound(self._series, self._compared(), self._ledger.record.run["started"][:10])
         while left := [each for each in self._asked.values() if self._length(each) < place]:
@@ -110,15 +117,6 @@ class Rounds:
             asked.took = self._ledger.elapsed.seconds - began
             between()
         self._ledger.record.rounds["complete"] = place
-
-    def _tell(self, place: int, tell: Callable[[str, float, float], None]) -> None:
-        """Have the progress of a round say how far the run is, and announce the round."""
-
-        def told(what: str, spent: float, expected: float) -> None:  # noqa: ARG001  as the progress is called
-            tell(f"{self._how_far(place)}: {what}" if what else "", 0.0, 0.0)
-
-        self._pool.progress = told
-        self.announce(self._how_far(place))
 
     def _how_far(self, place: int) -> str:
         """Return how far the run is: "round 3, 2 h 10 min of 72 h, until Thu 18:40", and note it in the record."""

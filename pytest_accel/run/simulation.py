@@ -12,8 +12,8 @@ from typing import Any
 from pytest_accel.core.yaml_lines import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.hints import hints
-from pytest_accel.drivers.vendor import Vendor
-from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.launcher import Launch
+from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import SharedState
@@ -27,25 +27,29 @@ SETTLE_STEP = 0.2
 """Seconds between two readings of temperatures while devices cool down; short, for the same reason."""
 
 
-def node(options: Options, root: Path = Path("/")) -> Node | None:
-    """Return the simulated node that the options ask for, None without --accel-simulate.
+def node(
+    asked: str | None, launch: Launch | None = None, root: Path = Path("/"), option: str = "--accel-simulate"
+) -> Node | None:
+    """Return the simulated node that the value of an option asks for, None without one.
 
     Raises Refused for a wrong node file, a missing library, or a machine that has accelerators.
     """
-    if options.simulate is None:
+    if asked is None:
         return None
     shown = hints(root)
     if shown:
         raise Refused(
-            f"--accel-simulate: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
+            f"{option}: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
             f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
         )
     try:
-        found = nodes.load(options.simulate)
+        found = nodes.load(asked)
     except BadFile as bad:
-        raise Refused(f"--accel-simulate: {bad}") from None
-    _check_library(registry.vendor(found.sku.vendor))
-    return _of_job(found, options.launch.node) if options.launch and options.shared else found
+        raise Refused(f"{option}: {bad}") from None
+    vendor = registry.vendor(found.sku.vendor)
+    if not importlib.util.find_spec(vendor.library):
+        raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
+    return _of_job(found, launch.node) if launch and launch.shared else found
 
 
 def _of_job(node: Node, name: str) -> Node:
@@ -56,12 +60,6 @@ def _of_job(node: Node, name: str) -> Node:
     """
     seed = int.from_bytes(hashlib.sha256(f"{node.seed}/{name}".encode()).digest()[:4], "big")
     return dataclasses.replace(node, seed=seed)
-
-
-def _check_library(vendor: Vendor) -> None:
-    """Raise Refused if the Python package of the vendor's management library is missing: every check would fail."""
-    if not importlib.util.find_spec(vendor.library):
-        raise Refused(f"--accel-simulate: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
 
 
 def processes(node: Node, folder: Path) -> Processes:

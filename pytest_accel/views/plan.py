@@ -15,40 +15,41 @@ from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
-    from pytest_accel.run.session import Session
+    from pytest_accel.run.measuring import Measuring
+    from pytest_accel.run.setup import Setup
 
 
-def lines(session: Session, items: Sequence[Any]) -> list[Line]:
+def lines(setup: Setup, items: Sequence[Any]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
     measuring = _measuring(items)
     packaged = [item for item in measuring if _is_packaged(item)]
-    requests = _of_suite(packaged, session)
-    plans = {key: _plan(session, [request]) for key, request in requests.items()}
+    requests = _of_suite(packaged, setup)
+    plans = {key: _plan(setup, [request]) for key, request in requests.items()}
     rows = [
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
     own = len(measuring) - len(packaged)
-    total = _sum(_plan(session, list(requests.values())), len(session.devices), own)
-    return [*rows, (total, "bold"), (_outcome(session), "")]
+    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), own)
+    return [*rows, (total, "bold"), (_outcome(setup), "")]
 
 
-def _outcome(session: Session) -> str:
+def _outcome(setup: Setup) -> str:
     """Return whether the run can end in an acceptance, with the reasons if it cannot."""
-    reasons = session.setup.rules_out_acceptance
+    reasons = setup.rules_out_acceptance
     return f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
 
 
-def time_left(session: Session, items: Sequence[Any]) -> Callable[[], float]:
+def time_left(setup: Setup, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
     """Return a function that returns the seconds that the packaged tests may still measure for, at most.
 
     What falls short is measured again, which takes longer.
     """
     packaged = [item for item in _measuring(items) if _is_packaged(item)]
-    budgets = [(request, _plan(session, [request]).measuring) for request in _of_suite(packaged, session).values()]
-    return lambda: sum(seconds for request, seconds in budgets if not session.measuring.reached(request))
+    budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
+    return lambda: sum(seconds for request, seconds in budgets if not measuring.reached(request))
 
 
 def _measuring(items: Sequence[Any]) -> list[Any]:
@@ -56,19 +57,19 @@ def _measuring(items: Sequence[Any]) -> list[Any]:
     return [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
 
 
-def _of_suite(packaged: Sequence[Any], session: Session) -> dict[tuple[str, str], Request]:
+def _of_suite(packaged: Sequence[Any], setup: Setup) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
     requests: dict[tuple[str, str], Request] = {}
-    for request in (request for item in packaged for request in _requests(item, session)):
-        if _applies(request, session):
+    for request in (request for item in packaged for request in _requests(item, setup)):
+        if _applies(request, setup):
             requests.setdefault(request.key, request)
     return requests
 
 
-def _plan(session: Session, requests: Sequence[Request]) -> Plan:
+def _plan(setup: Setup, requests: Sequence[Request]) -> Plan:
     """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
     made = [(each.declaration, each.metric) for each in requests]
-    plan = planned(made, session.options.level, session.sku, len(session.devices))
+    plan = planned(made, setup.terms.level, setup.terms.sku, len(setup.devices))
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
@@ -77,24 +78,29 @@ def _is_packaged(item: Any) -> bool:
     return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
-def _requests(item: Any, session: Session) -> list[Request]:
+def _requests(item: Any, setup: Setup) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[Request] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, session.sku, session.options.level))
+        noted.append(request_of(probe, conditions, metric, setup.terms.sku, setup.terms.level))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    values = {**parameters, "accel_check": check, "accel_devices": list(session.devices), "accel_sku": session.sku}
+    values = {
+        **parameters,
+        "accel_check": check,
+        "accel_devices": list(setup.devices),
+        "accel_sku": setup.terms.sku,
+    }
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
 
 
-def _applies(request: Request, session: Session) -> bool:
+def _applies(request: Request, setup: Setup) -> bool:
     """Return whether the request measures something that can exist on the SKU and its platform."""
-    sku = session.sku
-    return not (request.declaration.fact or (sku and why_not_applicable(sku, request.metric, session.platform)))
+    sku = setup.terms.sku
+    return not (request.declaration.fact or (sku and why_not_applicable(sku, request.metric, setup.terms.platform)))
 
 
 def _title(request: Request) -> str:

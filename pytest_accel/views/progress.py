@@ -31,8 +31,11 @@ class Progress:
         self._shown = 0
         self._next = time.monotonic() + EVERY
         self._terminal: Unbreakable | None = None
-        self.left: Callable[[], float] = lambda: 0.0
-        """Returns the seconds that the measurements may still take in all, at most; 0 if that is not known."""
+        self._left: Callable[[], float] = lambda: 0.0
+
+    def expect(self, left: Callable[[], float]) -> None:
+        """Have `left` return the seconds that the measurements may still take in all, at most; 0 if not known."""
+        self._left = left
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
         """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
@@ -50,7 +53,7 @@ class Progress:
 
     def _in_all(self, spent: float) -> str:
         """Return the time that is left in all, after `spent` seconds of the measurement under way."""
-        left = self.left() - spent
+        left = self._left() - spent
         if left <= 0:
             return ""
         return f", at most {left / 60:.0f} min left" if left >= MINUTES else f", at most {left:.0f} s left"

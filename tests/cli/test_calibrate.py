@@ -11,11 +11,12 @@ import yaml
 from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.error_rates import rates_of_limit
 from pytest_accel.run.record import read
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader
 
 OURS = ("stream.triad", "matmul.bf16", "host_copy.h2d", "all_reduce.busbw@8GiB")

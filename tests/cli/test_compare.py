@@ -46,8 +46,8 @@ def _run(folder: Path, faults: tuple[str, ...], sku: str, platform: str, seed: i
     here, _ = in_process.run(node, output, measured=("stream", "peer_copy"))
     output.mkdir(exist_ok=True)
     (output / record.TELEMETRY).touch()
-    here.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(output / record.TELEMETRY)}
-    record.write(here.record, output)
+    here.ledger.record.telemetry = {"file": record.TELEMETRY, "sha256": record.hash_file(output / record.TELEMETRY)}
+    record.write(here.ledger.record, output)
     return output
 
 

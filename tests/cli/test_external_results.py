@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, parse
+from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, names, parse
 from pytest_accel.cli.main import main
 from pytest_accel.cli.table_report import measurable
-from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing import Closing
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader
 
 SKU = loader.load("h100-sxm")
@@ -110,8 +113,15 @@ def test_every_mistake_is_named_at_once() -> None:
 # -- judged
 
 
+def by_limits(
+    figures: list[ExternalFigure], sku: Sku = SKU, platform: str = "hgx8"
+) -> tuple[list[Verdict], Closing, list[str]]:
+    devices = tuple(Device(name, place, "nvidia", "") for place, name in enumerate(names(figures)))
+    return judge_figures(figures, sku, Terms(sku, sku.platforms[platform], devices=devices))
+
+
 def closed(*rows: str, header: str = HEADER) -> tuple[str, int]:
-    _, closing, _ = judge_figures(read(*rows, header=header), SKU, HGX8, "standard")
+    _, closing, _ = by_limits(read(*rows, header=header))
     return closing.line, closing.exit
 
 
@@ -121,7 +131,7 @@ def whole() -> dict[tuple[str, str], str]:
     Each is what its limit has as healthy.
     """
     required = {"node": ["all_reduce.busbw@8GiB"], **{f"gpu{place}": [] for place in range(8)}}
-    lacking = judge_figures(read("gpu0,matmul.bf16,731,TFLOPS"), SKU, HGX8, "standard")[2]
+    lacking = by_limits(read("gpu0,matmul.bf16,731,TFLOPS"))[2]
     for metric in dict.fromkeys(each.rpartition(" ")[2] for each in lacking if each.startswith("missing device")):
         if measurable(metric):
             required |= {device: [*metrics, metric] for device, metrics in required.items() if device != "node"}
@@ -186,7 +196,7 @@ def test_a_shortfall_under_an_advisory_limit_is_held_as_short() -> None:
 )
 def test_conditions_of_the_limit_have_to_be_those_of_the_figure(conditions: str, status: Status) -> None:
     figures = read(f"node,all_reduce.busbw@8GiB,478,GB/s,{conditions}", header=f"{HEADER},ranks,algorithm")
-    ((verdict,), _, _) = judge_figures(figures, SKU, HGX8, "standard")
+    ((verdict,), _, _) = by_limits(figures)
     assert verdict.status is status
 
 
@@ -204,7 +214,7 @@ def test_what_no_limit_judges_alone_is_not_judged() -> None:
 
 def test_what_is_required_and_lacking_is_listed() -> None:
     figures = read("gpu0,matmul.bf16,731,TFLOPS", "gpu1,stream.copy_kernel,2900,GB/s")
-    _, _, lacking = judge_figures(figures, SKU, HGX8, "standard")
+    _, _, lacking = by_limits(figures)
     assert "gpu1 matmul.bf16" in lacking
     assert "gpu0 matmul.bf16" not in lacking
     assert "node all_reduce.busbw@8GiB" in lacking
@@ -214,14 +224,14 @@ def test_software_outside_of_the_validated_range() -> None:
     limit = Limit("matmul.bf16", "TFLOPS", floor=700.0, software={"cuda": ">=12.4"}, origin="f:1")
     own = replace(SKU, limits={"matmul.bf16": limit})
     figures = read("gpu0,matmul.bf16,600,TFLOPS,cuda 12.2", header=f"{HEADER},software")
-    ((verdict,), closing, _) = judge_figures(figures, own, HGX8, "standard")
+    ((verdict,), closing, _) = by_limits(figures, own)
     assert (verdict.status, closing.exit) == (Status.MARGINAL, 6)
 
 
 def test_devices_of_a_table_are_compared_where_no_limit_decides() -> None:
     rows = [f"gpu{place},matmul.fp64,{value},TFLOPS" for place, value in enumerate((50, 51, 50, 4.7))]
     sku = loader.load("h100-sxm")
-    verdicts, closing, _ = judge_figures(read(*rows), sku, sku.platforms["single"], "standard")
+    verdicts, closing, _ = by_limits(read(*rows), sku, "single")
     assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
     assert verdicts[-1].sentence == "4.7 TFLOPS, 91% below the median of 4 devices (50)"
     assert closing.exit == 1

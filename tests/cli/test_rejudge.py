@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli.rejudge import Terms, changes, files_changed, judge_again, limits_moved
+from pytest_accel.cli.rejudge import changes, files_changed, judge_again, limits_moved
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Circumstances, Run
@@ -17,6 +17,8 @@ from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, S
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, write
+from pytest_accel.run.terms import Terms
+from pytest_accel.skus import shipped
 from pytest_accel.skus.packing_list import PackingList, parse
 
 SOURCE = Source("measured", "us", "2026-11", nodes=3)
@@ -141,8 +143,7 @@ def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
 
 
 def test_the_record_names_the_version_that_it_is_judged_by_now() -> None:
-    new = judge_again(ran(), replace(terms(sku()), thresholds="2026.12.1"))
-    assert new.sku["thresholds"] == "2026.12.1"
+    assert judge_again(ran(), terms(sku())).sku["thresholds"] == shipped.version()
 
 
 def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
@@ -388,7 +389,7 @@ def by_list(text: str, record: Run | None = None) -> Run:
     old = ran()
     old = record or replace(old, devices=[replace(DEVICE, serial="165")], run={**old.run, "host": "n1"})
     boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
-    return judge_again(old, replace(terms(sku()), boards=boards))
+    return judge_again(old, terms(sku()), boards)
 
 
 def test_a_packing_list_that_the_run_did_not_have_is_demanded() -> None:

@@ -209,12 +209,12 @@ def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
     with in_process.fast():
         here, _ = in_process.run(tmp_path / "node.yaml", tmp_path / "out", measured=("host_copy", "stream", "soak"))
     worst: dict[str, str] = {}
-    for (_, subject, _), each in findings_of(here.record).items():
-        worst.setdefault(here.names[subject], each.fault.name)
+    for (_, subject, _), each in findings_of(here.ledger.record).items():
+        worst.setdefault(here.ledger.names[subject], each.fault.name)
     expected = ("hw-thermal", "power-brake", "power-limit-lowered", "clock-locked", "host-link-narrow", "memory-slow")
     assert [worst[f"gpu{place}"] for place in range(1, 8)] == [*expected, "wrong-result"]
-    assert {(each["code"], each["subject"]) for each in here.record.findings} == {
-        (each.code, subject) for (_, subject, _), each in findings_of(here.record).items()
+    assert {(each["code"], each["subject"]) for each in here.ledger.record.findings} == {
+        (each.code, subject) for (_, subject, _), each in findings_of(here.ledger.record).items()
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, expected_platform
 from pytest_accel.judging.partitions import refusal
-from pytest_accel.run import selection
+from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, requirements
 
@@ -78,7 +78,7 @@ def test_a_part_that_no_file_knows_is_refused_as_a_part() -> None:
     facts = {"compute_units": 38, "compute_partition": "CPX"}
     part = Device("a", 0, "amd", "AMD Instinct MI300X", memory_bytes=24 * 10**9, pci_id="1002:74a1", facts=facts)
     with pytest.raises(Refused, match="its compute dies are in CPX mode"):
-        selection.sku_of([part])
+        terms.sku_of([part])
 
 
 OWN = """

@@ -36,7 +36,8 @@ def readings(*values: float | None, name: str = "hw_thermal_s", every: float = 1
 
 
 def test_readings_are_kept_by_device_and_window_and_in_the_side_file(tmp_path: Path) -> None:
-    telemetry = Telemetry(tmp_path / "telemetry.jsonl")
+    telemetry = Telemetry()
+    telemetry.write_to(tmp_path / "telemetry.jsonl")
     made = [{"uuid": uuid, "at": at} for at in (1.0, 2.0, 3.0) for uuid in ("GPU-0", "GPU-1")]
     for each in made:
         telemetry.hear(each)

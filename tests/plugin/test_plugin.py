@@ -822,6 +822,7 @@ def test_plugin_costs_nothing_unused(tmp_path: Path, capsys: pytest.CaptureFixtu
     rooms = {
         "core",
         "core.durations",
+        "core.exits",
         "core.levels",
         "core.measurement",
         "core.sku",

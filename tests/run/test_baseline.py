@@ -13,7 +13,7 @@ import in_process
 import pytest
 
 from pytest_accel import probes
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.verdict import Status
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
@@ -39,7 +39,7 @@ def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
     given = Options(sku="", level="quick", output=folder / "records" / name, simulate=str(file), **options)
     here = Session(given, pool=in_process.Here())
     here.open()
-    for device in here.devices:
+    for device in here.setup.devices:
         here.check(probes.stream, {"op": "triad"}, device.uuid)
     here.finish()
     return here
@@ -53,7 +53,7 @@ def accept(folder: Path, name: str, **changes: Any) -> None:
 
 
 def triad(here: Session) -> dict[str, tuple[Status, str]]:
-    return {here.names[each.subject]: (each.status, each.sentence) for each in here.verdicts}
+    return {here.ledger.names[each.subject]: (each.status, each.sentence) for each in here.ledger.verdicts}
 
 
 DROPPED = "below its first accepted run of 2026-01-03"
@@ -75,9 +75,9 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     saved = record.read(tmp_path / "records/second/record.json")
     assert [run["word"] for run in saved.baseline["runs"]] == ["ACCEPTED"]
     (tmp_path / "records/first").rename(tmp_path / "gone")
-    again = judge_again(saved, Terms(here.sku, here.setup.platform, "quick"))
+    again = judge_again(saved, here.setup.terms)
     assert {(each.subject, each.status, each.sentence) for each in again.verdicts} >= {
-        (each.subject, each.status, each.sentence) for each in here.verdicts
+        (each.subject, each.status, each.sentence) for each in here.ledger.verdicts
     }
 
 
@@ -169,7 +169,7 @@ def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     asked = tmp_path / "records/first"
     assert (
         f"--accel-baseline {asked} holds no complete run of all tests as h100-sxm: nothing is compared with it"
-        in here.record.notes
+        in here.ledger.record.notes
     )
 
 
@@ -185,7 +185,7 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
     found = triad(here)
     assert DROPPED not in found["gpu3"][1]
     assert all(DROPPED in sentence for name, (_, sentence) in found.items() if name != "gpu3")
-    notes = [each for each in here.record.notes if "record of 2026-01-03" in each]
+    notes = [each for each in here.ledger.record.notes if "record of 2026-01-03" in each]
     assert notes == [
         "gpu3 is new since the record of 2026-01-03: it has no past",
         f"901, which was in {devices[3]['slot']} in the record of 2026-01-03, is gone; gpu3 is there now",

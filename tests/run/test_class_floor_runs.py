@@ -64,7 +64,7 @@ def ran(
     probes = ["matmul", "matmul_mamf", "soak"] if family == "products" else ["stream"]
     with in_process.fast():
         here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
-    own = [each for each in here.verdicts if each.subject != NODE and _of(each, family)]
+    own = [each for each in here.ledger.verdicts if each.subject != NODE and _of(each, family)]
     return own, closing
 
 

@@ -43,8 +43,8 @@ def ran(folder: Path, node: str, **options: str | bool) -> Session:
     given = Options(sku="contract.yaml", simulate=str(folder / node), output=folder / f"{node}.d", **options)  # type: ignore[arg-type]
     here = Session(given, pool=in_process.Here())
     here.open()
-    here.filtered.append("the triad alone")
-    for subject in [device.uuid for device in here.devices]:
+    here.setup.filtered.append("the triad alone")
+    for subject in [device.uuid for device in here.setup.devices]:
         here.check(probes.inventory, {"fact": "sku"}, subject)
         here.check(probes.stream, {"op": "triad"}, subject)
     return here
@@ -55,7 +55,7 @@ def test_platform_level_and_hash_are_those_of_the_contract(folder: Path, fast: N
     closing = here.finish()
     terms = loader.load("contract.yaml").contract
     assert terms is not None
-    assert (here.platform.name, here.options.level) == ("hgx8", "quick")
+    assert (here.setup.terms.platform.name, here.setup.terms.level) == ("hgx8", "quick")
     said = f"by ./contract.yaml; contract: sha256 {terms.sha256[:12]}..., h100-sxm on hgx8 at quick)"
     assert said in closing.line
     kept = json.loads((folder / "healthy.yaml.d" / record.FILE).read_text())
@@ -114,4 +114,4 @@ def test_a_contract_of_another_suite_is_noted(folder: Path, fast: None, monkeypa
     monkeypatch.setattr("pytest_accel.__version__", "9.9.9")
     here = ran(folder, "healthy.yaml")
     here.finish()
-    assert [note for note in here.record.notes if "and this is 9.9.9: its probes may differ" in note]
+    assert [note for note in here.ledger.record.notes if "and this is 9.9.9: its probes may differ" in note]

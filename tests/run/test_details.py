@@ -33,8 +33,8 @@ def here(fast: None, tmp_path: Path) -> Iterator[Session]:
 
 def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
     run.measuring.budget = lambda declared, metric: seconds  # type: ignore[method-assign]
-    run.check(probe, conditions, run.devices[0].uuid)
-    return next(each for each in reversed(run.record.measurements) if each.metric == metric)
+    run.check(probe, conditions, run.setup.devices[0].uuid)
+    return next(each for each in reversed(run.ledger.record.measurements) if each.metric == metric)
 
 
 def test_a_product_is_a_share_of_the_datasheet_and_of_its_clock(here: Session) -> None:

@@ -14,7 +14,6 @@ from pytest_accel.core.run import Run
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.run import earlier_records
 from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, Launch, launch_of
-from pytest_accel.run.options import Options
 from pytest_accel.run.processes import environment
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record import create as create_record
@@ -74,12 +73,12 @@ def test_name_of_the_node() -> None:
 
 def test_pretend_nodes_of_one_machine_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {pseudonym()}
-    seeds = {simulated_node(Options("", simulate="h100-sxm"), Path("/nowhere")).seed}  # type: ignore[union-attr]
+    seeds = {simulated_node("h100-sxm", root=Path("/nowhere")).seed}  # type: ignore[union-attr]
     for node in ("n1", "n2"):
         monkeypatch.setenv("SLURMD_NODENAME", node)
         names.add(pseudonym())
-        options = Options("", simulate="h100-sxm", launch=launch_of({**STEP, "SLURMD_NODENAME": node}))
-        seeds.add(simulated_node(options, Path("/nowhere")).seed)  # type: ignore[union-attr]
+        launch = launch_of({**STEP, "SLURMD_NODENAME": node})
+        seeds.add(simulated_node("h100-sxm", launch, Path("/nowhere")).seed)  # type: ignore[union-attr]
     assert len(names) == len(seeds) == 3
 
 

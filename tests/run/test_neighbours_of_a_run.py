@@ -9,7 +9,7 @@ import in_process
 import pytest
 
 from pytest_accel import probes
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run.session import Session
 
@@ -35,9 +35,9 @@ def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, V
     (folder / "mine.yaml").write_text(SKU)
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
-    for device in here.devices:
+    for device in here.setup.devices:
         here.check(probes.matmul, {"dtype": dtype}, device.uuid)
-    return here, {here.names[each.subject]: each for each in here.verdicts}
+    return here, {here.ledger.names[each.subject]: each for each in here.ledger.verdicts}
 
 
 @pytest.mark.usefixtures("fast")
@@ -55,21 +55,21 @@ def test_a_dtype_without_a_limit_is_compared(
     assert words in verdicts["gpu1"].sentence
     others = {each.status for name, each in verdicts.items() if name != "gpu1"}
     assert others <= {Status.NOT_APPLICABLE, Status.PASS}
-    together = [each for each in here.record.measurements if each.how == "together"]
+    together = [each for each in here.ledger.record.measurements if each.how == "together"]
     assert len(together) == 4 * attempts, "what fails is measured again, on all devices at once"
 
     here.finish()
-    again = judge_again(here.record, Terms(here.sku, here.platform, "quick"))
-    told = {here.names[each.subject]: (each.status, each.sentence) for each in again.verdicts}
+    again = judge_again(here.ledger.record, here.setup.terms)
+    told = {here.ledger.names[each.subject]: (each.status, each.sentence) for each in again.verdicts}
     assert told == {name: (each.status, each.sentence) for name, each in verdicts.items()}
 
 
 @pytest.mark.usefixtures("fast")
 def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_path: Path) -> None:
     here, _ = measured(tmp_path, "fault: power-cap-lowered, device: 1, by: 0.1, at: matmul", "fp16")
-    changed = {each.metric: each for each in here.verdicts if each.metric.startswith(("health.", "inventory."))}
+    changed = {each.metric: each for each in here.ledger.verdicts if each.metric.startswith(("health.", "inventory."))}
     lowered = changed["health.power_limit_lowered"]
-    assert here.names[lowered.subject] == "gpu1"
+    assert here.ledger.names[lowered.subject] == "gpu1"
     assert lowered.status is Status.FAIL
     assert lowered.sentence.endswith("power limit 700 W -> 630 W between the start and matmul.fp16")
     assert [each.metric for each in here.changes_of(lowered.subject)] == list(changed), "a test of the device fails"
@@ -77,7 +77,7 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
 
     closing = here.finish()
     assert closing.exit == 1
-    again = judge_again(here.record, Terms(here.sku, here.platform, "quick"))
+    again = judge_again(here.ledger.record, here.setup.terms)
     told = {each.metric: (each.status, each.sentence) for each in again.verdicts}
     assert {metric: told[metric] for metric in changed} == {m: (v.status, v.sentence) for m, v in changed.items()}
 
@@ -87,6 +87,6 @@ def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: 
     here, _ = measured(tmp_path, "fault: slow-dtype, device: 1, dtype: fp64, by: 0.001", "fp16")
     said = here.finish().finds
     assert said.startswith("rejects at 95%: one of 4 below its neighbours by 50.")
-    assert here.record.closing["finds"] == said
-    again = judge_again(here.record, Terms(here.sku, here.platform, "quick"))
+    assert here.ledger.record.closing["finds"] == said
+    again = judge_again(here.ledger.record, here.setup.terms)
     assert again.closing["finds"] == said

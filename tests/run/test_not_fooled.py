@@ -26,7 +26,6 @@ from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record
-from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.session import Session
 from pytest_accel.simulate import management
 from pytest_accel.simulate.libraries import status
@@ -112,12 +111,12 @@ def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) 
 
 def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Session]) -> None:
     run = here("ecc-counted, device: 1, at: matmul")
-    run.check(probes.stream, {"op": "triad"}, run.devices[0].uuid)
-    early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
-    run.check(probes.matmul, {"dtype": "fp8"}, run.devices[0].uuid)
-    left = [each.metric for each in run.verdicts]
-    kept = {each.metric for each in run.record.measurements}
-    late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.devices[1].uuid)
+    run.check(probes.stream, {"op": "triad"}, run.setup.devices[0].uuid)
+    early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.setup.devices[1].uuid)
+    run.check(probes.matmul, {"dtype": "fp8"}, run.setup.devices[0].uuid)
+    left = [each.metric for each in run.ledger.verdicts]
+    kept = {each.metric for each in run.ledger.record.measurements}
+    late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.setup.devices[1].uuid)
 
     assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
     assert left == ["stream.triad", "matmul.fp8"]
@@ -174,7 +173,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def judged(run: Session, probe: Callable[..., object], **given: object) -> list[str]:
     """The status of every device."""
-    return [run.check(probe, given, device.uuid)[0].status.value for device in run.devices]
+    return [run.check(probe, given, device.uuid)[0].status.value for device in run.setup.devices]
 
 
 def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
@@ -185,7 +184,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
     judged(run, probes.host_copy, direction="h2d")
 
     assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
-    said = run.verdicts[-1].sentence
+    said = run.ledger.verdicts[-1].sentence
     assert said == "pcie_replays: this GPU does not support it, but 1 of 2 devices report it"
 
 
@@ -212,10 +211,10 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
     """The management library knows which of the two ends it was; the next copies go on between those that are left."""
     run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
     assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
-    first = run.verdicts[0]
+    first = run.ledger.verdicts[0]
     assert first.sentence == "not measured: gpu1 was lost (step: gpu1 to gpu0)"
     assert judged(run, probes.peer_copy, direction="both") == ["NOT APPLICABLE", "FAIL", *["NOT APPLICABLE"] * 2]
-    assert run.verdicts[-1].value, "information: the file has no limit on it"
+    assert run.ledger.verdicts[-1].value, "information: the file has no limit on it"
 
 
 def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None:
@@ -242,7 +241,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Session]) -> None:
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
-    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.devices[0].uuid)
+    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.setup.devices[0].uuid)
     remedy = "level quick has no time budget for this probe; use --accel-level=standard"
     assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", remedy)
 
@@ -256,23 +255,23 @@ def test_a_record_that_can_be_written_nowhere_closes_as_the_run_does(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     run = here()
-    run.folder.create(tmp_path / "record", "host", "run")
+    run.ledger.folder.create(tmp_path / "record", "host", "run")
     monkeypatch.setattr(record, "write", full)
     closing = run.finish()
-    assert run.record.circumstances
-    assert run.record.circumstances.record_problem == os.strerror(errno.ENOSPC)
-    assert (run.record.closing["line"], run.record.closing["exit"]) == (closing.line, closing.exit)
+    assert run.ledger.record.circumstances
+    assert run.ledger.record.circumstances.record_problem == os.strerror(errno.ENOSPC)
+    assert (run.ledger.record.closing["line"], run.ledger.record.closing["exit"]) == (closing.line, closing.exit)
 
 
 def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:
     """The disk was full for a while: the record fits, its side file is cut off."""
     run = here()
     run.pool.sensor.telemetry.close()
-    run.pool.sensor.telemetry = Telemetry(Path("/dev/full"))
-    run.pool.sensor.telemetry.hear({"uuid": run.devices[0].uuid, "at": 1.0})
+    run.pool.sensor.telemetry.write_to(Path("/dev/full"))
+    run.pool.sensor.telemetry.hear({"uuid": run.setup.devices[0].uuid, "at": 1.0})
     run.finish()
-    assert run.record.circumstances
-    assert run.record.circumstances.record_problem == "/dev/full: No space left on device"
+    assert run.ledger.record.circumstances
+    assert run.ledger.record.circumstances.record_problem == "/dev/full: No space left on device"
 
 
 @pytest.mark.slow

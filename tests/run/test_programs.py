@@ -46,9 +46,11 @@ def test_a_worker_is_told_what_it_sees_without_a_lost_neighbour(
             return 1
 
     pool = WorkerPool(SensorClient(60.0), lambda what, spent, expected: None)
-    pool.processes, pool.logs, pool.devices = Silent(), tmp_path, node("amd")  # type: ignore[assignment]
+    devices = node("amd")
+    pool.processes, pool.logs = Silent(), tmp_path  # type: ignore[assignment]
+    pool.hold(devices)
     monkeypatch.setattr(pool.sensor.counters, "lost", lambda uuid: "fell off" if uuid == "amd-1" else None)
-    group = (pool.devices[2],)
+    group = (devices[2],)
     pool._spawn(group, pool._sees(group))
     assert started == {"gpu2": ["gpu0", "gpu2", "gpu3"]}
     assert pool._opening(group)["visible"] == ["amd-0", "amd-2", "amd-3"]
@@ -94,8 +96,8 @@ def opened(folder: Path, driver: str, fails: str, **more: str) -> WorkerPool:
         worker_module="opens", environment=lambda seen: {"SEES": " ".join(each.uuid for each in seen)}, spawn=spawn
     )
     pool.begin(sees, folder)
-    pool.devices = node(driver)
-    pool._start([(device,) for device in pool.devices])
+    pool.hold(node(driver))
+    pool._start([(device,) for device in node(driver)])
     pool.stop()
     return pool
 
@@ -127,14 +129,14 @@ def test_devices_that_open_alone_only_are_not_judged(tmp_path: Path) -> None:
     """Which of them is at fault is not known, and nobody guesses."""
     pool = opened(tmp_path, "amd", TOGETHER)
     assert unopened(pool) == dict.fromkeys(("gpu0", "gpu1", "gpu2", "gpu3"), "external")
-    reason = pool._unopened[(pool.devices[0],)].reason
+    reason = next(iter(pool._unopened.values())).reason
     assert reason.endswith("alone it opens, so it is not known which device is at fault")
 
 
 def test_a_crash_while_torch_is_imported_is_no_fault_of_the_device(tmp_path: Path) -> None:
     pool = opened(tmp_path, "nvidia", ALWAYS, NO_TORCH="1")
     assert set(unopened(pool).values()) == {"need"}
-    assert pool._unopened[(pool.devices[0],)].reason.startswith("torch could not be loaded: it was killed by SIGSEGV")
+    assert next(iter(pool._unopened.values())).reason.startswith("torch could not be loaded: it was killed by SIGSEGV")
 
 
 # -- the user's settings

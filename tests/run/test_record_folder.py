@@ -109,7 +109,8 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
 
 
 def test_the_telemetry_gives_up_its_room_once(tmp_path: Path) -> None:
-    telemetry = Telemetry(tmp_path / TELEMETRY)
+    telemetry = Telemetry()
+    telemetry.write_to(tmp_path / TELEMETRY)
     telemetry.hear({"uuid": "GPU-0", "at": 1.0})
     assert telemetry.give_up("a full disk")
     assert not (tmp_path / TELEMETRY).exists()
@@ -127,7 +128,8 @@ def test_telemetry_and_logs_follow_no_link(tmp_path: Path) -> None:
     (tmp_path / LOGS).mkdir()
     for path in (tmp_path / TELEMETRY, tmp_path / LOGS / "gpu0.log"):
         path.symlink_to(victim)
-    telemetry = Telemetry(tmp_path / TELEMETRY)
+    telemetry = Telemetry()
+    telemetry.write_to(tmp_path / TELEMETRY)
     telemetry.hear({"uuid": "GPU-0", "at": 1.0})
     telemetry.close()
     child = Child("gpu0", "no.such.module", tmp_path / LOGS / "gpu0.log", {})

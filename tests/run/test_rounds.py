@@ -15,7 +15,7 @@ from as_user import STUB_TORCH
 from in_process import Here, fast
 
 from pytest_accel import probes
-from pytest_accel.cli.rejudge import Terms, judge_again
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
@@ -67,16 +67,16 @@ def opened(folder: Path, fault: str = "", hours: float | None = HOURS, node: str
 def measure(here: Session) -> None:
     """The first round."""
     for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
-        for device in here.devices:
+        for device in here.setup.devices:
             here.check(probe, given, device.uuid)
 
 
 def whole(here: Session) -> Closing:
     """All rounds, and the end."""
     measure(here)
-    for device in here.devices:
+    for device in here.setup.devices:
         here.repeat_rounds(device.uuid)
-    here.filtered.append("without most probes")
+    here.setup.filtered.append("without most probes")
     return here.finish()
 
 
@@ -95,7 +95,7 @@ def killed(here: Session) -> None:
 def test_rounds_go_on_for_the_hours_and_a_healthy_node_stays_healthy(tmp_path: Path) -> None:
     here = opened(tmp_path)
     closing = whole(here)
-    rounds = here.record.rounds
+    rounds = here.ledger.record.rounds
     assert rounds["done"] >= HOURS
     assert rounds["complete"] >= 3
     assert rounds["found"] == []
@@ -103,44 +103,46 @@ def test_rounds_go_on_for_the_hours_and_a_healthy_node_stays_healthy(tmp_path: P
     assert f"{rounds['done']:.3g} h in {rounds['complete']} complete rounds" in closing.line
     copies = rounds["series"]["stream.copy_kernel"]["values"]
     assert {len(values) - rounds["complete"] for values in copies.values()} <= {0, 1}, "one value for each round"
-    measured = [each for each in here.record.measurements if each.metric == "stream.copy_kernel"]
-    assert len(measured) == len(here.devices), "of healthy later rounds the record holds the values alone"
+    measured = [each for each in here.ledger.record.measurements if each.metric == "stream.copy_kernel"]
+    assert len(measured) == len(here.setup.devices), "of healthy later rounds the record holds the values alone"
 
 
 @pytest.mark.slow
 def test_a_loss_in_a_later_round_is_found_with_its_round(tmp_path: Path) -> None:
     here = opened(tmp_path, "{fault: slow-memory, device: 0, by: 0.05, at: 30}")
     closing = whole(here)
-    (verdict,) = [each for each in here.verdicts if each.metric == "stream.copy_kernel" and each.status is Status.FAIL]
-    assert here.names[verdict.subject] == "gpu0"
-    (found,) = [each for each in here.record.rounds["found"] if each["metric"] == "stream.copy_kernel"]
-    rounds = max(found["round"], here.record.rounds["complete"])
+    (verdict,) = [
+        each for each in here.ledger.verdicts if each.metric == "stream.copy_kernel" and each.status is Status.FAIL
+    ]
+    assert here.ledger.names[verdict.subject] == "gpu0"
+    (found,) = [each for each in here.ledger.record.rounds["found"] if each["metric"] == "stream.copy_kernel"]
+    rounds = max(found["round"], here.ledger.record.rounds["complete"])
     assert verdict.sentence.startswith(f"in round {found['round']} of {rounds}: ")
     assert found["round"] > 1
     assert closing.word == "REJECTED"
-    later = [each for each in here.record.measurements if each.details.get("round") == found["round"]]
+    later = [each for each in here.ledger.record.measurements if each.details.get("round") == found["round"]]
     assert {each.metric for each in later} >= {"stream.copy_kernel"}
     assert "below its first round" in verdict.sentence
     saved = record.read(tmp_path / "out" / FILE)
     assert not consistency.contradictions(saved)
-    again = judge_again(saved, Terms(here.sku, here.platform, "long"))
+    again = judge_again(saved, here.setup.terms)
     assert again.closing["line"] == f"JUDGED AGAIN {closing.line}"
 
 
 def test_a_killed_run_measures_nothing_twice(tmp_path: Path) -> None:
     first = opened(tmp_path, hours=None)
-    for device in first.devices:
+    for device in first.setup.devices:
         first.check(probes.stream, {"op": "copy_kernel"}, device.uuid)
-    before = [each.started for each in first.record.measurements if each.metric == "stream.copy_kernel"]
+    before = [each.started for each in first.ledger.record.measurements if each.metric == "stream.copy_kernel"]
     killed(first)
     with open(tmp_path / "out" / TELEMETRY, "a", encoding="utf-8") as file:
         file.write('{"uuid": "GPU-')  # what a kill leaves
     again = resumed(tmp_path, hours=None)
     measure(again)
-    after = [each.started for each in again.record.measurements if each.metric == "stream.copy_kernel"]
+    after = [each.started for each in again.ledger.record.measurements if each.metric == "stream.copy_kernel"]
     assert after == before
-    assert len([each for each in again.record.measurements if each.metric == "matmul.bf16"]) == 1
-    again.filtered.append("without most probes")
+    assert len([each for each in again.ledger.record.measurements if each.metric == "matmul.bf16"]) == 1
+    again.setup.filtered.append("without most probes")
     assert "resumed once" in again.finish().line
     packed = tmp_path / "out" / PACKED
     with gzip.open(packed, "rt") as lines:
@@ -166,18 +168,18 @@ def test_a_run_that_is_killed_twice_goes_on_with_its_rounds(tmp_path: Path) -> N
 
     with pytest.raises(KeyboardInterrupt):
         here.rounds.run(kill)
-    done = here.record.rounds["series"]["stream.copy_kernel"]["values"]
+    done = here.ledger.record.rounds["series"]["stream.copy_kernel"]["values"]
     killed(here)
     here = resumed(tmp_path)
     closing = whole(here)
-    now = here.record.rounds["series"]["stream.copy_kernel"]["values"]
+    now = here.ledger.record.rounds["series"]["stream.copy_kernel"]["values"]
     assert all(now[subject][: len(values)] == values for subject, values in done.items())
-    assert here.record.rounds["done"] >= HOURS
+    assert here.ledger.record.rounds["done"] >= HOURS
     assert "resumed twice" in closing.line
-    assert [note for note in here.record.notes if note.startswith("resumed at")]
+    assert [note for note in here.ledger.record.notes if note.startswith("resumed at")]
     saved = record.read(tmp_path / "out" / FILE)
     assert not consistency.contradictions(saved)
-    assert judge_again(saved, Terms(here.sku, here.platform, "long")).closing["word"] == closing.word
+    assert judge_again(saved, here.setup.terms).closing["word"] == closing.word
 
 
 def test_hours_that_are_not_over_are_no_acceptance(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_a_loss_before_the_kill_stays_found(tmp_path: Path) -> None:
     def kill() -> None:
         nonlocal calls
         calls += 1
-        if here.record.rounds["found"] or calls > 100:
+        if here.ledger.record.rounds["found"] or calls > 100:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -208,8 +210,8 @@ def test_a_loss_before_the_kill_stays_found(tmp_path: Path) -> None:
     killed(here)
     here = resumed(tmp_path, fault=fault)
     measure(here)
-    here.filtered.append("without most probes")
-    assert "FAIL" in {each.status.value for each in here.verdicts if each.metric == "stream.copy_kernel"}
+    here.setup.filtered.append("without most probes")
+    assert "FAIL" in {each.status.value for each in here.ledger.verdicts if each.metric == "stream.copy_kernel"}
 
 
 def test_errors_that_were_counted_before_the_kill_stay_found(tmp_path: Path) -> None:
@@ -218,8 +220,8 @@ def test_errors_that_were_counted_before_the_kill_stay_found(tmp_path: Path) -> 
     measure(here)
     killed(here)
     here = resumed(tmp_path, fault=fault, hours=None)
-    failed = [each for each in here.verdicts if each.metric == "counters.pcie_replays"]
-    assert [here.names[each.subject] for each in failed] == ["gpu0"]
+    failed = [each for each in here.ledger.verdicts if each.metric == "counters.pcie_replays"]
+    assert [here.ledger.names[each.subject] for each in failed] == ["gpu0"]
     assert "before the run was resumed" in failed[0].sentence
 
 
@@ -251,15 +253,15 @@ def test_what_cannot_be_resumed_is_refused_and_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None, platform="hgx8", node="hgx8")
-    gone = here.devices[3]
+    gone = here.setup.devices[3]
     killed(here)
     path = tmp_path / "out" / FILE
     raw = json.loads(path.read_text())
     here = resumed(tmp_path, hours=None, platform="hgx8", node="hgx8")
-    assert here.record.devices == [*here.devices]
+    assert here.ledger.record.devices == [*here.setup.devices]
     killed(here)
     found = resume.Resumed(tmp_path / "out", record.read(path))
-    left = [each for each in here.devices if each != gone]
+    left = [each for each in here.setup.devices if each != gone]
     assert found.gone(left) == f"gpu3 ({gone.uuid}) was there when the run began, and is missing now"
     assert [each.name for each in found.missing(left)] == ["gpu3"]
     renumbered = [replace(each, index=place) for place, each in enumerate(left)]
@@ -270,19 +272,19 @@ def test_a_device_that_is_gone_when_the_run_is_resumed_fails_it(tmp_path: Path) 
 @pytest.mark.slow
 def test_another_boot_is_said(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None)
-    here.record.run["starts"][0]["boot"] = "the boot before"
+    here.ledger.record.run["starts"][0]["boot"] = "the boot before"
     here.ledger.save()
     killed(here)
     here = resumed(tmp_path, hours=None)
-    assert "after another boot of the host" in here.record.notes[-1]
+    assert "after another boot of the host" in here.ledger.record.notes[-1]
     measure(here)
-    here.filtered.append("without most probes")
+    here.setup.filtered.append("without most probes")
     assert "resumed once, 1 reboot" in here.finish().line
 
 
 def test_other_software_is_refused(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None)
-    here.record.software["driver"] = "1.0"
+    here.ledger.record.software["driver"] = "1.0"
     here.ledger.save()
     killed(here)
     with pytest.raises(Refused, match=r"driver was 1\.0 when the run began, and is .* now; the measurements before"):
@@ -291,18 +293,18 @@ def test_other_software_is_refused(tmp_path: Path) -> None:
 
 def test_what_an_interrupt_left_of_a_measurement_is_made_again(tmp_path: Path) -> None:
     here = opened(tmp_path, hours=None)
-    device = here.devices[0]
+    device = here.setup.devices[0]
     here.check(probes.stream, {"op": "copy_kernel"}, device.uuid)
-    (whole_one,) = [each for each in here.record.measurements if each.metric == "stream.copy_kernel"]
+    (whole_one,) = [each for each in here.ledger.record.measurements if each.metric == "stream.copy_kernel"]
     late = replace(whole_one, started=whole_one.started + 100, trouble=Trouble("external", "interrupted"))
     other = replace(late, metric="matmul.bf16")
     here.ledger.add([late, other])
     here.ledger.save()
     killed(here)
     here = resumed(tmp_path, hours=None)
-    assert [each.metric for each in here.record.measurements if each.samples] == ["stream.copy_kernel"]
+    assert [each.metric for each in here.ledger.record.measurements if each.samples] == ["stream.copy_kernel"]
     measure(here)
-    assert {each.status for each in here.verdicts} == {Status.PASS}
+    assert {each.status for each in here.ledger.verdicts} == {Status.PASS}
 
 
 @pytest.mark.slow
@@ -314,10 +316,10 @@ def test_a_run_that_has_ended_is_not_resumed(tmp_path: Path) -> None:
 
 def test_one_command_line_begins_a_run_and_resumes_it(tmp_path: Path) -> None:
     here = resumed(tmp_path)
-    assert here.measuring.resumed is None
+    assert here.ledger.resumed is None
     measure(here)
     killed(here)
-    assert resumed(tmp_path).measuring.resumed is not None
+    assert resumed(tmp_path).ledger.resumed is not None
 
 
 def test_a_run_is_resumed_whatever_the_metadata_call_its_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +331,7 @@ def test_a_run_is_resumed_whatever_the_metadata_call_its_torch(tmp_path: Path, m
     here = opened(tmp_path)
     measure(here)
     killed(here)
-    assert resumed(tmp_path).measuring.resumed is not None
+    assert resumed(tmp_path).ledger.resumed is not None
 
 
 def test_a_run_is_not_resumed_with_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +355,8 @@ def reading(uuid: str, at: float) -> dict[str, Any]:
 
 def test_readings_of_later_rounds_are_thinned_unless_something_fell_short(tmp_path: Path) -> None:
     side = tmp_path / TELEMETRY
-    telemetry = Telemetry(side)
+    telemetry = Telemetry()
+    telemetry.write_to(side)
     telemetry.hear(reading("one", 0.0))
     telemetry.wait()
     for at in range(1, 200):

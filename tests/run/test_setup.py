@@ -8,7 +8,8 @@ import pytest
 
 from pytest_accel.run.options import Options
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import loader, requirements
+from pytest_accel.run.terms import Terms
+from pytest_accel.skus import loader
 
 
 @pytest.fixture
@@ -17,9 +18,8 @@ def setup() -> Callable[..., Setup]:
 
     def made(sku: str, platform: str, level: str) -> Setup:
         here = Setup(Options(sku=sku, level=level))
-        here.sku = loader.load(sku)
-        here.platform = here.sku.platforms[platform]
-        here.limits = requirements.limits(here.sku, here.platform, 8)
+        found = loader.load(sku)
+        here.terms = Terms(found, found.platforms[platform], level)
         return here
 
     return made
@@ -28,7 +28,7 @@ def setup() -> Callable[..., Setup]:
 def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callable[..., Setup]) -> None:
     """Whatever the file limits, beside the size of the packaged suite; at level quick there is time for that alone."""
     standard = setup("h200-sxm", "hgx8", "standard")
-    limited = {metric.partition("@")[2] for metric in standard.limits if metric.startswith("all_reduce.busbw@")}
+    limited = {metric.partition("@")[2] for metric in standard.terms.limits if metric.startswith("all_reduce.busbw@")}
     assert len(limited) > 1
     assert standard.all_reduce_sizes()[0] == "8GiB"
     assert set(standard.all_reduce_sizes()) == {"8GiB", *limited}

@@ -98,7 +98,7 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\n", encoding="utf-8")
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out")
     assert closing.line.startswith("SIMULATED HELD")
-    assert not [each for each in run.verdicts if each.fails]
+    assert not [each for each in run.ledger.verdicts if each.fails]
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
     assert closing.exit == 0
     worth = "(host link by class floors; not judged: peer links)"
     assert closing.line == f"SIMULATED ACCEPTED 8/8 devices as mi300x at quick {worth}"
-    (reduced,) = [each for each in run.verdicts if each.metric.startswith("all_reduce")]
+    (reduced,) = [each for each in run.ledger.verdicts if each.metric.startswith("all_reduce")]
     assert reduced.status is Status.PASS
     assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 1_000_000, "a thousand nodes a night"
 

@@ -31,7 +31,7 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records
-from pytest_accel.run.options import Options, Refused
+from pytest_accel.run.options import Refused
 from pytest_accel.run.simulation import for_record, model, node
 from pytest_accel.simulate import management, stated
 from pytest_accel.simulate.board import SharedState
@@ -504,7 +504,7 @@ def test_it_is_refused_where_there_is_hardware(tmp_path: Path) -> None:
     (function / "vendor").write_text("0x10de\n", encoding="utf-8")
     (function / "class").write_text("0x030200\n", encoding="utf-8")
     with pytest.raises(Refused, match=r"this machine has accelerators \(nvidia at PCI 0000:1a:00.0\)"):
-        node(Options(sku="", simulate="h100-sxm"), tmp_path)
+        node("h100-sxm", root=tmp_path)
 
 
 def test_the_closing_line_says_so_first_whatever_it_is() -> None:

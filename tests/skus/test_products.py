@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.run import selection
+from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader
 from pytest_accel.skus.products import products
@@ -24,7 +24,7 @@ def node(*devices: Device) -> list[Device]:
 def test_one_odd_board_is_named_and_so_is_what_the_others_are() -> None:
     """A sentence that no shipped SKU is an H100 would be untrue."""
     with pytest.raises(Refused) as refused:
-        selection.sku_of(node(H100, H100, H100, H200, H100, H100, H100, H100))
+        terms.sku_of(node(H100, H100, H100, H200, H100, H100, H100, H100))
     assert str(refused.value) == (
         "--accel-sku=auto: the devices are not one product: 7 devices: h100-sxm, NVIDIA H100 80GB HBM3 (10de:2330); "
         "gpu3: h200-sxm, NVIDIA H200 (10de:2335); name the SKU that they should be"
@@ -54,7 +54,7 @@ def test_of_an_unknown_product_all_that_differs_from_the_nearest_is_said(
     assert product.nearest is not None
     assert (product.nearest.name, product.differences) == (nearest, words)
     with pytest.raises(Refused, match=f"nearest is {nearest}: {words[0]}"):
-        selection.sku_of([device])
+        terms.sku_of([device])
 
 
 def test_a_vendor_without_a_shipped_sku_has_no_nearest_one() -> None:
@@ -72,13 +72,13 @@ def test_devices_of_one_sku_are_one_product_whatever_they_call_themselves() -> N
 def test_where_no_device_is_found_none_is_listed() -> None:
     """The sentence ended with "there are" and nothing."""
     with pytest.raises(Refused) as refused:
-        selection.chosen([], ["9"], "--accel-devices")
+        terms.chosen([], ["9"], "--accel-devices")
     assert str(refused.value) == "--accel-devices: no device '9'; no device was found here at all"
 
 
 def test_an_unknown_name_gets_the_nearest_ones_and_not_all() -> None:
     with pytest.raises(Refused) as refused:
-        selection.named("h100sxm")
+        terms.Wanted("h100sxm").named()
     assert str(refused.value) == (
         "--accel-sku: no SKU named 'h100sxm'; did you mean 'h100-sxm' or 'h800-sxm' or 'h200-sxm'? "
         "('pytest-accel sku list' shows all)"

@@ -294,13 +294,13 @@ def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) 
     node.write_text("{sku: h100-sxm, platform: hgx8, faults: [{fault: thermal-slowdown, device: 3}]}")
     here, closing = in_process.run(node, tmp_path / "out", measured=["soak"])
 
-    text = words(page.page(here.record, None, "the run wrote none"))
+    text = words(page.page(here.ledger.record, None, "the run wrote none"))
 
     assert closing.line in text
     assert "The node is a simulated one" in text
     assert text.startswith("SIMULATED REJECTED: ")  # the title of the page
     assert "There are no traces: the run wrote none." in text
-    assert {each.metric for each in here.verdicts} - {
+    assert {each.metric for each in here.ledger.verdicts} - {
         name for name in text.replace(",", " ").split() if "." in name
     } == set()
 

@@ -20,6 +20,7 @@ from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options
 from pytest_accel.run.session import Session
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
@@ -392,14 +393,14 @@ def packaged(test: str) -> Any:
 
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
     run = Session(Options(sku="h100-sxm", level="quick"))
-    run.setup.sku = loader.load("h100-sxm")
-    run.setup.platform = run.setup.sku.platforms[platform]
+    sku = loader.load("h100-sxm")
+    run.setup.terms = Terms(sku, sku.platforms[platform], "quick")
     run.setup.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
     items = [
         SimpleNamespace(fixturenames=["accel_check"], function=packaged(name), callspec=SimpleNamespace(params=params))
         for name, params in tests
     ]
-    *lines, outcome = [" ".join(text.split()) for text, _ in plan.lines(run, items)]
+    *lines, outcome = [" ".join(text.split()) for text, _ in plan.lines(run.setup, items)]
     assert outcome == "it can end in ACCEPTED"
     return lines
 
@@ -436,14 +437,14 @@ def test_what_is_not_measured_takes_no_time(test: tuple[str, dict[str, Any]], pl
 
 def test_tests_of_others_are_not_planned() -> None:
     run = Session(Options(sku="h100-sxm", level="quick"))
-    assert len(plan.lines(run, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2
+    assert len(plan.lines(run.setup, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2
 
 
 def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
     run = Session(Options(sku="t4", level="quick"))
-    run.setup.sku = loader.load("t4")
-    run.setup.platform = run.setup.sku.platforms["pcie"]
-    assert "how many devices" in plan.lines(run, [])[-1][0]
+    sku = loader.load("t4")
+    run.setup.terms = Terms(sku, sku.platforms["pcie"], "quick")
+    assert "how many devices" in plan.lines(run.setup, [])[-1][0]
 
 
 # -- pytest-benchmark

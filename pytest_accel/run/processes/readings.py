@@ -19,16 +19,15 @@ the file of a week would have gigabytes."""
 
 
 class Telemetry:
-    """Every reading of the run, by device. With a `side_file`, each is also appended to it as a line of JSON.
+    """Every reading of the run, by device. Once there is a side file, each is also appended to it as a line of JSON.
 
     In the later rounds of a long run, readings wait in memory until `settle` writes them, all or some.
     """
 
-    def __init__(self, side_file: Path | None = None, *, more: bool = False) -> None:
-        """With `more`, the side file is that of a run that is resumed, and is continued."""
+    def __init__(self) -> None:
         self._readings: dict[str, list[dict[str, Any]]] = {}
-        self._side = side_file
-        self._file = _open(side_file, more=more) if side_file else None
+        self._side: Path | None = None
+        self._file: IO[str] | None = None
         self._waits = False
         self._written: dict[str, float] = {}
         """The time of the last reading of each device that was written by `settle`."""
@@ -36,6 +35,10 @@ class Telemetry:
         """The reason why the side file lacks readings; None if it has all."""
         self.given_up = False
         """True once the side file has been emptied."""
+
+    def write_to(self, side_file: Path, *, more: bool = False) -> None:
+        """Append readings to a file from now on; with `more`, to that of a run that is resumed. Raises OSError."""
+        self._side, self._file = side_file, _open(side_file, more=more)
 
     def hear(self, reading: dict[str, Any]) -> None:
         """Keep one reading. If the disk is full, the side file ends and the run goes on."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class WorkerPool:
         self.progress = progress
         self.processes = REAL
         self.logs: Path | None = None
-        self.devices: Sequence[Device] = ()
+        self._devices: Sequence[Device] = ()
         """Every device of the run. A worker whose vendor requires it sees all of them that are not lost."""
         self.software: dict[str, Any] = {}
         """Versions that the workers report."""
@@ -86,6 +87,20 @@ class WorkerPool:
         """Set the programs to start and the folder of their logs. Called before the first is started."""
         self.processes, self.logs = processes, logs
         self.sensor.begin(processes, self._log("sensor"))
+
+    def hold(self, devices: Sequence[Device]) -> None:
+        """Set the devices of the run, before the first is measured."""
+        self._devices = devices
+
+    @contextmanager
+    def stage(self, name: Callable[[], str]) -> Iterator[None]:
+        """Have the progress say, instead of seconds, how far a run of many measurements is."""
+        tell = self.progress
+        self.progress = lambda what, *_: tell(f"{name()}: {what}" if what else "", 0.0, 0.0)
+        try:
+            yield
+        finally:
+            self.progress = tell
 
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way that it declares, and pass each outcome to `keep` as it becomes known.
@@ -364,8 +379,8 @@ class WorkerPool:
     def _sees(self, group: Group) -> Group:
         """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
         unfit = {device.uuid for each in self._unopened for device in each if len(each) == 1}
-        unfit |= {device.uuid for device in self.devices if self.sensor.counters.lost(device.uuid)}
-        return visible_to(group, [device for device in self.devices if device in group or device.uuid not in unfit])
+        unfit |= {device.uuid for device in self._devices if self.sensor.counters.lost(device.uuid)}
+        return visible_to(group, [device for device in self._devices if device in group or device.uuid not in unfit])
 
     def _spawn(self, group: Group, visible: Group) -> Child:
         """Start the worker process of a group, which sees these devices."""
@@ -393,7 +408,7 @@ class WorkerPool:
         seconds = {**self.timeline.seconds(), "device": self.device_seconds}
         probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
         found: TimeSpent = {"seconds": _rounded(seconds), "probes": probes}
-        cpus = {cpu for device in self.devices for cpu in device.cpus}
+        cpus = {cpu for device in self._devices for cpu in device.cpus}
         if cost := self.sensor.sampling(len(cpus) or os.cpu_count() or 1):
             found["sampling"] = cost
         return found

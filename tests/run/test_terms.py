@@ -8,7 +8,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
-from pytest_accel.run import selection
+from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, products, requirements
 
@@ -46,7 +46,7 @@ def test_the_files_that_name_a_device_are_enough_to_recognise_it(monkeypatch: py
     monkeypatch.setattr(loader, "load", known.__getitem__)
     monkeypatch.setattr(loader, "load_shipped", list)
     alone = [row for row in DEVICES if row["sku"]][::5]
-    assert [str(getattr(selection.sku_soon([device(row)]), "name", None)) for row in alone] == [
+    assert [str(getattr(terms.sku_soon([device(row)], "--"), "name", None)) for row in alone] == [
         row["sku"] for row in alone
     ]
 
@@ -84,12 +84,14 @@ def test_the_two_parts_of_one_pci_id_are_told_apart_by_their_compute_units() -> 
         sku("mi250").mismatch(device({**row, "compute_units": "110"}))
     )
     with pytest.raises(Refused, match="matches several SKUs: mi250, mi250x; name one of them"):
-        selection.sku_of([device({**row, "compute_units": ""})])
+        terms.sku_of([device({**row, "compute_units": ""})])
 
 
 def test_virtual_functions_sit_on_the_platform_that_is_for_them() -> None:
     row = {"driver": "amd", "name": "AMD Instinct MI300X VF", "pci_id": "1002:74b5", "memory_gb": "206"}
-    platform, _ = selection.platform_of(sku("mi300x"), "auto", [device({**row, "compute_units": "304"})])
+    platform, _ = terms.platform_of(
+        sku("mi300x"), "auto", [device({**row, "compute_units": "304"})], "--accel-platform"
+    )
     assert platform.virtual
 
 
@@ -97,7 +99,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
     """Their links would have no limits any more."""
     row = {"driver": "amd", "name": "AMD Instinct MI300X", "pci_id": "1002:74a1", "memory_gb": "206"}
     whole, function = (device({**row, "pci_id": part, "compute_units": "304"}) for part in ("1002:74a1", "1002:74b5"))
-    platform, _ = selection.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function])
+    platform, _ = terms.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function], "--accel-platform")
     assert platform.name == "oam8"
 
 
@@ -113,7 +115,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
 def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int, mode: str, platform: str) -> None:
     """Its host copies are slower, which is no fault of the devices."""
     devices = [replace(h100(), facts={**h100().facts, "virtualization": mode})] * count
-    found, _ = selection.platform_of(sku("h100-sxm"), "auto", devices)
+    found, _ = terms.platform_of(sku("h100-sxm"), "auto", devices, "--accel-platform")
     assert found.name == platform
 
 
@@ -121,17 +123,17 @@ def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
     """Nobody said how many should be there."""
     row = {"driver": "nvidia", "name": "NVIDIA L40S", "pci_id": "10de:26b9", "memory_gb": "48.3"}
     cards = [device({**row, "compute_units": "142"})] * 8
-    platform, doubt = selection.platform_of(sku("l40s"), "auto", cards)
+    platform, doubt = terms.platform_of(sku("l40s"), "auto", cards, "--accel-platform")
     assert (platform.name, platform.devices) == ("pcie", None)
     assert doubt == "platform pcie was recognised by its device count, not named"
     assert "does not say how many devices to expect" in str(requirements.unfit(sku("l40s"), platform, "standard"))
 
 
 def test_a_device_that_is_chosen_twice_is_one() -> None:
-    assert len(selection.chosen([h100()], ["0", "gpu0"], "--accel-devices")) == 1
+    assert len(terms.chosen([h100()], ["0", "gpu0"], "--accel-devices")) == 1
 
 
 def test_a_slice_of_a_device_is_not_examined() -> None:
     with pytest.raises(Refused, match="MIG-1: MIG-1 is a slice of a device; slices are not accepted") as refused:
-        selection.chosen([h100()], ["MIG-1"], "MIG-1")
+        terms.chosen([h100()], ["MIG-1"], "MIG-1")
     assert "name whole devices" in str(refused.value)

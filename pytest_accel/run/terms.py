@@ -1,0 +1,267 @@
+"""The terms of a judgement: SKU, platform, level, limits and devices, for a run, a health check and `judge` alike.
+
+Errors name the options as the command spells them, which is passed in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Circumstances
+from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
+from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.drivers import registry
+from pytest_accel.judging import closing, delivery, partitions
+from pytest_accel.judging.background import no_spread
+from pytest_accel.run.options import AUTO, STANDARD, Refused
+from pytest_accel.skus import contract, loader, packing_list, products, requirements
+from pytest_accel.skus.packing_list import PackingList
+from pytest_accel.skus.products import Product
+from pytest_accel.skus.waivers import Waivers, load
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a node is judged by, and its devices.
+
+    `listed` are the hash of the packing list that the devices have to be on and whether it names nodes, None without a
+    list. `named` is True if the user named the SKU.
+    """
+
+    sku: Sku | None = None
+    platform: Platform = Platform("unknown", None)  # noqa: RUF009  frozen
+    level: str = STANDARD
+    devices: tuple[Device, ...] = ()
+    """Every device that was found."""
+    listed: tuple[str, bool] | None = None
+    named: bool = False
+    doubt: str | None = None
+    """The reason why the platform is uncertain, None if it was named or is the usual one."""
+
+    @cached_property
+    def limits(self) -> dict[str, Limit]:
+        """Every limit of the SKU on the platform, and the limits on the inventory, by metric."""
+        emulated = requirements.passed_through(self.devices)
+        made = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
+        if self.listed:
+            made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
+        return made
+
+    @cached_property
+    def required(self) -> dict[str, Limit]:
+        """The limits that the level requires, by metric."""
+        return requirements.required_at(self.level, self.limits)
+
+    @property
+    def expected_devices(self) -> int:
+        """The number of devices that the platform should have."""
+        return requirements.device_count(self.platform, len(self.devices))
+
+    @property
+    def accelerator(self) -> bool:
+        """True if the SKU is one of an accelerator."""
+        return self.sku is not None and registry.vendor(self.sku.vendor).accelerator
+
+    @property
+    def spread_of(self) -> Callable[[str], Spread | None]:
+        """The function that returns the spread of a metric between devices and between runs."""
+        return self.sku.spread_of if self.sku else no_spread
+
+    def circumstances(self) -> Circumstances:
+        """Return what the terms say of the closing line; the circumstances of the run itself are added to it."""
+        uuids = [device.uuid for device in self.devices]
+        return closing.circumstances(self.sku, self.platform, self.level, self.limits, uuids)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The terms that a user asks for, by options that begin with `prefix`. A `level` of None was not named."""
+
+    sku: str
+    platform: str = AUTO
+    level: str | None = None
+    prefix: str = "--accel-"
+
+    def named(self, *, on_hardware: bool = True) -> Sku | None:
+        """Return the SKU that is named, None for "auto".
+
+        Raises Refused for an unknown name, a wrong file, a contract for another platform or level, and for limits that
+        were calibrated from simulated nodes, if a node of hardware is judged.
+        """
+        try:
+            sku = None if self.sku == AUTO else loader.load(self.sku)
+        except BadFile as bad:
+            raise Refused(f"{self.prefix}sku: {bad}") from None
+        given = None if self.platform == AUTO else self.platform
+        for key, value in (("platform", given), ("level", self.level)):
+            if why := contract.contradiction(sku, f"{self.prefix}{key}", key, value):
+                raise Refused(why)
+        if sku and sku.rehearsed and on_hardware:
+            raise Refused(
+                f"{self.prefix}sku: {sku.rehearsed} was calibrated from simulated nodes and cannot judge hardware; "
+                f"calibrate from records of hardware, or rehearse with {self.prefix}simulate"
+            )
+        return sku
+
+    def level_for(self, sku: Sku | None, otherwise: str | None = STANDARD) -> str:
+        """Return the level: that of the contract, the one that was named, or else `otherwise`. Raises Refused."""
+        level = sku.contract.level if sku and sku.contract else self.level or otherwise
+        if level not in LEVELS:
+            raise Refused(f"{self.prefix}level: the record names no level; choose {', '.join(LEVELS)}")
+        return level
+
+    def settled(
+        self,
+        sku: Sku | None,
+        devices: Sequence[Device],
+        *,
+        level: str | None = STANDARD,
+        platform: str = AUTO,
+        listed: tuple[str, bool] | None = None,
+    ) -> Terms:
+        """Return the terms by which devices are judged as a SKU. `level` and `platform` hold if none is named.
+
+        Raises Refused for a platform that the SKU's file does not define.
+        """
+        level = self.level_for(sku, level)
+        if sku is None:
+            return Terms(None, level=level, devices=tuple(devices), listed=listed)
+        if self.platform != AUTO:
+            platform = self.platform
+        elif sku.contract:
+            platform = sku.contract.platform
+        found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
+        return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
+
+
+class Unrecognised(Refused):
+    """An error for devices that no shipped SKU, or more than one, matches as a whole."""
+
+
+def waivers(path: Path | None, option: str = "--accel-waivers") -> Waivers:
+    """Return the waivers of the file that an option names, for this host and today. Raises Refused for a wrong file."""
+    try:
+        return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
+    except BadFile as bad:
+        raise Refused(f"{option}: {bad}") from None
+
+
+def boards(path: Path | None) -> PackingList | None:
+    """Return the packing list of --accel-expect, None without one. Raises Refused for a wrong file."""
+    try:
+        return packing_list.load(path) if path else None
+    except BadFile as bad:
+        raise Refused(f"--accel-expect: {bad}") from None
+
+
+def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
+    """Return the shipped SKU that all `devices` match, None if there is no device.
+
+    Raises Unrecognised if no SKU matches or more than one does.
+    """
+    if not devices:
+        return None
+    found = products_of(devices)
+    if len(found) == 1 and len(found[0].skus) == 1:
+        return found[0].skus[0]
+    if not any(each.skus for each in found):
+        refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
+    raise Unrecognised(f"{prefix}sku=auto: {_unrecognised(found)}")
+
+
+def sku_soon(devices: Sequence[Device], prefix: str) -> Sku | None:
+    """Return what `sku_of` does, but load only the shipped files that name the devices, if that is enough."""
+    words = {word for each in devices for word in (each.model, each.pci_id or "")}
+    words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
+    try:
+        found = products.products(devices, loader.load_naming(words))
+    except BadFile as bad:
+        raise Refused(f"a shipped threshold file is broken: {bad}") from None
+    if len(found) == 1 and len(found[0].skus) == 1:
+        return found[0].skus[0]
+    return sku_of(devices, prefix)
+
+
+def products_of(devices: Sequence[Device]) -> list[Product]:
+    """Return the products among the devices, by the shipped SKUs. Raises Refused if one of their files is broken."""
+    try:
+        return products.products(devices, loader.load_shipped())
+    except BadFile as bad:
+        raise Refused(f"a shipped threshold file is broken: {bad}") from None
+
+
+def _unrecognised(found: Sequence[Product]) -> str:
+    """Return why the devices are not of one shipped SKU, and what to do."""
+    most = found[0]
+    if len(found) > 1:
+        return f"the devices are not one product: {products.not_one_product(found)}; name the SKU that they should be"
+    if most.skus:
+        return f"{most.stated} matches several SKUs: {', '.join(sku.name for sku in most.skus)}; name one of them"
+    remedy = "'pytest-accel discover' prints a threshold file to fill in"
+    return f"no shipped SKU matches {most.stated}; {most.unknown}; {remedy}"
+
+
+def platform_of(sku: Sku, wanted: str, devices: Sequence[Device], option: str) -> tuple[Platform, str | None]:
+    """Return the platform, and why it is uncertain (None if it was named or is the usual one).
+
+    Raises Refused for a platform that the SKU's file does not define.
+    """
+    if wanted == AUTO:
+        platform, usual = expected_platform(sku, devices)
+        return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
+    named = sku.platform_named(wanted)
+    if named is None:
+        names = ", ".join(sku.platform_names)
+        raise Refused(f"{option}: {sku.name} has no platform '{wanted}'; choose from {names}")
+    return named, None
+
+
+def refuse_divided(devices: Sequence[Device], platform: Platform) -> None:
+    """Raise Refused if a device is not partitioned as the platform states: whole, unless it says otherwise."""
+    if why := partitions.refusal(devices, platform):
+        raise Refused(why)
+
+
+def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
+    """Return the entries that select devices, by the name of the option or environment variable that holds them.
+
+    Raises Refused for a variable that hides every device.
+    """
+    narrowing = registry.vendor(found[0].driver).visibility.narrowing(found, os.environ) if found else {}
+    for name, entries in narrowing.items():
+        if entries in ([], ["-1"], ["NoDevFiles"]):
+            raise Refused(f"{name}={os.environ[name]} hides every device: unset it")
+    if devices:
+        narrowing["--accel-devices"] = list(devices)
+    return narrowing
+
+
+def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Device]:
+    """Return the devices that the entries name: by index, by name, or by the beginning of a UUID.
+
+    `by` is the option or variable that holds the entries. Raises Refused for an entry that names no device, more than
+    one, or a MIG slice.
+    """
+    kept: list[Device] = []
+    for entry in entries:
+        if entry.upper().startswith("MIG-"):
+            raise Refused(f"{by}: {entry} is a slice of a device; slices are not accepted, name whole devices")
+        matching = [
+            device
+            for device in found
+            if entry in (str(device.index), device.name) or (len(entry) > 4 and device.uuid.startswith(entry))
+        ]
+        if len(matching) != 1:
+            names = ", ".join(f"{device.index} ({device.uuid})" for device in found)
+            known = f"the devices are {names}" if names else "no device was found here at all"
+            raise Refused(f"{by}: no device {entry!r}; {known}")
+        kept += [device for device in matching if device not in kept]
+    return kept
