@@ -348,7 +348,7 @@ def make_records(folder: Path, nodes: int) -> None:
                 samples = tuple(float(f"{value * drawn.gauss(1, 0.003):.6g}") for _ in range(5))
                 measured.append(Measurement(name, each.uuid, unit, value, samples=samples, conditions=conditions))
                 kept = {"limit": limits[name], "floor": limits[name].floor}
-                verdicts.append(Verdict(name, each.uuid, Status.PASS, f"{value} {unit}", unit, value, **kept))
+                verdicts.append(Verdict(name, each.uuid, Status.PASS, (), unit, value, **kept))
         made = Run(
             run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
                  "host": f"node{node:08}", "user": "operator", "output": f"/srv/accel/node{node:08}", "level": "quick",

@@ -14,7 +14,6 @@ Prints Markdown. 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,8 @@ from drawn_device import DrawnDevice
 from population import OUTLIER, PARTS, Healthy, part_of
 
 from pytest_accel.core.measurement import NODE, Measurement, is_rate
+from pytest_accel.core.reasons import NoBudget
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import registry
@@ -47,8 +48,8 @@ CHUNK = 25
 """Nodes that a process judges at a time."""
 SHORT_SHARE = 10
 """One node with a short part is drawn for so many healthy ones."""
-WHY = re.compile(r"only on the repeat|within \d+ ?%|interval|samples|warning limit")
-"""Words of a sentence that tell which rule made a verdict MARGINAL."""
+WHY = ("repeated", "close", "interval", "few_samples", "past_warning")
+"""The kinds of the reasons that make a verdict MARGINAL."""
 
 
 class Population(NamedTuple):
@@ -91,7 +92,8 @@ class Node:
         own = {metric: limit, **({DROOP: limits[DROOP]} if metric == "soak.rate" and DROOP in limits else {})}
         subjects = [NODE] if requirements.of_node(metric) else self.devices
         if not seconds:
-            yield from (Verdict(metric, each, Status.UNMEASURED, "no time budget", limit=limit) for each in subjects)
+            why = (NoBudget(self.level),)
+            yield from (Verdict(metric, each, Status.UNMEASURED, why, limit=limit) for each in subjects)
             return
         for found in self._go(metric, limit, declared, seconds, result, again=False):
             result.add(foreseen(found, self.sku))
@@ -217,8 +219,8 @@ class Count:
 
 
 def _why(verdict: Verdict) -> tuple[str, str, str]:
-    found = WHY.search(verdict.sentence)
-    rule = found.group() if found and verdict.status is Status.MARGINAL else "" if verdict.value else verdict.sentence
+    found = [each.kind for each in verdict.reasons if each.kind in WHY] if verdict.status is Status.MARGINAL else []
+    rule = found[0] if found else "" if verdict.value else sentence_of(verdict)
     return verdict.status.value, verdict.metric, rule
 
 

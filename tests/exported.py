@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import in_process
+from worded import worded
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Run
@@ -65,15 +66,24 @@ def hostile(text: str) -> Run:
     device = Device(text, 0, "nvidia", text, serial=text, pci_address=text, facts={"board_part": text, "vbios": text})
     other = replace(device, uuid=f"{text} 2", index=1, called=text)
     limit = Limit("stream.copy", "GB/s", floor=1.0, origin=text)
-    shared: dict[str, Any] = {"sentence": text, "unit": "GB/s", "value": 0.5, "floor": 1.0, "margin": -0.5}
+    shared: dict[str, Any] = {"reasons": worded(text), "unit": "GB/s", "value": 0.5, "floor": 1.0, "margin": -0.5}
     waiver = Waiver("host.acs", text, text, date(2027, 1, 1))
     verdicts = [
         Verdict("stream.copy", device.uuid, Status.FAIL, limit=limit, **shared),
-        Verdict("stream.copy", other.uuid, Status.UNMEASURED, text, limit=limit),
-        Verdict("health.pcie_width", other.uuid, Status.FAIL, text, unit=text, value=text, expected=text, limit=limit),
-        Verdict(f"own.{text}", device.uuid, Status.MARGINAL, text, unit=text, value=3.0, margin=0.01),
-        Verdict("host.acs", NODE, Status.FAIL, text, unit="text", value=text, waiver=waiver),
-        Verdict("stream.read", f"missing {text}", Status.NOT_APPLICABLE, text),
+        Verdict("stream.copy", other.uuid, Status.UNMEASURED, worded(text), limit=limit),
+        Verdict(
+            "health.pcie_width",
+            other.uuid,
+            Status.FAIL,
+            worded(text),
+            unit=text,
+            value=text,
+            expected=text,
+            limit=limit,
+        ),
+        Verdict(f"own.{text}", device.uuid, Status.MARGINAL, worded(text), unit=text, value=3.0, margin=0.01),
+        Verdict("host.acs", NODE, Status.FAIL, worded(text), unit="text", value=text, waiver=waiver),
+        Verdict("stream.read", f"missing {text}", Status.NOT_APPLICABLE, worded(text)),
     ]
     return Run(
         run={

@@ -27,7 +27,16 @@ def record(node: int, night: int = 0, *, statuses: Mapping[tuple[int, str], Stat
         limit = LIMITS[each.metric]
         status = (statuses or {}).get((places.get(each.subject, -1), each.metric), Status.PASS)
         verdicts.append(
-            Verdict(each.metric, each.subject, status, "drawn", each.unit, each.value, limit=limit, floor=limit.floor)
+            Verdict(
+                each.metric,
+                each.subject,
+                status,
+                (),
+                each.unit,
+                each.value,
+                limit=limit,
+                floor=limit.floor,
+            )
         )
     failed = any(each.status is Status.FAIL for each in verdicts)
     word = "REJECTED" if failed else "ACCEPTED"

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from worded import worded
+
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
@@ -89,7 +91,7 @@ def closed(made: Run) -> Run:
 
 def failing(made: Run, metric: str, sentence: str) -> list[Verdict]:
     """Return a verdict that rejects the first device by a fact."""
-    return [Verdict(metric, made.devices[0].uuid, Status.FAIL, sentence, unit="count", value=3)]
+    return [Verdict(metric, made.devices[0].uuid, Status.FAIL, worded(sentence), unit="count", value=3)]
 
 
 def save(made: Run, folder: Path) -> Path:

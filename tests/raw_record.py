@@ -15,7 +15,7 @@ from pytest_accel.run import record
 
 def read(folder: Path) -> Any:
     raw = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
-    for key, empty in (("verdicts", Verdict("", "", Status.PASS, "")), ("measurements", Measurement("", "", ""))):
+    for key, empty in (("verdicts", Verdict("", "", Status.PASS)), ("measurements", Measurement("", "", ""))):
         usual = {each.name: structured.plain(getattr(empty, each.name)) for each in fields(empty)}
         raw[key] = [{**usual, **each} for each in raw[key]]
     return raw

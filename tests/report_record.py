@@ -8,6 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from worded import worded
+
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
@@ -115,7 +117,7 @@ def judged(place: int) -> Verdict:
         "matmul.bf16",
         device(place).uuid,
         status,
-        sentence,
+        worded(sentence),
         "TFLOPS",
         value,
         650.0,
@@ -135,7 +137,7 @@ def others() -> list[Verdict]:
             "stream.triad",
             first,
             Status.MARGINAL,
-            "2710 GB/s, within 2% of it",
+            worded("2710 GB/s, within 2% of it"),
             "GB/s",
             2710.0,
             2700.0,
@@ -146,21 +148,23 @@ def others() -> list[Verdict]:
             "host_copy.h2d",
             first,
             Status.INCONCLUSIVE,
-            "a foreign process took 40% of the time",
+            worded("a foreign process took 40% of the time"),
             "GB/s",
             40.0,
             52.0,
             margin=-0.2,
             limit=near,
         ),
-        Verdict("health.fabric", first, Status.UNMEASURED, "nvidia-fabricmanager is not installed", limit=COUNTED),
-        Verdict("peer_copy.both", first, Status.NOT_APPLICABLE, "one device is expected here"),
-        Verdict("soak.power", first, Status.NOT_APPLICABLE, "measured, no limit", "W", 700.0),
+        Verdict(
+            "health.fabric", first, Status.UNMEASURED, worded("nvidia-fabricmanager is not installed"), limit=COUNTED
+        ),
+        Verdict("peer_copy.both", first, Status.NOT_APPLICABLE, worded("one device is expected here")),
+        Verdict("soak.power", first, Status.NOT_APPLICABLE, worded("measured, no limit"), "W", 700.0),
         Verdict(
             "host.acs",
             NODE,
             Status.FAIL,
-            "enabled, expected disabled",
+            worded("enabled, expected disabled"),
             "text",
             "enabled",
             expected="disabled",
@@ -175,7 +179,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
     places = range(devices)
     names = ["matmul.bf16", *(f"matmul.other{each}" for each in range(metrics - 1))]
     facts = [
-        Verdict("counters.nvlink_crc", device(each).uuid, Status.PASS, "0", "count", 0, expected=0, limit=COUNTED)
+        Verdict("counters.nvlink_crc", device(each).uuid, Status.PASS, (), "count", 0, expected=0, limit=COUNTED)
         for each in places
     ]
     return Run(

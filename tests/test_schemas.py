@@ -12,6 +12,7 @@ from typing import Any
 import as_user
 import pytest
 from jsonschema import Draft202012Validator
+from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.schema import FILES
@@ -184,7 +185,9 @@ LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0, source=Source("published", "
 LOST = Measurement("soak.rate", "GPU-0", "TFLOPS", float("nan"), trouble=Trouble("device", "it was lost"))
 MEASURED = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4, (612.0,), (0.1,), Peak(989.4, "datasheet"))
 WAIVER = Waiver("matmul.bf16", "known", "us", date(2026, 12, 31))
-VERDICT = Verdict("matmul.bf16", "GPU-0", Status.FAIL, "too slow", margin=float("-inf"), limit=LIMIT, waiver=WAIVER)
+VERDICT = Verdict(
+    "matmul.bf16", "GPU-0", Status.FAIL, worded("too slow"), margin=float("-inf"), limit=LIMIT, waiver=WAIVER
+)
 
 
 def record_of(folder: Path, **fields: Any) -> Any:

@@ -18,6 +18,7 @@ from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
@@ -195,7 +196,7 @@ def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> l
     for saved in inputs.records:
         terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""))
         broken += [
-            f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {each.sentence}"
+            f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {sentence_of(each)}"
             for each in judge_again(saved, terms).verdicts
             if each.status is Status.FAIL and each.metric in metrics and each.subject not in gone
         ]

@@ -17,6 +17,7 @@ from pytest_accel.cli.table_report import meant, measurable
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.printable import printable
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
@@ -121,7 +122,15 @@ def _verdict(
     metric, subject = measurement.metric, measurement.subject
     other = other_conditions(measurement, sku) if limit else None
     if other:
-        verdict = Verdict(metric, subject, Status.UNMEASURED, other, measurement.unit, measurement.value, limit=limit)
+        verdict = Verdict(
+            metric,
+            subject,
+            Status.UNMEASURED,
+            (Note("other_conditions", other),),
+            measurement.unit,
+            measurement.value,
+            limit=limit,
+        )
         return neighbours.beside(verdict, [measurement], alike, alike, sku.spread_of(metric))
     peak = peaks.peak(sku, metric, platform)
     attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]

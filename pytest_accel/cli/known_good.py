@@ -15,6 +15,7 @@ from typing import Any
 from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
@@ -117,7 +118,7 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         return f"the run was filtered: {', '.join(around.filtered)}"
     bad = next((each for each in saved.verdicts if each.fails and each.status is Status.FAIL and _fact(each)), None)
     if bad is not None:
-        return f"it rejects {names_of(saved)[bad.subject]}: {bad.metric} {bad.sentence}"
+        return f"it rejects {names_of(saved)[bad.subject]}: {bad.metric} {sentence_of(bad)}"
     damage = consistency.contradictions(saved)
     return f"it contradicts itself: {damage[0]}" if damage else None
 

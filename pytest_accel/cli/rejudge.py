@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, Run, SkuEntry
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
@@ -226,9 +227,9 @@ class _Again:
         if not attempts:
             return self._not_measured(place, limit, old)
         if any(each.trouble and each.trouble.kind == "bug" for each in attempts):
-            return _unmeasured(place, limit, "the probe failed by an error in its own code")
+            return _unmeasured(place, limit, Note("probe_failed"))
         if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
-            return _unmeasured(place, limit, other)
+            return _unmeasured(place, limit, Note("other_conditions", other))
         peaked = [self._peaked(each) for each in attempts]
         spread = terms.spread_of(place[0])
         beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
@@ -245,7 +246,7 @@ class _Again:
         required = limit is not None and limit.required
         if old is not None and (not required or old.status is Status.UNMEASURED):
             return replace(old, limit=limit)
-        return _unmeasured(place, limit, "the record holds no measurement of it")
+        return _unmeasured(place, limit, Note("not_in_record"))
 
     def _peaked(self, measurement: Measurement) -> Measurement:
         """Return the measurement with the peak of today's datasheet; a peak that was measured with it stays."""
@@ -279,9 +280,9 @@ def _waived(verdict: Verdict, old: Verdict | None) -> Verdict:
     return replace(verdict, waiver=old.waiver) if old and old.waiver and waivable(verdict) else verdict
 
 
-def _unmeasured(place: Place, limit: Limit | None, why: str) -> Verdict:
-    """Return a verdict UNMEASURED with the sentence `why`."""
-    return Verdict(*place, Status.UNMEASURED, why, limit=limit)
+def _unmeasured(place: Place, limit: Limit | None, why: Note) -> Verdict:
+    """Return a verdict UNMEASURED for the reason `why`."""
+    return Verdict(*place, Status.UNMEASURED, (why,), limit=limit)
 
 
 def _by_marker(verdict: Verdict) -> bool:

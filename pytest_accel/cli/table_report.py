@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_accel.core import exits
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
@@ -83,7 +84,7 @@ def not_judged(verdicts: Sequence[Verdict]) -> list[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         if verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE):
-            reasons.setdefault((verdict.metric, verdict.sentence), []).append(verdict.subject)
+            reasons.setdefault((verdict.metric, sentence_of(verdict)), []).append(verdict.subject)
     return [f"not judged: {metric} of {', '.join(names)}: {why}" for (metric, why), names in reasons.items()]
 
 

@@ -35,6 +35,11 @@ def is_rate(unit: str) -> bool:
     return unit.endswith(("/s", "OPS"))
 
 
+def is_time(unit: str) -> bool:
+    """Return True for a unit of time, of which less is better."""
+    return unit in ("s", "ms", "us")
+
+
 def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic = "mean") -> Estimate:
     """Return the estimate of samples (one per block, in `unit`).
 
@@ -93,6 +98,8 @@ class Trouble:
     event: Event = ""
     blamed: str = ""
     """The UUID of the device that a trouble of the node is attributed to; empty if there is none."""
+    wrong: bool = False
+    """True if the device gave a wrong result; other troubles of a device are errors that its library reported."""
 
 
 @dataclass(frozen=True)

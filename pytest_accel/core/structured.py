@@ -25,6 +25,7 @@ from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_stru
 
 from pytest_accel.core import details
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import BY_KIND, Reason
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict
 
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 NO_NUMBERS: Final = ("nan", "inf", "-inf")
 """Values that JSON has no number for; our files hold them as text."""
-SPARSE: Final = (Verdict, Measurement, Limit)
+SPARSE: Final = (Verdict, Measurement, Limit, *get_args(Reason))
 """Of these, a record holds hundreds. Fields with their default value are left out of its file."""
 NOT_IN_FILE: Final = MappingProxyType({"file": False})
 """The metadata of a field of a dataclass that its file does not hold."""
@@ -166,6 +167,13 @@ def _of_union(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     return of_union
 
 
+def _reason(raw: Any, _: Any) -> Any:
+    """Return a reason of a verdict, whose kind says its class."""
+    _demand(dict, raw)
+    kind = _placed("kind", lambda given, _: _choice(given, list(BY_KIND)), str, raw.get("kind"))
+    return _CONVERTER.structure(raw, BY_KIND[kind])
+
+
 def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     """Return what makes a list or a tuple; a tuple of so many types has so many items."""
     origin, inner = get_origin(hint), get_args(hint)
@@ -208,8 +216,10 @@ def _placed(place: int | str, hook: Callable[[Any, Any], Any], hint: Any, raw: A
 
 def _to_data(kind: Any, converter: Converter) -> Callable[[Any], Any]:
     """Return what makes data of an object."""
-    omitted: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
-    return make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **omitted)
+    special: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
+    if kind in get_args(Reason):
+        special["kind"] = override(omit_if_default=False)
+    return make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **special)
 
 
 def _or_text(value: Any) -> Any:
@@ -236,6 +246,7 @@ def _converter() -> Converter:
     made.register_structure_hook_func(_is(Literal), lambda raw, hint: _choice(raw, get_args(hint)))
     made.register_structure_hook_factory(_is_class, _of_class)
     made.register_structure_hook_factory(_is(Union, UnionType), _of_union)
+    made.register_structure_hook_func(lambda hint: hint == Reason, _reason)
     made.register_structure_hook_factory(_is(list, tuple, Sequence), _of_list)
     made.register_structure_hook_factory(_is(dict, Mapping), _of_mapping)
     made.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))

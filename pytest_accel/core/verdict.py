@@ -9,6 +9,7 @@ from datetime import date
 from enum import Enum
 
 from pytest_accel.core.measurement import Event, Value
+from pytest_accel.core.reasons import Note, Reason
 from pytest_accel.core.sku import Basis, Limit
 
 
@@ -79,13 +80,13 @@ class Verdict:
     """The judgement of one metric of one subject.
 
     `floor` and `ceiling` are in the unit of the value, even if the limit is a fraction of a peak. `margin` is signed:
-    +0.05 holds by 5 % of the limit. `sentence` is the explanation for a person.
+    +0.05 holds by 5 % of the limit. `reasons` say why, what was compared first; `core.sentences` says them in words.
     """
 
     metric: str
     subject: str
     status: Status
-    sentence: str
+    reasons: tuple[Reason, ...] = ()
     unit: str = ""
     value: Value | None = None
     floor: float | None = None
@@ -102,8 +103,8 @@ class Verdict:
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
     under an advisory limit too."""
     advisory: tuple[str, ...] = ()
-    """How the method of the limit's source differs from that of the measurement. Such a limit advises: it cannot fail
-    the metric. Empty if it may."""
+    """How the method of the limit's source differs from that of the measurement, or else the software that it was not
+    validated on. Such a limit advises: it cannot fail the metric. Empty if it may."""
     outside: bool = False
     """True if the limit advises for no other reason than versions outside of the range that it was validated on."""
     event: Event = ""
@@ -162,6 +163,15 @@ class Verdict:
         """The subject that the verdict speaks about: the device that a failure of the node is attributed to, if any."""
         return self.blamed or self.subject
 
+    def because(self, *reasons: Reason, status: Status | None = None) -> Verdict:
+        """Return the verdict with further reasons, and with another status if one is given."""
+        return replace(self, reasons=(*self.reasons, *reasons), status=status or self.status)
+
+    def worsened(self, status: Status, *reasons: Reason) -> Verdict:
+        """Return the verdict with further reasons, and with the status if it is worse than its own."""
+        bare = replace(self, reasons=(Note("value"),)) if self.information else self
+        return bare.because(*reasons, status=min(status, self.status, key=WORST_FIRST.index))
+
     @property
     def information(self) -> bool:
         """True if a value was measured that nothing judges."""
@@ -202,16 +212,3 @@ def margin_of(verdict: Verdict) -> str:
     """Return the margin of a verdict as text: to the warning limit that it is past, else to its limit; may be empty."""
     margin = verdict.warned[1] if verdict.warned else verdict.margin
     return "" if margin is None else show_margin(margin)
-
-
-def with_sentence(verdict: Verdict, sentence: str, status: Status | None = None) -> Verdict:
-    """Return the verdict with another sentence, and with another status if one is given."""
-    return replace(verdict, sentence=sentence, status=status or verdict.status)
-
-
-def worsened(verdict: Verdict, status: Status, words: str) -> Verdict:
-    """Return the verdict with the words added, and with the status if it is worse than its own."""
-    told = show(verdict.value, verdict.unit) if verdict.information else verdict.sentence
-    joint = ", " if verdict.information else "; "
-    worse = min(status, verdict.status, key=WORST_FIRST.index)
-    return with_sentence(verdict, f"{told}{joint}{words}", worse)

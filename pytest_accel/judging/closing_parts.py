@@ -10,6 +10,7 @@ from datetime import date, timedelta
 
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed
@@ -56,7 +57,7 @@ def rejected(failed: Sequence[Verdict], names: Names, expected_devices: int) -> 
     """Return every subject that fails, with its worst verdict and the number of its limits, and the worst in full."""
     groups = by_subject(failed, names)
     worst = worst_first(failed)[0]
-    full = f"{worst.metric} {worst.sentence}"
+    full = f"{worst.metric} {sentence_of(worst)}"
     if len(groups) == 1:
         return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}"
     texts: dict[str, list[str]] = {}
@@ -76,8 +77,8 @@ def _in_short(verdict: Verdict) -> str:
         return f"{HAPPENED[verdict.event]} {verdict.metric}"
     if verdict.margin is not None and (margin := show_margin(verdict.margin)):
         return f"{verdict.metric} {margin}"
-    short = len(verdict.sentence) <= SHORT_SENTENCE
-    return f"{verdict.metric} {verdict.sentence if short else verdict.status.value}"
+    told = sentence_of(verdict)
+    return f"{verdict.metric} {told if len(told) <= SHORT_SENTENCE else verdict.status.value}"
 
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
@@ -89,7 +90,7 @@ def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return what was not judged and why: the worst of every subject, those with one cause together."""
     causes: dict[tuple[Status, str], list[Verdict]] = {}
     for each in worst_first(verdicts):
-        causes.setdefault((each.status, each.sentence), []).append(each)
+        causes.setdefault((each.status, sentence_of(each)), []).append(each)
     seen: set[str] = set()
     parts, told = [], 0
     for (status, sentence), group in causes.items():
@@ -139,9 +140,9 @@ def _why_marginal(verdict: Verdict) -> str:
         warn, margin = verdict.warned
         short = f" ({text})" if (text := show_margin(margin)) else ""
         return f" {show(verdict.value, verdict.unit)}, warn {show(warn, '')}{short}"
-    _, _, reason = verdict.sentence.partition("; ")
-    if reason and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
-        return f", {reason.partition('; ')[0]}"
+    _, *further = phrases(verdict)
+    if further and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
+        return f", {further[0]}"
     margin_text = "" if verdict.margin is None else show_margin(verdict.margin)
     return f" {margin_text}".rstrip()
 

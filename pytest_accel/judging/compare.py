@@ -10,8 +10,25 @@ from typing import Any
 
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import Measurement, Peak, Value, is_rate
+from pytest_accel.core.reasons import (
+    Close,
+    Compared,
+    Expected,
+    FewSamples,
+    Implausible,
+    Interval,
+    Majority,
+    NoMajority,
+    Note,
+    OtherAlgorithm,
+    OtherRanks,
+    OtherUnit,
+    PastWarning,
+    Reason,
+    Side,
+)
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict, show, show_margin, with_sentence
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import declaration_of
 
 MARGINAL_WITHIN = 0.02
@@ -45,7 +62,6 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         metric=measurement.metric,
         subject=measurement.subject,
         status=Status.FAIL,
-        sentence="",
         unit=measurement.unit,
         value=measurement.value,
         next_run=next_run_of(measurement),
@@ -55,7 +71,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     )
     why = _incomparable(measurement, limit)
     if why:
-        return with_sentence(base, why, Status.UNMEASURED)
+        return base.because(why, status=Status.UNMEASURED)
     if limit.equals is not None or limit.one_of:
         return _compare_fact(base, limit.one_of or (limit.equals,))
     if limit.version is not None:
@@ -63,9 +79,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     if limit.same_on_all:
         return _compare_with_all(base, measurement, limit)
     if not _finite(measurement.value):
-        return with_sentence(
-            base, f"{measurement.value!r} is not a finite number and cannot be compared with the limit"
-        )
+        return base.because(Note("not_finite"))
     verdict = _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
     return _restricted(verdict, measurement)
 
@@ -85,12 +99,11 @@ def _by_other_algorithm(verdict: Verdict, measurement: Measurement, limit: Limit
     if verdict.status is not Status.FAIL or not (used and wanted) or str(used).lower() == str(wanted).lower():
         return verdict
     library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
-    why = f"{library} used {used}; the limit's reference was measured with {wanted}"
-    chosen = _setting(measurement.conditions, CHOOSING)
-    if not chosen:
-        said: str | None = measurement.details.get("account", {}).get("without_nvls")
-        return with_sentence(verdict, f"{verdict.sentence}; {why}{f' ({said})' if said else ''}")
-    return with_sentence(verdict, f"{verdict.sentence}; {why}; chosen by {chosen}", Status.INCONCLUSIVE)
+    if chosen := _setting(measurement.conditions, CHOOSING):
+        other = OtherAlgorithm(library, str(used), str(wanted), chosen_by=chosen)
+        return verdict.because(other, status=Status.INCONCLUSIVE)
+    said = measurement.details.get("account", {}).get("without_nvls")
+    return verdict.because(OtherAlgorithm(library, str(used), str(wanted), said or ""))
 
 
 RESTRICTING = (
@@ -122,7 +135,7 @@ def _restricted(verdict: Verdict, measurement: Measurement) -> Verdict:
     setting = _setting(measurement.conditions, RESTRICTING)
     if not setting:
         return verdict
-    return with_sentence(verdict, f"{verdict.sentence}; restricted by {setting}", Status.INCONCLUSIVE)
+    return verdict.because(Note("restricted", setting), status=Status.INCONCLUSIVE)
 
 
 def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -141,24 +154,24 @@ def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return None
 
 
-def _incomparable(measurement: Measurement, limit: Limit) -> str | None:
+def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
     """Return the reason why the limit does not apply to the measurement, or None if it does."""
     ranks = measurement.conditions.get("ranks")
     bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
     if measurement.value is None:
-        return "the probe returned no value"
+        return Note("no_value")
     if limit.conditions.get("ranks", ranks) != ranks:
-        return f"measured with {ranks or 'an unknown number of'} ranks; the limit is for {limit.conditions['ranks']}"
+        return OtherRanks(limit.conditions["ranks"], ranks)
     if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
     if not bounds or not all(map(_finite, bounds)):
-        return "the limit has neither a finite floor nor a finite ceiling"
+        return Note("no_bound")
     if limit.relative and not _usable(measurement.peak):
-        return f"no peak is known for {measurement.metric}: state the limit in {measurement.unit}"
+        return Note("no_peak")
     unit = limit.of_unit if limit.relative else limit.unit
     if unit is not None and unit != measurement.unit:
-        return f"the limit is in {unit}, but the measurement is in {measurement.unit}"
-    return why_implausible(measurement, limit)
+        return OtherUnit(unit)
+    return implausible(measurement, limit)
 
 
 def _finite(value: Value | None) -> bool:
@@ -173,19 +186,15 @@ def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
     """Compare a value with those that are accepted."""
     same = base.value in accepted
     expected = accepted[0] if len(accepted) == 1 else " or ".join(map(str, accepted))
-    text = show(base.value, base.unit) if same else f"{show(base.value, base.unit)}, expected {expected}"
-    return replace(base, expected=expected, status=Status.PASS if same else Status.FAIL, sentence=text)
+    status = Status.PASS if same else Status.FAIL
+    return replace(base, expected=expected, status=status, reasons=(Expected(said=not same),))
 
 
 def _compare_version(base: Verdict, wanted: str) -> Verdict:
     holds = versions.parse(wanted).holds(str(base.value))
     if holds is None:
-        return with_sentence(
-            base, f"{base.value} is not a version and cannot be compared with {wanted}", Status.UNMEASURED
-        )
-    return replace(
-        base, expected=wanted, status=Status.PASS if holds else Status.FAIL, sentence=f"{base.value}, expected {wanted}"
-    )
+        return base.because(Note("not_a_version"), status=Status.UNMEASURED)
+    return replace(base, expected=wanted, status=Status.PASS if holds else Status.FAIL, reasons=(Expected(),))
 
 
 def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
@@ -199,21 +208,13 @@ def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> 
         if alone.status is Status.FAIL:
             return alone
     if base.value not in on_all.values():
-        return with_sentence(base, "the values of the other devices are not known", Status.UNMEASURED)
+        return base.because(Note("others_unknown"), status=Status.UNMEASURED)
     (usual, count), *_ = Counter(on_all.values()).most_common(1)
-    shown = show(base.value, base.unit)
     if 2 * count <= len(on_all):
-        groups = "; ".join(f"{show(value, base.unit)} on {names}" for value, names in _grouped(on_all).items())
-        return with_sentence(base, f"the devices differ, and no value has a majority: {groups}")
-    same = base.value == usual
-    majority = f"{count} of {len(on_all)} devices"
-    text = f"{shown}, as on {majority}" if same else f"{shown}, but {show(usual, base.unit)} on {majority}"
-    return replace(base, expected=usual, status=Status.PASS if same else Status.FAIL, sentence=text)
-
-
-def _grouped(on_all: Mapping[str, Value]) -> dict[Value, str]:
-    """Return each value with the names of the devices that have it."""
-    return {value: ", ".join(name for name in on_all if on_all[name] == value) for value in on_all.values()}
+        names = {value: ", ".join(name for name in on_all if on_all[name] == value) for value in on_all.values()}
+        return base.because(NoMajority(tuple(names.items())))
+    status = Status.PASS if base.value == usual else Status.FAIL
+    return replace(base, expected=usual, status=status, reasons=(Majority(count, len(on_all)),))
 
 
 def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
@@ -221,26 +222,28 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     floor = None if limit.floor is None else limit.floor * scale
     ceiling = None if limit.ceiling is None else limit.ceiling * scale
     value = float(measurement.value)  # type: ignore[arg-type]
-    margins = []
+    margins: list[tuple[float, Side, float]] = []
     if floor is not None:
         margins.append((_share(value - floor, floor), "floor", floor))
     if ceiling is not None:
         margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
-    margin, word, bound = min(margins)
-    status = Status.PASS if margin >= 0 else Status.FAIL
-    note = ""
+    margin, side, bound = min(margins)
     low, high = _interval(measurement, limit, scale)
-    if status is Status.PASS and bound and margin < MARGINAL_WITHIN and not _is_fact(measurement):
-        status, note = Status.MARGINAL, f"; within {MARGINAL_WITHIN:.0%} of the {word}"
-    elif status is Status.PASS and 0 < len(measurement.samples) < ENOUGH_SAMPLES:
-        status, note = Status.MARGINAL, f"; only {len(measurement.samples)} of at least {ENOUGH_SAMPLES} samples"
-    elif status is Status.PASS and limit.warn is not None and _past(value, limit.warn * scale, limit):
-        status, note = Status.MARGINAL, f"; past the warning limit of {show(limit.warn * scale, base.unit)}"
-    elif status is Status.PASS and ((floor is not None and low < floor) or (ceiling is not None and high > ceiling)):
-        status, note = Status.MARGINAL, f"; the confidence interval {_shown(low, high)} includes the {word}"
-    signed = f" ({show_margin(margin)})" if bound else ""
-    text = f"{show(value, base.unit)}, {word} {show(bound, base.unit)}{_of(measurement, limit)}{signed}{note}"
-    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, sentence=text)
+    holds = margin >= 0
+    doubt: Reason | None = None
+    if not holds:
+        pass
+    elif bound and margin < MARGINAL_WITHIN and not _is_fact(measurement):
+        doubt = Close(MARGINAL_WITHIN, side)
+    elif 0 < len(measurement.samples) < ENOUGH_SAMPLES:
+        doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
+    elif limit.warn is not None and _past(value, limit.warn * scale, limit):
+        doubt = PastWarning(limit.warn * scale)
+    elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
+        doubt = Interval(low, high, side)
+    status = Status.MARGINAL if doubt else Status.PASS if holds else Status.FAIL
+    told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
+    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
 
 
 def _is_fact(measurement: Measurement) -> bool:
@@ -282,22 +285,18 @@ def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[flo
     return estimate.low * scale, estimate.high * scale
 
 
-def _shown(low: float, high: float) -> str:
-    """Return an interval as text; one without an upper end belongs to a rate that varies as much as its value."""
-    return f"{low:.4g} to {high:.4g}" if math.isfinite(high) else f"from {low:.4g} up"
-
-
 def _share(difference: float, bound: float) -> float:
     return difference / abs(bound) if bound else math.copysign(math.inf, difference) if difference else 0.0
 
 
-def _of(measurement: Measurement, limit: Limit) -> str:
+def _bound(side: Side, measurement: Measurement, limit: Limit) -> Compared:
+    """Return what a value is compared with: a bound, and what that is a share of."""
     if limit.relative and limit.floor is not None and measurement.peak is not None:
-        return f" = {limit.floor:g} of {measurement.peak.source}"
+        return Compared(side, limit.floor, measurement.peak.source)
     if limit.of_reference is not None:
-        base = f"the lowest healthy {limit.healthy[0]:g}" if limit.healthy else f"reference {limit.reference:g}"
-        return f" = {limit.of_reference:g} of {base}"
-    return ""
+        of = ("the lowest healthy", limit.healthy[0]) if limit.healthy else ("reference", limit.reference)
+        return Compared(side, limit.of_reference, *of)
+    return Compared(side)
 
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
@@ -307,15 +306,13 @@ MOST_OF_REFERENCE = 2.0
 """Applies if no peak is known: no software has doubled the rate of a healthy part at the same size."""
 
 
-def why_implausible(measurement: Measurement, limit: Limit) -> str | None:
+def implausible(measurement: Measurement, limit: Limit) -> Implausible | None:
     """Return the reason why a rate is too high to be believed, or None."""
     value = measurement.value
     if measurement.unit not in RATES or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     base, times, what = _yardstick(measurement.peak, limit)
-    if not base or value <= times * base:
-        return None
-    return f"{value:.4g} {measurement.unit} is {value / base:.3g} times the {what}: implausible, so it was not judged"
+    return Implausible(value / base, what) if base and value > times * base else None
 
 
 def _yardstick(peak: Peak | None, limit: Limit) -> tuple[float, float, str]:

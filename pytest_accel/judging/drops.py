@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import AllAlike, BehindPast, Note, Reason, Since
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.stats import standard_error
-from pytest_accel.core.verdict import Status, Verdict, worsened
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import PastOf
-from pytest_accel.judging.gaps import FAILS_AT, FOUND_AT, LEAST, LEAST_FAILING, SMALL_SPREAD, number
+from pytest_accel.judging.gaps import FAILS_AT, FOUND_AT, LEAST, LEAST_FAILING, SMALL_SPREAD
 from pytest_accel.judging.history import EarlierFigure, Past, kept
-from pytest_accel.judging.like_devices import ENOUGH, ONCE, SHARED, TIMES, Attempt, part_of, value_of
+from pytest_accel.judging.like_devices import ENOUGH, TIMES, Attempt, part_of, value_of
 
 UNKNOWN = {"memory": 0.02, "host": 0.02, "link": 0.02, "compute": 0.05}
 """The drop that is a finding where nobody knows how much two runs differ, by the part that a probe stresses: products
@@ -27,36 +28,28 @@ class Drop:
     share: float
     allowed: float
     since: EarlierFigure
-    run: str
-    """Which run that was: "first accepted run of 2026-11-20", or "first round" of this run."""
-
-    of: str = "run"
-    """What is compared: "run", or "round" within one run."""
+    which: Since
+    """Which run that was: an earlier one, or the first round of this one."""
 
     @property
     def found(self) -> bool:
         """True if the device lost more than two runs differ by."""
         return self.share > self.allowed
 
-    def words(self, unit: str) -> str:
-        """Return the drop as part of a sentence."""
-        than = "longer than in" if unit in TIMES else "below"
-        share = 1 / (1 - self.share) - 1 if unit in TIMES else self.share
-        differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in self.since.differs.items())
-        return (
-            f"{share:.1%} {than} its {self.run} "
-            f"({number(self.since.value, unit)}; two {self.of}s differ by up to {self.allowed:.1%}{differs})"
-        )
+    def reason(self, unit: str) -> BehindPast:
+        """Return the drop as a reason."""
+        then = self.since
+        return BehindPast(self.share, self.allowed, then.value, unit, self.which, then.day, then.differs)
 
 
 def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
     """Return the clearer of the drops since the first accepted and the last run; None if nothing can be compared."""
     allowed = allowed_drop(own, past, spread)
-    runs = (("first accepted", past.first), ("last", past.last))
-    of = "round" if past.of_this_run else "run"
+    first: Since = "first round" if past.of_this_run else "first accepted"
+    runs: tuple[tuple[Since, EarlierFigure | None], ...] = (first, past.first), ("last", past.last)
     drops = [
-        Drop(share, allowed, figure, "first round" if past.of_this_run else f"{name} run of {figure.day}", of)
-        for name, figure in runs
+        Drop(share, allowed, figure, which)
+        for which, figure in runs
         if figure and (share := lost(value_of(own), figure.value, own.unit)) is not None
     ]
     return max(drops, key=lambda each: each.share, default=None) if kept(own) else None
@@ -108,16 +101,16 @@ def against(
         return verdict
     own, past, now = drops[-1]
     fails = past.fails or (past.of_this_run and all(each.share > _fails_from(own, each) for *_, each in drops))
-    words = now.words(own.unit) + _shared(past_of, near, spread)
+    reasons = [now.reason(own.unit), *_shared(past_of, near, spread)]
     status = Status.FAIL if fails else Status.MARGINAL
     confirmed = len(drops) > 1 or len(together) == 1
     if why := together[-1].details.get("not_repeated"):
-        words += f"; not measured again for lack of time: {why}"
+        reasons.append(Note("repeat_without_time", why))
     elif not confirmed:
-        words += f"; {ONCE}"
+        reasons.append(Note("one_round"))
     if fails and (why or not confirmed):
         status = Status.INCONCLUSIVE
-    return replace(worsened(verdict, status, words), behind=True)
+    return replace(verdict.worsened(status, *reasons), behind=True)
 
 
 def _fails_from(own: Measurement, found: Drop) -> float:
@@ -130,9 +123,8 @@ def _drop(own: Measurement, past: Past | None, spread: Spread | None) -> Drop | 
     return drop(own, past, spread) if past and not own.trouble else None
 
 
-def _shared(past_of: PastOf, near: Sequence[Attempt], spread: Spread | None) -> str:
-    """Return what to look at if all devices of the node dropped alike; empty otherwise."""
+def _shared(past_of: PastOf, near: Sequence[Attempt], spread: Spread | None) -> list[Reason]:
+    """Return that all devices of the node dropped alike, or nothing."""
     last = [each[-1] for each in near]
     drops = [_drop(each, past_of(each), spread) for each in last]
-    alike = len(drops) >= ENOUGH and all(each and each.found for each in drops)
-    return f"; all {len(last)} devices alike: {SHARED}" if alike else ""
+    return [AllAlike(len(last))] if len(drops) >= ENOUGH and all(each and each.found for each in drops) else []

@@ -166,7 +166,7 @@ def of_nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Figures:
         allowed = allowed_drop(own, past, spread)
         if share is not None and abs(share) > allowed:
             where = NODE if own.subject == NODE else f"median of {len(now)}"
-            found.differences.append(_difference(where, old, own, Drop(share, allowed, figure, "first"), last))
+            found.differences.append(_difference(where, old, own, Drop(share, allowed, figure, "last"), last))
     then_metrics, now_metrics = ({each[0].metric for each in one.values()} for one in (before, after))
     other = sum(each[0].metric in then_metrics for name, each in after.items() if name not in before)
     alone = len(then_metrics ^ now_metrics)

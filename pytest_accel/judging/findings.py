@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pytest_accel.core.details import ReportedError
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
+from pytest_accel.core.reasons import WrongResult
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import MESSAGES, Message
@@ -76,8 +77,6 @@ COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"
 """The metric that fails for a device of another product."""
-ERRORS = ("Error", "error")
-"""Words in the reason of a device whose library reported an error; our own checks name what is wrong instead."""
 _OF_XID = {number: name for name, numbers in XIDS.items() for number in numbers}
 
 Key = tuple[str, str, str]
@@ -209,7 +208,7 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
         return "device-lost"  # counters are read of the device itself, and it did not answer
     if verdict.value is not None and trouble is None:
         return of_metric(verdict.metric).name
-    return "device-error" if any(words in verdict.sentence for words in ERRORS) else "wrong-result"
+    return "wrong-result" if any(isinstance(each, WrongResult) for each in verdict.reasons) else "device-error"
 
 
 def _reported(own: Attempt) -> ReportedError | None:

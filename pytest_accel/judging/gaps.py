@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import Measurement, is_rate
+from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.stats import standard_error
-from pytest_accel.core.verdict import Status, show
+from pytest_accel.core.verdict import Status
 from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, TIMES, compared, part_of, usable, value_of
 from pytest_accel.judging.telemetry import power_capped
 
@@ -65,13 +66,9 @@ class Gap:
             return Status.FAIL
         return Status.MARGINAL if self.behind > self.found_from else Status.PASS
 
-    def words(self, unit: str) -> str:
-        """Return the gap as part of a sentence."""
-        at = " at its clock" if self.at_clock else ""
-        return (
-            f"{self.behind:.1%} behind its neighbours{at} "
-            f"(median {number(self.middle, unit)}, spread {100 * self.spread:.2g}%)"
-        )
+    def reason(self, unit: str, *, at_first: bool = False) -> BehindNeighbours:
+        """Return the gap as a reason; `at_first` if the repeat does not show it."""
+        return BehindNeighbours(self.behind, self.middle, unit, self.spread, self.at_clock, at_first)
 
 
 def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | None:
@@ -138,8 +135,3 @@ def _clocks(every: Sequence[Measurement]) -> list[float]:
     capped = sum(map(power_capped, summaries))
     product = part_of(every[0].metric) == "compute" and is_rate(every[0].unit)
     return clocks if product and all(clocks) and 2 * capped > len(every) else []
-
-
-def number(value: float, unit: str) -> str:
-    """Return a value as text without its unit."""
-    return show(value, unit).removesuffix(f" {unit}")

@@ -7,14 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from pytest_accel.core import versions
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
+from pytest_accel.core.reasons import (
+    Alone,
+    BelowClass,
+    BeyondMethod,
+    Note,
+    OtherMethod,
+    OtherVersion,
+    Reason,
+    Repeated,
+    WrongResult,
+)
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging import drops, neighbours
 from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
@@ -74,7 +85,7 @@ def judge(
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explained(_slowest(attempts)) if failed_beside else None
     rates = error_rates(_deciding(attempts)[-1], limit, background, advises=bool(later.advisory))
-    return replace(later, sentence=f"{later.sentence}; {why}" if why else later.sentence, error_rates=rates)
+    return replace(later.because(*([Note("cause", why)] if why else [])), error_rates=rates)
 
 
 def _explain(explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement) -> str | None:
@@ -113,20 +124,17 @@ def _by_limit(
         values = [replace(each, details=_unchanged(each.details)) for each in reversed(attempts) if not each.trouble]
         verdicts = [_by_limit([each], limit, software, explain) for each in values]
         verdict = min(verdicts, key=lambda each: WORST_FIRST.index(each.status))
-        sentence = f"{verdict.sentence}; {'; '.join(changes)}" if limit else "; ".join(changes)
         status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
-        return replace(verdict, sentence=sentence, status=status, attempts=len(attempts))
+        bare = replace(verdict, reasons=verdict.reasons if limit else (), attempts=len(attempts))
+        return bare.because(*(Note("changed", each) for each in changes), status=status)
     verdict = _judge(attempts, limit, software, explain)
     details = attempts[-1].details
-    unproven: str | None = details.get("unproven")
-    if unproven and verdict.status is Status.PASS:
-        verdict = with_sentence(verdict, f"{verdict.sentence}; {unproven}", Status.MARGINAL)
-    worst: str | None = details.get("worst")
-    if worst and verdict.value is not None:
-        verdict = with_sentence(verdict, f"{verdict.sentence}, at {worst}")
-    during: str | None = details.get("during")
-    if during and verdict.value is not None:
-        verdict = with_sentence(verdict, f"{verdict.sentence}, during {during}")
+    if (unproven := details.get("unproven")) and verdict.status is Status.PASS:
+        verdict = verdict.because(Note("unproven", unproven), status=Status.MARGINAL)
+    if (worst := details.get("worst")) and verdict.value is not None:
+        verdict = verdict.because(Note("at", worst))
+    if (during := details.get("during")) and verdict.value is not None:
+        verdict = verdict.because(Note("during", during))
     return _advise(verdict, limit) if limit and limit.only_warns else verdict
 
 
@@ -138,9 +146,9 @@ def _advise(verdict: Verdict, limit: Limit) -> Verdict:
     if _below_class(verdict, limit):
         return verdict
     if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
-        return with_sentence(verdict, f"{verdict.sentence}; advisory limit, does not reject", Status.MARGINAL)
+        return verdict.because(Note("advises"), status=Status.MARGINAL)
     if verdict.status is Status.UNMEASURED and not limit.required:
-        return with_sentence(verdict, verdict.sentence, Status.NOT_APPLICABLE)
+        return verdict.because(status=Status.NOT_APPLICABLE)
     return verdict
 
 
@@ -153,8 +161,8 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     if limit and (unrepeated := _unrepeated(together, limit, software, explain)):
         return unrepeated
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
-        trouble = Trouble("need", f"{last.trouble.reason}; a limit requires it")
-        return _troubled(last, trouble, limit, len(together))
+        needed = Trouble("need", last.trouble.reason)
+        return _troubled(last, needed, limit, len(together)).because(Note("required"))
     if last.trouble:
         return _troubled(last, last.trouble, limit, len(together))
     if limit is None:
@@ -164,7 +172,7 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
         return _not_repeated(verdict, limit, why)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if verdict.status is Status.FAIL and alone:
-        return with_sentence(verdict, f"{verdict.sentence}; {_attribute(alone[-1], limit)}")
+        return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit)))
     return _seen_before(verdict, together, limit, software, explain) if verdict.status.holds else verdict
 
 
@@ -180,14 +188,11 @@ def _seen_before(
             continue
         once = _excused(_explained(each, limit, len(together), explain), each, limit, software)
         if once.status is Status.FAIL and far_once(once, limit):
-            words = f"failed once by far, holds on the repeat: {show(verdict.value, verdict.unit)}"
-            return with_sentence(once, f"{once.sentence}; {words}")
+            return once.because(Repeated(verdict.value, verdict.unit, fails=True))
     if len(together) > 1 and verdict.status is Status.PASS and not _holds(together[0], limit):
         first = together[0]
-        words = f"holds only on the repeat, first measured {show(first.value, first.unit)}"
-        if first.trouble:
-            words = f"measured only on the repeat; first: {first.trouble.reason}"
-        return with_sentence(verdict, f"{verdict.sentence}; {words}", Status.MARGINAL)
+        missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)
+        return verdict.because(missed, status=Status.MARGINAL)
     return verdict
 
 
@@ -207,8 +212,8 @@ def _unrepeated(
         return None
     if why := together[-1].details.get("not_repeated"):
         return _not_repeated(verdict, limit, why)
-    verdict = with_sentence(verdict, f"{verdict.sentence}; could not be measured again: {trouble.reason}")
-    return with_sentence(verdict, verdict.sentence, Status.INCONCLUSIVE) if trouble.kind == "external" else verdict
+    status = Status.INCONCLUSIVE if trouble.kind == "external" else Status.FAIL
+    return verdict.because(Note("repeat_failed", trouble.reason), status=status)
 
 
 def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
@@ -217,8 +222,8 @@ def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
     It fails as it stands if it is far beyond the allowance of its limit, or if the limit has none because it demands
     one value. Otherwise it is INCONCLUSIVE.
     """
-    sentence = f"{verdict.sentence}; not measured again for lack of time: {why}"
-    return with_sentence(verdict, sentence, Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE)
+    status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
+    return verdict.because(Note("repeat_without_time", why), status=status)
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Why) -> Verdict:
@@ -227,7 +232,7 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: W
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
     why = explain(measurement)
-    return with_sentence(verdict, f"{verdict.sentence}; {why}") if why else verdict
+    return verdict.because(Note("cause", why)) if why else verdict
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
@@ -242,8 +247,8 @@ def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
     if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
         return verdict
     if verdict.margin < -MOST_BY_LOAD:
-        return with_sentence(verdict, f"{verdict.sentence}; too slow to be due to the load before the run: {excuse}")
-    return with_sentence(verdict, f"{verdict.sentence}; excused: before the run, {excuse}", Status.MARGINAL)
+        return verdict.because(Note("beyond_load", excuse))
+    return verdict.because(Note("excused", excuse), status=Status.MARGINAL)
 
 
 def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
@@ -257,69 +262,61 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
     stated = limit.source.method if limit.source else {}
     differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
     outside, unknown = validated_on(limit.software, software)
-    advising = differs or ((outside,) if outside and limit.declared_by is not DeclaredBy.CLASS else ())
+    advising = differs
+    if outside and not differs and limit.declared_by is not DeclaredBy.CLASS:
+        advising = (f"{outside.name} {outside.version}",)
     if advising and not limit.only_warns and verdict.margin is not None:
-        verdict = replace(verdict, advisory=advising, outside=not differs)
-        if verdict.status is Status.MARGINAL:
-            verdict = with_sentence(verdict, verdict.sentence, Status.PASS)
+        status = Status.PASS if verdict.status is Status.MARGINAL else verdict.status
+        verdict = replace(verdict, advisory=advising, outside=not differs, status=status)
     may_hold = verdict.status.holds or verdict.advises
     if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
         older, unread = validated_on(limit.beneath.software, software)
         status = Status.INCONCLUSIVE if older else Status.FAIL
-        return with_sentence(verdict, "; ".join(filter(None, [verdict.sentence, below, older, *unread])), status)
+        return verdict.because(below, *filter(None, [older]), *unread, status=status)
     if verdict.status is not Status.FAIL:
         return verdict
     if verdict.advisory and differs:
-        others = f" and {len(differs) - 2} more" if len(differs) > 2 else ""
-        otherwise = limit.why_advises or f"the limit's source measured otherwise: {', '.join(differs[:2])}{others}"
-        return _advised(verdict, limit, f"advisory, {otherwise}", "method")
-    if verdict.advisory:
+        return _advised(verdict, limit, OtherMethod(differs, limit.why_advises), "method")
+    if verdict.advisory and outside:
         return _advised(verdict, limit, outside, "version")
     if outside:
-        return with_sentence(verdict, f"{verdict.sentence}; {outside}", Status.INCONCLUSIVE)
-    return with_sentence(verdict, "; ".join([verdict.sentence, *unknown]))
+        return verdict.because(outside, status=Status.INCONCLUSIVE)
+    return verdict.because(*unknown)
 
 
-def validated_on(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return a sentence on the first version outside of its range, empty if there is none, and one on each unknown."""
-    unknown: list[str] = []
+def validated_on(
+    ranges: Mapping[str, str], software: Mapping[str, Any]
+) -> tuple[OtherVersion | None, list[OtherVersion]]:
+    """Return the first version outside of its range, None if there is none, and those that are not known."""
+    unknown: list[OtherVersion] = []
     for name, text in ranges.items():
         version = software.get(name)
         holds = None if version is None else versions.parse(text).holds(str(version))
         if holds is False:
-            why = f"{_title(name)} {version} is outside {text}, the range that the limit was validated on"
-            return why, unknown
+            return OtherVersion(name, text, str(version)), unknown
         if holds is None:
-            unknown.append(f"the limit was validated on {_title(name)} {text}; the version in use is not known")
-    return "", unknown
+            unknown.append(OtherVersion(name, text))
+    return None, unknown
 
 
-def _advised(verdict: Verdict, limit: Limit, why: str, what: str) -> Verdict:
+def _advised(verdict: Verdict, limit: Limit, why: Reason, what: Literal["method", "version"]) -> Verdict:
     """Return the verdict on a shortfall above the floor of the class under a limit that advises, for the reason `why`.
 
     It is MARGINAL, or INCONCLUSIVE where `what` (a difference of method or version) explains no such loss. Where a
     class has a floor, no version is held responsible for less.
     """
     if not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
-        return with_sentence(verdict, f"{verdict.sentence}; {why}", Status.MARGINAL)
-    beyond = (
-        ""
-        if verdict.margin is None
-        else f"; more than {MOST_BY_METHOD:.0%} below healthy, which no difference of {what} explains"
-    )
-    return with_sentence(verdict, f"{verdict.sentence}; {why}{beyond}", Status.INCONCLUSIVE)
+        return verdict.because(why, status=Status.MARGINAL)
+    beyond = [] if verdict.margin is None else [BeyondMethod(MOST_BY_METHOD, what)]
+    return verdict.because(why, *beyond, status=Status.INCONCLUSIVE)
 
 
-def _below_class(verdict: Verdict, limit: Limit) -> str:
-    """Return how a value lies below the floor of its class, empty if it does not."""
+def _below_class(verdict: Verdict, limit: Limit) -> BelowClass | None:
+    """Return how a value lies below the floor of its class, None if it does not."""
     floor = limit.beneath
     if floor is None or not isinstance(verdict.value, int | float) or verdict.value >= floor.value:
-        return ""
-    return f"below {show(floor.value, verdict.unit)} = {floor.share:g} of the {floor.of}, the floor of its class"
-
-
-def _title(name: str) -> str:
-    return name.upper() if name in ("nccl", "rccl", "cuda", "hip") else name
+        return None
+    return BelowClass(floor.value, floor.share, floor.of)
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
@@ -332,7 +329,7 @@ def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
     if verdict.status is Status.PASS and verdict.margin is None:
         return verdict
     status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
-    return with_sentence(verdict, f"{verdict.sentence}; disturbed: {disturbance}", status)
+    return verdict.because(Note("disturbed", disturbance), status=status)
 
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
@@ -343,7 +340,7 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         metric=measurement.metric,
         subject=measurement.subject,
         status=_OF_TROUBLE[trouble.kind],
-        sentence=trouble.reason,
+        reasons=(WrongResult(trouble.reason) if trouble.wrong else Note("trouble", trouble.reason),),
         unit=measurement.unit,
         limit=limit,
         attempts=attempts,
@@ -357,13 +354,13 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
 
 def _information(measurement: Measurement) -> Verdict:
     """Return the verdict on a metric that no limit judges: its value, if there is one."""
-    value, shown = measurement.value, show(measurement.value, measurement.unit)
+    value = measurement.value
     absent = value is None or (isinstance(value, float) and not math.isfinite(value))
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
         status=Status.UNMEASURED if absent else Status.NOT_APPLICABLE,
-        sentence=f"the probe returned {shown}, which is no value" if absent else f"{shown}; no limit, for information",
+        reasons=(Note("not_a_value" if absent else "no_limit"),),
         unit=measurement.unit,
         value=measurement.value,
         next_run=next_run_of(measurement),
@@ -379,13 +376,6 @@ def _doubtful(verdict: Verdict) -> bool:
 def _holds(measurement: Measurement, limit: Limit) -> bool:
     verdict = compare(measurement, limit, 1)
     return not measurement.trouble and verdict.status is not Status.FAIL and not _below_class(verdict, limit)
-
-
-def _attribute(alone: Measurement, limit: Limit) -> str:
-    figure = show(alone.value, alone.unit)
-    if _holds(alone, limit):
-        return f"passes alone ({figure}): power, cooling or host bandwidth of the node limits it"
-    return f"{figure} when measured alone: the device itself falls short"
 
 
 class ProbeError(Exception):
@@ -452,8 +442,7 @@ class Attempts:
         """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
         attempts = self.attempts.get((metric, subject), [])
         if not attempts:
-            why = f"the probe did not return {metric}"
-            return Verdict(metric, subject, Status.UNMEASURED, why, limit=limit)
+            return Verdict(metric, subject, Status.UNMEASURED, (Note("not_returned"),), limit=limit)
         for each in attempts:
             if each.trouble and each.trouble.kind == "bug":
                 raise ProbeError(each.trouble.reason)

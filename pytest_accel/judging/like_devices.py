@@ -21,11 +21,6 @@ LATENCY = "us"
 device is never marginal for one."""
 POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
-SHARED = "look at what they share (power, cooling, settings, software)"
-"""What to do about devices that are slow alike."""
-ONCE = "another round could not be compared"
-"""What is said of a finding that one of several rounds shows, where the others were disturbed or made otherwise."""
-
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
 

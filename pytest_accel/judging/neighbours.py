@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import AllAlike, Alone, BehindMedian, NeighboursHold, Note, Reason
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show, with_sentence, worsened
-from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap, number
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap
 from pytest_accel.judging.like_devices import (
     ENOUGH,
     LATENCY,
-    ONCE,
-    SHARED,
     TIMES,
     Attempt,
     compared,
@@ -45,12 +44,9 @@ class Standing:
     middle: float
     count: int
 
-    def words(self, unit: str) -> str:
-        """Return the standing as part of a sentence."""
-        among = f"the median of {self.count} devices ({number(self.middle, unit)})"
-        if unit in TIMES:
-            return f"{1 / self.share:.3g} times {among}" if self.share else f"longer than {among}"
-        return f"{1 - self.share:.0%} below {among}"
+    def reason(self, unit: str, *, at_first: bool = False) -> BehindMedian:
+        """Return the standing as a reason; `at_first` if the repeat does not show it."""
+        return BehindMedian(self.share, self.middle, unit, self.count, at_first)
 
 
 def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
@@ -98,19 +94,20 @@ def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Ver
         return verdict
     now, before = known[-1], [each for each in known[:-1] if each.share < FAR]
     if status := _status(now, verdict):
-        words = f"{now.words(verdict.unit or attempts[0].unit)}{_aftermath(attempts) if now.share < FAR else ''}"
-        return worsened(verdict, status, words + _unconfirmed(rounds))
+        after = _aftermath(attempts) if now.share < FAR else []
+        reasons = now.reason(verdict.unit or attempts[0].unit), *after, *_unconfirmed(rounds)
+        return verdict.worsened(status, *reasons)
     if before:
-        once = f"holds only on the repeat, first measured {before[0].words(verdict.unit)}"
+        once = before[0].reason(verdict.unit, at_first=True)
         if _excused(attempts):
-            return worsened(verdict, Status.MARGINAL, once)
-        return worsened(verdict, Status.FAIL, f"{once}, which no noise explains")
+            return verdict.worsened(Status.MARGINAL, once)
+        return verdict.worsened(Status.FAIL, once, Note("beyond_noise"))
     return verdict
 
 
-def _unconfirmed(rounds: Sequence[object | None]) -> str:
-    """Return what to say if only one of several rounds can be compared; empty otherwise."""
-    return f"; {ONCE}" if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else ""
+def _unconfirmed(rounds: Sequence[object | None]) -> list[Reason]:
+    """Return that only one of several rounds can be compared, or nothing."""
+    return [Note("one_round")] if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else []
 
 
 def _excused(attempts: Attempt) -> bool:
@@ -131,13 +128,14 @@ def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spre
     if not found or (found[-1].status is Status.PASS and not once):
         return verdict
     status, now, unit = Status.MARGINAL if once else found[-1].status, gaps[-1], verdict.unit or attempts[0].unit
+    reasons: list[Reason]
     if now.status is Status.PASS:
-        words = f"holds only on the repeat, first measured {found[0].words(unit)}"
+        reasons = [found[0].reason(unit, at_first=True)]
     else:
-        words = f"{now.words(unit)}{_aftermath(attempts)}{_unconfirmed(rounds)}"
+        reasons = [now.reason(unit), *_aftermath(attempts), *_unconfirmed(rounds)]
     if status is Status.FAIL and (attempts[-1].details.get("not_repeated") or _unconfirmed(rounds)):
         status = Status.INCONCLUSIVE
-    return replace(worsened(verdict, status, words), behind=True)
+    return replace(verdict.worsened(status, *reasons), behind=True)
 
 
 def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
@@ -151,9 +149,9 @@ def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread
         return verdict
     short = [each for each in every if _short(each, verdict)]
     if len(short) == len(every) and _alike(every, spread):
-        return with_sentence(verdict, f"{verdict.sentence}; all {len(every)} devices alike: {SHARED}")
+        return verdict.because(AllAlike(len(every)))
     if verdict.advises and [each.subject for each in short] == [own.subject]:
-        return replace(verdict, sentence=f"{verdict.sentence}; its {len(every) - 1} neighbours hold it", behind=True)
+        return replace(verdict.because(NeighboursHold(len(every) - 1)), behind=True)
     return verdict
 
 
@@ -186,12 +184,12 @@ def _together(attempts: Attempt) -> Attempt:
     return [each for each in attempts if each.how == "together"]
 
 
-def _aftermath(attempts: Attempt) -> str:
+def _aftermath(attempts: Attempt) -> list[Reason]:
     """Return what came after a device was found behind: no repeat, or a measurement of it alone."""
     if why := attempts[-1].details.get("not_repeated"):
-        return f"; not measured again for lack of time: {why}"
+        return [Note("repeat_without_time", why)]
     alone = [each for each in attempts if each.how == "alone" and usable(each)]
-    return f"; {show(alone[-1].value, alone[-1].unit)} when measured alone" if alone else ""
+    return [Alone(alone[-1].value, alone[-1].unit)] if alone else []
 
 
 def _status(now: Standing, verdict: Verdict) -> Status | None:

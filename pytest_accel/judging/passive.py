@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import MayTrain
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import versions_of
-from pytest_accel.core.verdict import Status, Verdict, with_sentence
-from pytest_accel.core.words import age
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import Window
 from pytest_accel.judging.error_reports import METRICS as XIDS
@@ -125,7 +125,7 @@ def _after_boot(verdict: Verdict, up: float) -> Verdict:
     """Return a verdict as it counts so many seconds after the boot: a link that is down may still train."""
     if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.fault or not _trains(verdict):
         return verdict
-    return with_sentence(verdict, f"{verdict.sentence}; up {age(up)}, may still train", Status.INCONCLUSIVE)
+    return verdict.because(MayTrain(up), status=Status.INCONCLUSIVE)
 
 
 def _measured(

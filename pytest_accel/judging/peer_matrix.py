@@ -135,7 +135,7 @@ def _own(
         samples=samples,
         statistic="median",
         seconds=tuple(cell["seconds"]),
-        trouble=Trouble("device", f"{cell['wrong']}; {_why(me, mine, matrix, names)}")
+        trouble=Trouble("device", f"{cell['wrong']}; {_why(me, mine, matrix, names)}", wrong=True)
         if cell["wrong"]
         else row.trouble,
         details=details,

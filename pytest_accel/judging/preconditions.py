@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import PARTS, Declaration
@@ -28,7 +29,7 @@ Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Reason:
+class Obstacle:
     """A state that makes measurements meaningless, and the parts of the device whose probes it stops."""
 
     holds: Callable[[Facts], object]
@@ -60,9 +61,9 @@ def _incomplete(facts: Facts) -> object:
     return facts.get("fabric_status") if facts.get("fabric_state") == "completed" else None
 
 
-REASONS = (
-    Reason(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
-    Reason(
+OBSTACLES = (
+    Obstacle(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
+    Obstacle(
         _unready,
         "the setup of the fabric is {found}; CUDA fails with error 802 until it has completed, which is not a fault of "
         "the GPU (health.fabric)",
@@ -70,27 +71,27 @@ REASONS = (
         FABRIC,
         switched=True,
     ),
-    Reason(_incomplete, "the fabric was set up with error {found} (health.fabric)", PEERS, FABRIC, switched=True),
-    Reason(_differs("ecc"), "ECC changes at the next reset (health.ecc_pending_change)", (*MEMORY, *COMPUTE), RESET),
-    Reason(
+    Obstacle(_incomplete, "the fabric was set up with error {found} (health.fabric)", PEERS, FABRIC, switched=True),
+    Obstacle(_differs("ecc"), "ECC changes at the next reset (health.ecc_pending_change)", (*MEMORY, *COMPUTE), RESET),
+    Obstacle(
         lambda facts: facts.get("remap_pending"),
         "the remapping of a memory row is pending (health.remap_pending)",
         MEMORY,
         RESET,
     ),
-    Reason(
+    Obstacle(
         lambda facts: facts.get("retired_pages_pending"),
         "the retirement of memory pages is pending (health.retired_pages_pending)",
         MEMORY,
         RESET,
     ),
-    Reason(
+    Obstacle(
         lambda facts: facts.get("channel_repair_pending"),
         "the repair of a memory channel is pending (health.channel_repair_pending)",
         MEMORY,
         RESET,
     ),
-    Reason(
+    Obstacle(
         lambda facts: facts.get("tpc_repair_pending"),
         "the repair of compute units is pending (health.tpc_repair_pending)",
         COMPUTE,
@@ -111,7 +112,7 @@ def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platfor
 
 
 def _why(probe: Declaration, device: Device, platform: Platform) -> str | None:
-    for reason in REASONS:
+    for reason in OBSTACLES:
         if reason.switched and platform.link.get("topology") != "switch":
             continue
         stops = reason.stops is EVERYTHING or set(reason.stops) & set(probe.stresses)
@@ -161,10 +162,10 @@ def skip_verdict(
     """
     why = why_not_applicable(sku, metric, platform) if sku else None
     if why:
-        return Verdict(metric, subject, Status.NOT_APPLICABLE, why)
+        return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
     mismatch = wrong_product(subject, sku, devices)
     if mismatch and not fact:
-        return Verdict(metric, subject, Status.UNMEASURED, f"not measured: {mismatch}")
+        return Verdict(metric, subject, Status.UNMEASURED, (Note("other_product", mismatch),))
     return None
 
 

@@ -133,7 +133,7 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
         peak=_peak(finding["peak"], peak_of(finding["metric"])),
         conditions={**_method(finding["metric"], call), **finding["conditions"]},
         details=details_of(finding["details"], packaged=call.declaration.packaged),
-        trouble=Trouble("device", finding["wrong"]) if finding.get("wrong") else None,
+        trouble=Trouble("device", finding["wrong"], wrong=True) if finding.get("wrong") else None,
     )
 
 
@@ -206,7 +206,7 @@ def _odd(one: Measurement, checksums: list[int]) -> Measurement:
     if one.trouble or agreeing == len(checksums) or 2 * agreeing > len(checksums):
         return one
     text = f"its result differs from that of {len(checksums) - agreeing} of {len(checksums)} devices"
-    return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit"))
+    return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))
 
 
 def _named(finding: Message, call: Request) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import InRound
 from pytest_accel.core.run import FoundEntry, SeriesEntry
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, with_sentence
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.history import ENOUGH_RUNS, EarlierFigure, Past, deviation_of_runs
 
 DIGITS = 6
@@ -161,12 +162,12 @@ class Later:
         for entry in entries:
             key = entry["metric"], entry["subject"], entry["limit"]
             if key in verdicts:
-                bare = verdicts[key].sentence.partition(": ")[2]
-                self.found[key] = entry["round"], replace(verdicts[key], sentence=bare)
+                bare = tuple(each for each in verdicts[key].reasons if not isinstance(each, InRound))
+                self.found[key] = entry["round"], replace(verdicts[key], reasons=bare)
 
 
 def _told(place: int, rounds: int, verdict: Verdict) -> Verdict:
-    return with_sentence(verdict, f"in round {place} of {max(place, rounds)}: {verdict.sentence}")
+    return replace(verdict, reasons=(InRound(place, max(place, rounds)), *verdict.reasons))
 
 
 def _rank(verdict: Verdict) -> tuple[bool, int]:

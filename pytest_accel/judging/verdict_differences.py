@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_accel.core.measurement import LEFT_OUT
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects
@@ -62,7 +63,7 @@ def difference(where: str, then: Verdict, now: Verdict, *, rate: bool, gone: boo
     worse = direction is Direction.WORSE
     counts = worse and (now.fault or (not rate and not other_limit and _of_hardware(then, now)))
     notes = [OTHER_LIMIT] if other_limit and then.value == now.value else []
-    notes += [now.sentence] if worse and now.status.fails and now.sentence else []
+    notes += [sentence_of(now)] if worse and now.status.fails and now.reasons else []
     rank = 10 * WORST_FIRST.index(now.status) + _distance(now)
     return Difference(
         Kind.VERDICT,

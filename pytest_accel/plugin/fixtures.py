@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, VERDICTS
 from pytest_accel.run.options import plans_only
 
@@ -158,12 +159,12 @@ def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     from pytest_accel.judging.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
-    text = f"{session.ledger.names[worst.subject]}: {worst.metric} {worst.sentence}"
+    text = f"{session.ledger.names[worst.subject]}: {worst.metric} {sentence_of(worst)}"
     if worst.fails:
         prefix = "" if worst.status is Status.FAIL else f"{worst.status.value}: "
         pytest.fail(prefix + text, pytrace=False)
     if worst.status is Status.NOT_APPLICABLE and not worst.information:
-        pytest.skip(worst.sentence)
+        pytest.skip(sentence_of(worst))
 
 
 def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict) -> None:

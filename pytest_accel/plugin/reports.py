@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.core.measurement import LEFT_OUT
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Errors
 from pytest_accel.judging.findings import findings
@@ -34,7 +35,7 @@ def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], repo
             setattr(report, REPEATS, True)
         if failing and report.outcome != "failed":
             first = failing[0]
-            _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {first.sentence}")
+            _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
         elif not verdicts and report.outcome == "passed":
             _fail(
                 report,
@@ -52,7 +53,7 @@ def _repeats(session: Session, item: pytest.Item, verdict: Verdict) -> bool:
     if verdict.value is not None:
         return False
     whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-    first = session.causes_told.setdefault((verdict.status, verdict.sentence, whose), item.nodeid)
+    first = session.causes_told.setdefault((verdict.status, sentence_of(verdict), whose), item.nodeid)
     return first != item.nodeid or verdict.event == LEFT_OUT
 
 

@@ -16,10 +16,11 @@ import pytest_accel
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, RequestEntry, Run
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Verdict, with_sentence
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.rounds import round_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import record
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from pytest_accel.run.setup import Setup
 
 EARLIER = "found before the run was resumed"
-"""What is said of a broken fact that was read before."""
+"""What is noted of a broken fact that was read before."""
+EARLIER_NOTES = (Note("before_resumption"), Note("changed", EARLIER))
+"""The reasons that say so in a verdict: its own, or one that is made of the note."""
 SAME = ("pytest_accel", "driver", "torch", "cuda", "hip", "nccl", "rccl")
 """The software that must be the same throughout a run: the rounds before and after could not be compared."""
 
@@ -61,7 +64,7 @@ class Resumed:
         later = {(each["metric"], each["subject"], each["limit"]) for each in self.old.rounds.get("found", [])}
         broken = [each for each in self.old.verdicts if each.status is Status.FAIL and each.key not in later]
         return [
-            with_sentence(each, each.sentence if EARLIER in each.sentence else f"{each.sentence}; {EARLIER}")
+            each if any(one in EARLIER_NOTES for one in each.reasons) else each.because(EARLIER_NOTES[0])
             for each in broken
             if _is_fact(each.metric) or each.fault
         ]

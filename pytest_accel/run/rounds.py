@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.reasons import NothingWorse
 from pytest_accel.core.run import SeriesEntry
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
@@ -171,5 +172,5 @@ class Rounds:
     def information(self, subject: str) -> Verdict:
         """Return that no verdict on a subject became worse in the later rounds."""
         complete = self._ledger.record.rounds.get("complete", 0)
-        words = f"nothing became worse over {complete} complete round{'s' * (complete != 1)}"
-        return Verdict(METRIC, subject, Status.NOT_APPLICABLE, words, unit="count", value=complete)
+        reasons = (NothingWorse(complete),)
+        return Verdict(METRIC, subject, Status.NOT_APPLICABLE, reasons, unit="count", value=complete)

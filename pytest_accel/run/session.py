@@ -13,9 +13,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.reasons import NoBudget, Note
 from pytest_accel.core.run import Circumstances
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict, worsened
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import preconditions
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.judging.judge import judge
@@ -182,7 +184,7 @@ class Session:
         """Return the verdict; that on the number of devices fails if one has vanished since a resumed run began."""
         resumed = self.ledger.resumed
         why = resumed.gone(self.setup.discovery.devices) if resumed and verdict.metric == "inventory.count" else None
-        return worsened(verdict, Status.FAIL, why) if why else verdict
+        return verdict.worsened(Status.FAIL, Note("vanished", why)) if why else verdict
 
     def _judge_counters(self) -> None:
         """Record error counters that break their limit by now: if a long run is killed, it reads them anew."""
@@ -217,7 +219,7 @@ class Session:
         """Return UNMEASURED for a device that is left out of the probe, else None."""
         if request.declaration.fact or not (why := self.measuring.barred(request, subject)):
             return None
-        return Verdict(request.metric, subject, Status.UNMEASURED, why)
+        return Verdict(request.metric, subject, Status.UNMEASURED, (Note("left_out", why),))
 
     def _no_time(self, request: Request, subject: str, binding: bool) -> Verdict | None:
         """Return a verdict if the level has no time for the probe: UNMEASURED if a limit is `binding`. Else None."""
@@ -225,15 +227,14 @@ class Session:
             return None
         sku, status = self.setup.terms.sku, Status.UNMEASURED if binding else Status.NOT_APPLICABLE
         enough = [each for each in LEVELS if budgets.budget(request.declaration, request.metric, each, sku)]
-        remedy = f"use --accel-level={enough[0]}" if enough else "set one under `budgets` in the threshold file"
-        why = f"level {self.setup.terms.level} has no time budget for this probe; {remedy}"
-        return Verdict(request.metric, subject, status, why)
+        why = NoBudget(self.setup.terms.level, enough[0] if enough else "")
+        return Verdict(request.metric, subject, status, (why,))
 
     def _unreached(self, request: Request, subject: str) -> Verdict | None:
         """Return UNMEASURED if the time limit of the run leaves nothing for a probe that was not run yet, else None."""
         if request.declaration.fact or self.measuring.reached(request) or not self.deadline.over:
             return None
-        return Verdict(request.metric, subject, Status.UNMEASURED, self.deadline.unreached)
+        return Verdict(request.metric, subject, Status.UNMEASURED, (Note("out_of_time", self.deadline.unreached),))
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that the run did not reach within its time limit."""
@@ -241,7 +242,8 @@ class Session:
         for metric, subject, origin in around.required:
             if not self.ledger.has((metric, subject, origin)) and (limit := self.setup.terms.limits.get(metric)):
                 limit = replace(limit, metric=metric, origin=origin)
-                self.ledger.keep(Verdict(metric, subject, Status.UNMEASURED, self.deadline.unreached, limit=limit))
+                why = Note("out_of_time", self.deadline.unreached)
+                self.ledger.keep(Verdict(metric, subject, Status.UNMEASURED, (why,), limit=limit))
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
@@ -251,7 +253,7 @@ class Session:
         ]
         if not uuids or {each.subject for each in failed} != uuids:
             return None
-        return f"none of the devices matches SKU {sku.name if sku else ''}: {failed[0].sentence}"
+        return f"none of the devices matches SKU {sku.name if sku else ''}: {sentence_of(failed[0])}"
 
     # -- the record
 

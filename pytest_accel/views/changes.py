@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_accel.core.display_names import Names
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Change, Verdict
 from pytest_accel.views.table import limit_of
 from pytest_accel.views.terminal import COLOURS, Line
@@ -55,7 +56,7 @@ def _summary(verdict: Verdict | None) -> str:
 
 def _why(change: Change) -> str:
     """Return the sentence of the new verdict if it fails."""
-    return f": {change.new.sentence}" if change.new and change.new.status.fails else ""
+    return f": {sentence_of(change.new)}" if change.new and change.new.status.fails else ""
 
 
 def _colour(verdict: Verdict | None) -> str:

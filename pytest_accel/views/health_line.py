@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.closing_parts import spanned
@@ -49,7 +50,7 @@ def lines(checked: Checked) -> list[str]:
     found = checked.found or Found()
     names = checked.names
     return [
-        printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {each.sentence}")
+        printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {sentence_of(each)}")
         for each in (*found.broken, *found.undecided, *found.marginal)
     ]
 
@@ -63,7 +64,7 @@ def _essence(checked: Checked) -> str:
         return f"UNKNOWN {checked.unknown}"
     if found.undecided:
         worst = found.undecided[0]
-        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {worst.sentence}"
+        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
     sku = checked.sku.name if checked.sku else "unknown"
     devices = f"{checked.accelerators} x {sku}" if checked.accelerators else "no accelerator"
@@ -88,7 +89,7 @@ def _detail(verdict: Verdict, finding: Finding) -> str:
         return finding.vendor
     if verdict.value is not None and verdict.limit and verdict.limit.equals is not None:
         return f"{show(verdict.value, verdict.unit)}, not {show(verdict.limit.equals, verdict.unit)}"
-    return verdict.sentence
+    return sentence_of(verdict)
 
 
 def _title(found: Found, verdict: Verdict) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
@@ -130,7 +131,7 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
     for own in groups:
         first, name = own[0], names[own[0].subject]
         if full or first.subject not in failing:
-            sentence = first.sentence if full else _shortened(first.sentence)
+            sentence = sentence_of(first) if full else _shortened(sentence_of(first))
             lines.append((f"marginal: {name} {first.metric}: {sentence}{more(own)}", "yellow"))
         elif len(own) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
@@ -210,7 +211,7 @@ def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return a line for each reason why metrics are not applicable."""
     why: dict[str, str] = {}
     for verdict in verdicts:
-        why.setdefault(verdict.metric, verdict.sentence)
+        why.setdefault(verdict.metric, sentence_of(verdict))
     reasons = grouped(why, why.__getitem__)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
@@ -328,8 +329,8 @@ def _told(group: Sequence[Verdict]) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
     if last.event == LEFT_OUT and len(metrics) > 1:
-        return f"{len(metrics)} limits{'' if last.sentence.startswith('not measured') else ':'} {last.sentence}"
-    return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {last.sentence}"
+        return f"{len(metrics)} limits{'' if sentence_of(last).startswith('not measured') else ':'} {sentence_of(last)}"
+    return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {sentence_of(last)}"
 
 
 def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[list[Verdict]]:
@@ -341,7 +342,7 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
 
     def shared(verdict: Verdict) -> tuple[object, ...]:
         if _has_no_value(verdict) and not full:
-            return verdict.sentence, verdict.status, verdict.waiver
+            return sentence_of(verdict), verdict.status, verdict.waiver
         fine = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
         fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
         own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))

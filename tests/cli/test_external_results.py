@@ -12,6 +12,7 @@ from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_
 from pytest_accel.cli.main import main
 from pytest_accel.cli.table_report import measurable
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
@@ -233,7 +234,7 @@ def test_devices_of_a_table_are_compared_where_no_limit_decides() -> None:
     sku = loader.load("h100-sxm")
     verdicts, closing, _ = by_limits(read(*rows), sku, "single")
     assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
-    assert verdicts[-1].sentence == "4.7 TFLOPS, 91% below the median of 4 devices (50)"
+    assert sentence_of(verdicts[-1]) == "4.7 TFLOPS, 91% below the median of 4 devices (50)"
     assert closing.exit == 1
 
 

@@ -242,7 +242,7 @@ def test_limits_for_another_shape_say_nothing() -> None:
 
 def test_the_limits_of_a_test_stay_and_are_not_the_files() -> None:
     marker = Limit("matmul.bf16@m=64", "TFLOPS", floor=100.0, origin="test_x", declared_by=DeclaredBy.MARKER)
-    held = Verdict(marker.metric, "GPU-0", Status.PASS, "", limit=marker)
+    held = Verdict(marker.metric, "GPU-0", Status.PASS, limit=marker)
     old = ran()
     old = replace(
         old,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
@@ -119,7 +120,7 @@ def test_deferred_errors_are_advice() -> None:
 def test_what_this_user_may_not_read_is_unmeasured_and_says_so(metric: str) -> None:
     (found,) = judged(metric, mi300x(amdsmi_get_gpu_bad_page_info=status(10)))
     assert found.status is Status.UNMEASURED
-    assert "run as root" in found.sentence
+    assert "run as root" in sentence_of(found)
 
 
 def test_every_limit_on_facts_was_made_to_fail() -> None:

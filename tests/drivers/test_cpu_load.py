@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.vendors.cpu.load import ForeignLoad, before_the_run
@@ -96,4 +97,4 @@ def test_a_load_that_begins_while_a_probe_measures_is_named(other: subprocess.Po
     assert re.fullmatch(r"other processes took \d+% of the CPU time", why)
     short = Measurement("matmul.fp32", "CPU-0", "TFLOPS", 0.05, disturbance=why)
     verdict = judge([short], Limit("matmul.fp32", "TFLOPS", floor=0.1))
-    assert (verdict.status, verdict.sentence.endswith(f"; disturbed: {why}")) == (Status.INCONCLUSIVE, True)
+    assert (verdict.status, sentence_of(verdict).endswith(f"; disturbed: {why}")) == (Status.INCONCLUSIVE, True)

@@ -11,6 +11,7 @@ import pytest
 from in_process import Kept
 
 from pytest_accel.core.measurement import NODE
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import kernel_log
 from pytest_accel.drivers.kernel_messages import MESSAGES, SOURCE, find
@@ -158,8 +159,10 @@ FATAL = "pcieport 0000:{}:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), ty
 def test_hardware_fails_its_device_and_advice_warns(vendor: str) -> None:
     found = verdict(FATAL.format("0c"), "counters.log_hardware", vendor=vendor)
     assert found.status is Status.FAIL
-    assert found.sentence.startswith("1, expected 0, during soak.rate: PCIe fatal, a PCI Express link failed; check")
-    assert "severity=Uncorrected (Fatal)" in found.sentence
+    assert sentence_of(found).startswith(
+        "1, expected 0, during soak.rate: PCIe fatal, a PCI Express link failed; check"
+    )
+    assert "severity=Uncorrected (Fatal)" in sentence_of(found)
     advice = verdict(FATAL.format("0c").replace("Fatal", "Non-Fatal"), "counters.log_advice", vendor=vendor)
     assert advice.status is Status.MARGINAL
 
@@ -218,7 +221,7 @@ def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
         found = judge([reports.logged(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE
-        assert "requires root" in found.sentence
+        assert "requires root" in sentence_of(found)
 
 
 def test_a_sensor_that_ended_leaves_the_log_unmeasured() -> None:

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
@@ -77,7 +78,7 @@ def test_every_entry_says_what_it_means_and_what_to_do() -> None:
 def test_one_of_hardware_fails_and_says_what_when_and_what_to_do() -> None:
     found = verdict("hardware", xid(79))
     assert found.status is Status.FAIL
-    assert found.sentence.startswith("1, expected 0, during soak.rate: Xid 79, it has fallen off the bus; reboot")
+    assert sentence_of(found).startswith("1, expected 0, during soak.rate: Xid 79, it has fallen off the bus; reboot")
 
 
 def test_one_of_a_program_is_advice_one_that_informs_is_in_no_count() -> None:
@@ -121,7 +122,7 @@ def test_where_nobody_can_hear_nothing_is_said() -> None:
     deaf = {"nvidia": "NVML gives no events", "kernel log": "/dev/kmsg: Permission denied (requires root)"}
     found = verdict("hardware", deaf=deaf)
     assert found.status is Status.UNMEASURED
-    assert "NVML gives no events; /dev/kmsg: Permission denied" in found.sentence
+    assert "NVML gives no events; /dev/kmsg: Permission denied" in sentence_of(found)
     assert verdict("hardware", deaf={**deaf, "nvidia": None}).status is Status.PASS
 
 

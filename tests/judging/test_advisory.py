@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
@@ -44,8 +45,8 @@ def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Sta
 
 
 def test_a_shortfall_says_how_the_source_measured() -> None:
-    assert judged(90.0).sentence.endswith(f"; advisory, the limit's source measured otherwise: {DIFFERS[0]}")
-    assert "more than 15% below healthy" in judged(50.0).sentence
+    assert sentence_of(judged(90.0)).endswith(f"; advisory, the limit's source measured otherwise: {DIFFERS[0]}")
+    assert "more than 15% below healthy" in sentence_of(judged(50.0))
 
 
 def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, Watch
@@ -120,7 +121,7 @@ def lowered(watts: float) -> Measurement:
 def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise(limit: Limit | None, status: Status) -> None:
     verdict = judge([BEFORE, lowered(630.0)], limit)
     assert verdict.status is status
-    assert f"power limit 700 W -> 630 W {WHEN}" in verdict.sentence
+    assert f"power limit 700 W -> 630 W {WHEN}" in sentence_of(verdict)
     assert verdict.attempts == 2, "a record that is judged again counts the change"
 
 
@@ -135,7 +136,7 @@ def test_one_device_that_changes_differs_from_the_others() -> None:
     (found,) = [each for each in seen.take() if each.metric == "inventory.power_limit"]
     verdict = judge([found], Limit(found.metric, "W", same_on_all=True))
     assert verdict.status is Status.FAIL
-    assert verdict.sentence.startswith("630 W, but 700 W on 2 of 3 devices; power limit 700 W -> 630 W between")
+    assert sentence_of(verdict).startswith("630 W, but 700 W on 2 of 3 devices; power limit 700 W -> 630 W between")
 
 
 def test_every_fact_is_watched_or_counted_or_changes_by_load() -> None:

@@ -16,6 +16,7 @@ import yaml
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement, Peak
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
@@ -148,11 +149,11 @@ def test_below_the_software_of_its_figures_a_floor_leaves_a_shortfall_without_a_
     alone, older = place.alone, dict.fromkeys(place.row.software, OLDER)
     short = judged(alone, 0.9 * place.floor.value, older)
     assert short.status is Status.INCONCLUSIVE
-    assert f"{OLDER} is outside" in short.sentence
+    assert f"{OLDER} is outside" in sentence_of(short)
     assert judged(alone, 1.1 * place.floor.value, older).status is Status.PASS
     unknown = judged(alone, 0.9 * place.floor.value, {})
     assert unknown.status is Status.FAIL
-    assert "the version in use is not known" in unknown.sentence
+    assert "the version in use is not known" in sentence_of(unknown)
 
 
 # -- beneath another limit
@@ -178,7 +179,7 @@ def test_beneath_an_advisory_limit_it_rejects_and_what_is_between_is_no_failure(
     ):
         verdict = judged(limit, times(place, share), place.software)
         assert verdict.status is status, share
-        assert ("the floor of its class" in verdict.sentence) is (status is Status.FAIL)
+        assert ("the floor of its class" in sentence_of(verdict)) is (status is Status.FAIL)
 
 
 @one_a_row
@@ -226,7 +227,7 @@ def test_a_repeat_above_it_leaves_a_mark(place: Place, tmp_path: Path) -> None:
     assert attempts.short(place.metric, limit, place.software)
     again = judged(limit, times(place, 1.1), place.software, times(place, 0.95))
     assert again.status is Status.MARGINAL
-    assert "holds only on the repeat" in again.sentence
+    assert "holds only on the repeat" in sentence_of(again)
 
 
 @one_a_row

@@ -6,8 +6,10 @@ from datetime import date
 from typing import Any
 
 import pytest
+from worded import worded
 
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.reasons import Compared, Interval
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import ClassFloor, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
@@ -22,7 +24,7 @@ FULL = [("inventory.count", NODE), *((metric, uuid) for metric in METRICS for uu
 
 def verdict(metric: str, subject: str, status: Status = Status.PASS, **changes: Any) -> Verdict:
     limit = Limit(metric, "TFLOPS", floor=100.0, origin="h100-sxm.yaml")
-    made = Verdict(metric, subject, status, "its reason", limit=limit)
+    made = Verdict(metric, subject, status, worded("its reason"), limit=limit)
     return replace(made, **changes)
 
 
@@ -253,7 +255,7 @@ def test_rejected_names_every_device_and_tells_the_one_that_is_furthest_off_in_f
     verdicts = [
         *full(),
         verdict("a", "GPU-0", Status.FAIL, margin=-0.01),
-        verdict("b", "GPU-1", Status.FAIL, margin=-0.09, sentence="612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"),
+        verdict("b", "GPU-1", Status.FAIL, margin=-0.09, reasons=worded("612.4 TFLOPS, floor 672 TFLOPS (-8.9%)")),
     ]
     line = "REJECTED 2/2: gpu0 a -1.0%; gpu1 b -9.0%; worst: gpu1 b 612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
     assert closed(verdicts) == Closing(line, 1, "REJECTED")
@@ -268,13 +270,13 @@ MANY = {NODE: NODE, **{f"GPU-{index}": f"gpu{index}" for index in range(8)}}
 
 
 def hung(subject: str, metric: str, **changes: Any) -> Verdict:
-    changes = {"event": "hung", "sentence": "its process sent nothing for 60 s", **changes}
+    changes = {"event": "hung", "reasons": worded("its process sent nothing for 60 s"), **changes}
     return verdict(metric, subject, Status.FAIL, fault=True, **changes)
 
 
 def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -> None:
     """A hang leaves twenty limits unmeasured; none of them says anything."""
-    left = [hung("GPU-6", f"b{place}", event="left out", sentence="not measured") for place in range(20)]
+    left = [hung("GPU-6", f"b{place}", event="left out", reasons=worded("not measured")) for place in range(20)]
     slow = [verdict(f"a{place}", "GPU-2", Status.FAIL, margin=-0.14 + place / 100) for place in range(3)]
     found = closed([*left, *slow, hung("GPU-6", "matmul.fp64")], names=MANY, expected_devices=8)
     assert found.line == (
@@ -285,7 +287,7 @@ def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -
 
 
 def test_an_xid_comes_before_what_fell_short_beside_it() -> None:
-    xid = verdict("counters.xid_hardware", "GPU-1", Status.FAIL, sentence="1, expected 0, Xid 79")
+    xid = verdict("counters.xid_hardware", "GPU-1", Status.FAIL, reasons=worded("1, expected 0, Xid 79"))
     slow = verdict("matmul.bf16", "GPU-1", Status.FAIL, margin=-0.5)
     assert worst_first([slow, hung("GPU-1", "x", event="left out"), xid])[0] is xid
 
@@ -296,7 +298,7 @@ def test_devices_that_fail_alike_are_told_once() -> None:
 
 
 def test_a_rank_that_hangs_rejects_its_device_and_not_the_node() -> None:
-    rank = hung(NODE, "all_reduce.busbw", blamed="GPU-1", sentence="gpu1: its process sent nothing")
+    rank = hung(NODE, "all_reduce.busbw", blamed="GPU-1", reasons=worded("gpu1: its process sent nothing"))
     assert closed([rank]).line.startswith("REJECTED gpu1: all_reduce.busbw")
     assert "gpu1 hung in all_reduce.busbw" in closed([rank, hung("GPU-0", "x")]).line
 
@@ -407,7 +409,7 @@ def test_every_device_without_a_verdict_is_named() -> None:
 
 def test_every_device_that_was_not_judged_is_named_with_its_cause_told_once() -> None:
     def unmeasured(metric: str, subject: str, why: str) -> Verdict:
-        return verdict(metric, subject, Status.UNMEASURED, sentence=why)
+        return verdict(metric, subject, Status.UNMEASURED, reasons=worded(why))
 
     torch = [unmeasured(metric, uuid, "no torch") for metric in "abc" for uuid in list(MANY)[1:7]]
     other = [unmeasured("d", "GPU-7", "no permission"), unmeasured("d", "GPU-6", "no permission")]
@@ -452,7 +454,7 @@ def test_worst_first_is_by_status_and_then_by_margin() -> None:
 def test_the_closing_line_begins_with_the_verdict_that_the_table_shows_first() -> None:
     """A lost device precedes a ceiling that was broken a hundredfold."""
     burnt = verdict("soak.throttle.hw_thermal", "GPU-0", Status.FAIL, margin=-112.0)
-    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True, event="lost", sentence="the device is lost")
+    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True, event="lost", reasons=worded("the device is lost"))
     unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, fault=True), limit=None)
     for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
         assert worst_first(verdicts)[0] is lost
@@ -482,8 +484,6 @@ def test_a_marginal_names_the_warning_limit_that_it_is_past() -> None:
 
 def test_a_marginal_far_from_its_limit_names_its_reason() -> None:
     wide = verdict("stream.triad", "GPU-0", Status.MARGINAL, margin=2.462)
-    wide = replace(
-        wide, sentence="10 GB/s, floor 3 GB/s (+246.2%); the confidence interval 2 to 17 GB/s includes the floor"
-    )
+    wide = replace(wide, reasons=(Compared("floor"), Interval(2.0, 17.0, "floor")))
     said = closed([*full(), wide]).line
-    assert "1 marginal: gpu0 stream.triad, the confidence interval 2 to 17 GB/s includes the floor" in said
+    assert "1 marginal: gpu0 stream.triad, the confidence interval 2 to 17 includes the floor" in said

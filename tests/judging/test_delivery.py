@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import delivery
 from pytest_accel.judging.delivery import DELIVERED, SERIAL
@@ -39,7 +40,7 @@ def test_names_with_different_domains_are_different_nodes() -> None:
     text = "serial,node\n000,n1.a\n001,n1.b\n"
     found = judged(text, host="n1.a")
     assert (found["GPU-0"].status, found["GPU-1"].status) == (Status.PASS, Status.FAIL)
-    assert "001 is listed for n1.b (line 3): a board of another node" in found["GPU-1"].sentence
+    assert "001 is listed for n1.b (line 3): a board of another node" in sentence_of(found["GPU-1"])
     assert found[NODE].status is Status.PASS
     short = judged(text, host="n1")  # either could be meant
     assert {each.status for each in short.values()} == {Status.UNMEASURED}
@@ -81,7 +82,7 @@ def test_a_list_without_nodes_says_nothing_of_the_node() -> None:
 )
 def test_what_is_wrong_is_said(text: str, subject: str, status: Status, words: str) -> None:
     found = judged(text)[subject]
-    assert (found.status, words in found.sentence) == (status, True), found.sentence
+    assert (found.status, words in sentence_of(found)) == (status, True), sentence_of(found)
     others = {each.status for key, each in judged(text).items() if key not in (subject, NODE)}
     assert Status.FAIL not in others
 
@@ -89,16 +90,16 @@ def test_what_is_wrong_is_said(text: str, subject: str, status: Status, words: s
 def test_a_device_whose_serial_cannot_be_read_is_not_judged_and_may_be_the_absent_one() -> None:
     blind = [GPUS[0], replace(GPUS[1], serial=None, facts={"unread": {"serial": "no permission"}})]
     found = judged(WHOLE, blind)
-    assert (found["GPU-1"].status, found["GPU-1"].sentence) == (Status.UNMEASURED, "serial number: no permission")
+    assert (found["GPU-1"].status, sentence_of(found["GPU-1"])) == (Status.UNMEASURED, "serial number: no permission")
     assert found[NODE].status is Status.UNMEASURED
-    assert "absent, unless gpu1 is meant: 001 (line 3)" in found[NODE].sentence
+    assert "absent, unless gpu1 is meant: 001 (line 3)" in sentence_of(found[NODE])
 
 
 def test_processors_have_no_serial_number() -> None:
     cpus = [Device("CPU-0", 0, "cpu", "EPYC")]
     found = judged(WHOLE, cpus, sku="cpu")
     assert {each.status for each in found.values()} == {Status.NOT_APPLICABLE}
-    assert "no serial number" in found["CPU-0"].sentence
+    assert "no serial number" in sentence_of(found["CPU-0"])
 
 
 def test_the_metrics_are_those_of_the_inventory() -> None:

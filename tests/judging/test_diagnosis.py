@@ -8,6 +8,7 @@ import pytest
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.diagnosis import cause, explaining, variation
 from pytest_accel.judging.judge import judge
@@ -257,15 +258,17 @@ TOLD = f"612.4 TFLOPS, floor 672 TFLOPS (-8.9%); {OLD}"
 def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None:
     hot = measured("matmul.bf16", seen(), clock_losses=lost({"hw_thermal_s": 2 * HALF}, 0.0))
     short, fine = (judge([each], FLOOR, explain=explaining([gpu()])) for each in (hot, replace(hot, value=730.0)))
-    assert "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); clock 1400 of 1980 MHz, of which HW thermal 100%" in short.sentence
-    assert "HW thermal" not in fine.sentence
+    assert "612.4 TFLOPS, floor 672 TFLOPS (-8.9%); clock 1400 of 1980 MHz, of which HW thermal 100%" in sentence_of(
+        short
+    )
+    assert "HW thermal" not in sentence_of(fine)
 
 
 def test_a_cause_that_the_measurement_holds_goes_first() -> None:
     """A matrix of peers tells it, and records of older versions have it of every measurement."""
     told = measured("matmul.bf16", {}, explains=OLD)
-    assert judge([told], FLOOR, explain=explaining([gpu()])).sentence == TOLD
-    assert judge([told], FLOOR).sentence == TOLD
+    assert sentence_of(judge([told], FLOOR, explain=explaining([gpu()]))) == TOLD
+    assert sentence_of(judge([told], FLOOR)) == TOLD
 
 
 def test_nobody_looks_for_the_cause_of_what_holds() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from worded import worded
 
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
@@ -31,7 +32,7 @@ def memory(value: float, subject: str = "GPU-0", **changes: Any) -> Measurement:
 
 
 def verdict(status: Status, value: Any, metric: str = "health.nvlink_up", **changes: Any) -> Verdict:
-    return replace(Verdict(metric, "GPU-0", status, "", "count", value, expected=18), **changes)
+    return replace(Verdict(metric, "GPU-0", status, (), "count", value, expected=18), **changes)
 
 
 def node(*devices: Device, day: int = 1, **changes: Any) -> Contents:
@@ -119,7 +120,7 @@ def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
 
 
 def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_moved() -> None:
-    held = Verdict("soak.throttle.sw_thermal", "GPU-0", Status.PASS, "", "1", 0.001, ceiling=0.01)
+    held = Verdict("soak.throttle.sw_thermal", "GPU-0", Status.PASS, (), "1", 0.001, ceiling=0.01)
     failed = replace(held, status=Status.FAIL, value=0.002, ceiling=0.0015)
     assert of(node(verdicts=[held]), node(verdicts=[failed])).exit == exits.HOLDS
     assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == exits.REJECTED
@@ -244,7 +245,7 @@ def test_a_processor_that_is_slower_is_told_and_does_not_count() -> None:
 
 def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
     limit = Limit("stream.triad", "GB/s", floor=2700.0)
-    triad = Verdict("stream.triad", "GPU-0", Status.PASS, "", "GB/s", 3000.0, limit=limit)
+    triad = Verdict("stream.triad", "GPU-0", Status.PASS, (), "GB/s", 3000.0, limit=limit)
     then = node(measurements=[memory(3000.0)], verdicts=[triad, verdict(Status.PASS, 18)])
     now = node(
         gpu(0, facts={"vbios": "97.00"}),
@@ -286,7 +287,7 @@ def test_two_nodes_are_compared_by_the_medians_of_their_devices() -> None:
 
 
 def test_a_state_that_only_one_of_two_nodes_has_counts() -> None:
-    wrong = Verdict("exact_matmul.bf16", "GPU-0", Status.PASS, "", "count", 0, ceiling=0.0)
+    wrong = Verdict("exact_matmul.bf16", "GPU-0", Status.PASS, (), "count", 0, ceiling=0.0)
     then, now = node(verdicts=[wrong]), replace(wrong, subject="GPU-5", status=Status.FAIL, value=3)
     found = of(then, node(gpu(4), gpu(5), verdicts=[now]))
     assert told(found) == [((), "exact_matmul.bf16", "all PASS", "gpu5 FAIL 3")]
@@ -342,7 +343,7 @@ def test_many_records_tell_themselves_what_two_runs_differ_by() -> None:
 
 def lost(metric: str, event: str = "", subject: str = "GPU-1") -> Verdict:
     sentence = "not measured: lost" if event == "left out" else "lost"
-    return Verdict(metric, subject, Status.FAIL, sentence, "TFLOPS", fault=True, event=event)  # type: ignore[arg-type]
+    return Verdict(metric, subject, Status.FAIL, worded(sentence), "TFLOPS", fault=True, event=event)  # type: ignore[arg-type]
 
 
 def test_a_lost_device_comes_first_and_what_followed_is_one_line() -> None:

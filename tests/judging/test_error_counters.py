@@ -12,6 +12,7 @@ import pytest
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.sensor import _facts
@@ -106,14 +107,14 @@ ADVICE = [
 def test_what_moves_beyond_its_limit_fails_and_names_the_probe(name: str, moved: dict[str, Any]) -> None:
     found = verdict(name, {}, {}, moved, moved)
     assert found.status is Status.FAIL
-    assert found.sentence.endswith(", during probe2")
+    assert sentence_of(found).endswith(", during probe2")
 
 
 @pytest.mark.parametrize(("name", "moved"), ADVICE)
 def test_what_moves_a_little_is_marginal(name: str, moved: dict[str, Any]) -> None:
     found = verdict(name, {}, moved)
     assert found.status is Status.MARGINAL
-    assert "during probe1" in found.sentence
+    assert "during probe1" in sentence_of(found)
 
 
 @pytest.mark.parametrize("name", ERROR_COUNTERS)
@@ -142,7 +143,7 @@ def test_a_rate_is_that_of_the_worst_stretch_and_never_of_less_than_its_time() -
     assert verdict("pcie_replays", {}, {"pcie_replays": 30}, seconds=600).value == 3
     burst = [{"pcie_replays": count} for count in (0, 0, 0, 60, 60, 60, 61)]
     found = verdict("pcie_replays", *burst, seconds=120)
-    assert (found.value, found.sentence.rpartition(" during ")[2]) == (30, "probe3"), (
+    assert (found.value, sentence_of(found).rpartition(" during ")[2]) == (30, "probe3"), (
         "neither the run's nor all probes'"
     )
 
@@ -161,14 +162,14 @@ def test_one_corrected_error_in_a_short_run_is_no_alarm_and_few_in_each_probe_ar
 def test_a_long_run_hides_no_storm_of_corrected_errors() -> None:
     storm = corrected(0, 0, 40, 40, 40, 40, 40, 40, 40, 40, seconds=1800)
     assert (storm.status, storm.value) == (Status.MARGINAL, 40), "not the 9 an hour of the whole run"
-    assert storm.sentence.endswith("during probe2")
+    assert sentence_of(storm).endswith("during probe2")
     assert corrected(*range(0, 100, 4), seconds=3600).status is Status.PASS, "four an hour, all day"
 
 
 def test_counts_of_all_probes_add_up() -> None:
     found = verdict("nvlink_replay", {}, links(replay=1), links(replay=1), links(replay=3))
     assert found.value == 3
-    assert found.sentence.endswith("during probe1, probe3")
+    assert sentence_of(found).endswith("during probe1, probe3")
 
 
 def readings(*steps: tuple[str, int | None]) -> Ledger:
@@ -210,7 +211,7 @@ def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None
         ledger.read(at, during, {GPU.uuid: facts}, links=not at)
     ledger.read(20.0, "", {GPU.uuid: HEALTHY})
     found = judge([ledger.measured("counters.nvlink_crc", GPU)], LIMITS["counters.nvlink_crc"])
-    assert found.sentence == "the device was lost: GPU is lost, during matmul.bf16"
+    assert sentence_of(found) == "the device was lost: GPU is lost, during matmul.bf16"
 
 
 def test_a_part_of_a_sum_that_was_not_read_once_is_no_error() -> None:
@@ -227,7 +228,7 @@ def test_a_counter_that_went_back_has_counted_since() -> None:
 
 def test_a_device_that_is_lost_fails_one_that_is_silent_is_unmeasured() -> None:
     lost = verdict("pcie_replays", {}, {"lost": "GPU is lost"}, {"lost": "GPU is lost"})
-    assert (lost.status, lost.sentence) == (Status.FAIL, "the device was lost: GPU is lost, during probe1")
+    assert (lost.status, sentence_of(lost)) == (Status.FAIL, "the device was lost: GPU is lost, during probe1")
     silent = verdict("pcie_replays", {}, {"silent": "it has not answered for 10 s"}, {})
     assert silent.status is Status.UNMEASURED
 
@@ -292,7 +293,10 @@ def test_a_sensor_that_is_gone_leaves_everything_unmeasured() -> None:
 
 def test_without_a_probe_nothing_could_move() -> None:
     found = verdict("ecc_uncorrectable", {})
-    assert (found.status, found.sentence) == (Status.UNMEASURED, "no probe ran during which it could have increased")
+    assert (found.status, sentence_of(found)) == (
+        Status.UNMEASURED,
+        "no probe ran during which it could have increased",
+    )
 
 
 def test_a_counter_that_is_hidden_is_unmeasured_one_that_does_not_exist_is_left_out() -> None:
@@ -379,7 +383,7 @@ def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_co
     (replays,) = [
         each for each in ran.record["verdicts"] if each["metric"] == "counters.pcie_replays" and each["value"]
     ]
-    assert replays["sentence"].endswith("during stream.copy_kernel")
+    assert replays["reasons"][-1] == {"kind": "during", "text": "stream.copy_kernel"}
     (matmul,) = ran.measurements("matmul.bf16", "gpu1")
     assert matmul["details"]["counters"] == {"ecc_uncorrectable": 1}, "it is beside what was measured"
     assert set(LIMITS["counters.ecc_uncorrectable"].levels) == set(LEVELS)

@@ -274,7 +274,7 @@ def found_by(spreads: dict[str, Spread], values: dict[str, str], limits: dict[st
         for device in DEVICES
     ]
     attempts = {(each.metric, each.subject): [each] for each in every}
-    verdicts = [Verdict(each.metric, each.subject, Status.PASS, "", limit=limits.get(each.metric)) for each in every]
+    verdicts = [Verdict(each.metric, each.subject, Status.PASS, limit=limits.get(each.metric)) for each in every]
     kinds = {device.uuid: kind_of(device) for device in DEVICES}
     return smallest_losses(verdicts, attempts, kinds, spreads.get, lambda _: None, software={})
 
@@ -320,7 +320,7 @@ def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others(
     kinds = {device.uuid: kind_of(device) for device in DEVICES}
 
     def loss(status: Status) -> float:
-        verdicts = [Verdict(m, s, status if s == "GPU-0" else Status.PASS, "") for m, s in attempts]
+        verdicts = [Verdict(m, s, status if s == "GPU-0" else Status.PASS) for m, s in attempts]
         return (
             smallest_losses(verdicts, attempts, kinds, lambda _: SPREAD, lambda _: None, software={})["memory"].behind
             or 1.0

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import in_process
 import pytest
+from worded import worded
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement
+from pytest_accel.core.reasons import WrongResult
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES
 from pytest_accel.judging.error_counters import Window
@@ -43,7 +45,7 @@ A901 unmeasured A902 inconclusive A903 not-tried
 
 
 def failing(metric: str, **fields: Any) -> Verdict:
-    return Verdict(**{"metric": metric, "subject": "GPU-0", "status": Status.FAIL, "sentence": "", **fields})
+    return Verdict(**{"metric": metric, "subject": "GPU-0", "status": Status.FAIL, **fields})
 
 
 def finding(verdict: Verdict, *own: Measurement) -> Finding:
@@ -84,9 +86,14 @@ def test_every_kernel_message_that_is_named_exists() -> None:
         (failing("soak.rate", event="uncorrectable", fault=True), "A201 memory-uncorrectable", "critical", "reset"),
         (failing("stream.copy", event="hung", fault=True), "A103 device-hung", "critical", "reboot"),
         (failing("matmul.bf16", event=LEFT_OUT, fault=True), "A903 not-tried", "unknown", "none"),
-        (failing("counters.fabric", fault=True, sentence="was lost"), "A102 device-lost", "critical", "reboot"),
-        (failing("matmul.bf16", fault=True, sentence="is off by 7"), "A502 wrong-result", "critical", "return"),
-        (failing("matmul.bf16", fault=True, sentence="CUDA error: x"), "A105 device-error", "critical", "reset"),
+        (failing("counters.fabric", fault=True, reasons=worded("was lost")), "A102 device-lost", "critical", "reboot"),
+        (
+            failing("matmul.bf16", fault=True, reasons=(WrongResult("is off by 7"),)),
+            "A502 wrong-result",
+            "critical",
+            "return",
+        ),
+        (failing("matmul.bf16", fault=True, reasons=worded("CUDA error: x")), "A105 device-error", "critical", "reset"),
         (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),
         (failing("matmul.bf16", status=Status.INCONCLUSIVE), "A902 inconclusive", "unknown", "measure-again"),
         (failing("matmul.bf16", status=Status.MARGINAL), "A501 compute-slow", "warning", "watch"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
@@ -40,7 +41,7 @@ def memory(value: float) -> Measurement:
 def test_the_sentence_has_gap_median_and_spread() -> None:
     verdict = beside(one(701.2), spread=PRODUCTS, others=[746.8] * 7)
     assert verdict.status is Status.MARGINAL
-    assert verdict.sentence == "701.2 TFLOPS, 6.1% behind its neighbours (median 746.8, spread 1.2%)"
+    assert sentence_of(verdict) == "701.2 TFLOPS, 6.1% behind its neighbours (median 746.8, spread 1.2%)"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_finding_has_to_be_confirmed() -> None:
     assert beside(memory(97.0), memory(97.0), spread=MEMORY).status is Status.FAIL
     cleared = beside(memory(97.0), memory(99.9), spread=MEMORY)
     assert cleared.status is Status.MARGINAL
-    assert "holds only on the repeat, first measured 3.0% behind its neighbours" in cleared.sentence
+    assert "holds only on the repeat, first measured 3.0% behind its neighbours" in sentence_of(cleared)
     assert beside(memory(98.5), memory(99.9), spread=MEMORY).status is Status.NOT_APPLICABLE
     assert beside(memory(99.9), memory(98.5), spread=MEMORY).status is Status.NOT_APPLICABLE
     late = beside(memory(99.9), memory(97.0), spread=MEMORY)
@@ -96,7 +97,7 @@ def test_a_round_that_cannot_be_compared_neither_confirms_nor_clears() -> None:
     for rounds in ((memory(97.0), disturbed), (disturbed, memory(97.0))):
         found = beside(*rounds, spread=MEMORY)
         assert found.status is Status.INCONCLUSIVE
-        assert found.sentence.endswith("; another round could not be compared")
+        assert sentence_of(found).endswith("; another round could not be compared")
     assert beside(memory(98.5), disturbed, spread=MEMORY).status is Status.MARGINAL
     assert beside(memory(99.9), disturbed, spread=MEMORY).status is Status.NOT_APPLICABLE
 
@@ -110,7 +111,7 @@ def test_without_time_for_a_repeat_a_failing_gap_is_inconclusive() -> None:
     left = replace(memory(97.0), details={"not_repeated": "the 20 s for repeats at quick leave 0 s"})
     verdict = beside(left, spread=MEMORY)
     assert verdict.status is Status.INCONCLUSIVE
-    assert "not measured again for lack of time" in verdict.sentence
+    assert "not measured again for lack of time" in sentence_of(verdict)
     marginal = beside(replace(left, value=98.5), spread=MEMORY)
     assert marginal.status is Status.MARGINAL
 
@@ -127,7 +128,7 @@ def test_products_under_the_power_limit_are_compared_at_their_clock() -> None:
 
     found = verdict(spread, fast)
     assert found.status is Status.MARGINAL
-    assert found.sentence == "700 TFLOPS, 4.8% behind its neighbours at its clock (median 735, spread 0.5%)"
+    assert sentence_of(found) == "700 TFLOPS, 4.8% behind its neighbours at its clock (median 735, spread 0.5%)"
     assert verdict(spread, LOAD).status is Status.NOT_APPLICABLE
     idle = {"telemetry": {**fast["telemetry"], "sw_power_cap_s": 0.0}}
     assert verdict(replace(PRODUCTS, at_clock=0.02), fast).status is Status.NOT_APPLICABLE
@@ -142,10 +143,10 @@ ADVISORY = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0, differs=("
 def test_an_advisory_limit_that_one_device_alone_breaks() -> None:
     verdict = beside(memory(97.0), spread=MEMORY, limit=ADVISORY)
     assert verdict.status is Status.FAIL
-    assert "its 7 neighbours hold it; 3.0% behind its neighbours (median 100, spread 0.3%)" in verdict.sentence
+    assert "its 7 neighbours hold it; 3.0% behind its neighbours (median 100, spread 0.3%)" in sentence_of(verdict)
     product = beside(one(97.0), spread=PRODUCTS, limit=replace(ADVISORY, metric="matmul.bf16", unit="TFLOPS"))
     assert product.status is Status.MARGINAL
-    assert "its 7 neighbours hold it" in product.sentence
+    assert "its 7 neighbours hold it" in sentence_of(product)
     assert product.behind, "worth another measurement"
 
 
@@ -153,10 +154,10 @@ def test_devices_that_are_short_alike_are_told_so() -> None:
     floor = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0)
     for limit in (floor, ADVISORY):
         verdict = beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=limit)
-        assert verdict.sentence.endswith("all 8 devices alike: look at what they share "
+        assert sentence_of(verdict).endswith("all 8 devices alike: look at what they share "
                                          "(power, cooling, settings, software)")  # fmt: skip
-    assert "alike" not in beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor).sentence
-    assert "alike" not in beside(memory(99.0), spread=MEMORY, others=[99.0] * 7, limit=floor).sentence
+    assert "alike" not in sentence_of(beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor))
+    assert "alike" not in sentence_of(beside(memory(99.0), spread=MEMORY, others=[99.0] * 7, limit=floor))
 
 
 def gpu(place: int, **changes: object) -> Device:

@@ -14,6 +14,7 @@ from in_process import Called
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
@@ -63,7 +64,7 @@ def test_what_stands_still_holds_whatever_it_stands_at(tmp_path: Path) -> None:
 
 def test_a_link_that_is_lost_fails_the_node_and_names_the_port(tmp_path: Path) -> None:
     found = verdict(tmp_path, "nic_link_downed", HEALTHY, {**HEALTHY, **port("mlx5_1", "link_downed", 1)})
-    assert (found.status, found.subject, found.sentence) == (Status.FAIL, "node", "1, expected 0, at mlx5_1/1")
+    assert (found.status, found.subject, sentence_of(found)) == (Status.FAIL, "node", "1, expected 0, at mlx5_1/1")
 
 
 def test_a_port_that_stood_higher_hides_none_that_moved(tmp_path: Path) -> None:
@@ -95,12 +96,12 @@ def test_a_counter_that_went_back_has_counted_since(tmp_path: Path) -> None:
 def test_a_nic_that_vanished_is_not_taken_for_one_that_counted_nothing(tmp_path: Path) -> None:
     one = {**rdma("mlx5_0", {})}
     found = verdict(tmp_path / "one", "nic_link_downed", HEALTHY, one)
-    assert (found.status, found.sentence) == (
+    assert (found.status, sentence_of(found)) == (
         Status.UNMEASURED,
         "mlx5_1/1 was present before the first probe and is gone",
     )
     found = verdict(tmp_path / "all", "nic_link_downed", HEALTHY, {MC.format(0, "ue"): "0"})
-    assert (found.status, found.sentence) == (
+    assert (found.status, sentence_of(found)) == (
         Status.UNMEASURED, "there is no RDMA NIC; it could be read before the first probe",
     )  # fmt: skip
 
@@ -108,7 +109,7 @@ def test_a_nic_that_vanished_is_not_taken_for_one_that_counted_nothing(tmp_path:
 def test_what_cannot_be_seen_here_is_not_judged_here(tmp_path: Path) -> None:
     found = verdict(tmp_path, "ecc_uncorrected", {"sys/": ""}, {"sys/": ""})
     assert found.status is Status.NOT_APPLICABLE
-    assert "its EDAC driver is not loaded" in found.sentence
+    assert "its EDAC driver is not loaded" in sentence_of(found)
 
 
 def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.inventory import Discovery, facts, host_fact
@@ -139,7 +140,7 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported(stati
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
     *_, last = facts("inventory.mig", Discovery(devices), None)
     verdict = judge([last], limit)
-    assert (verdict.status.value, f"{stating} of 4 devices report it" in verdict.sentence) == (status, stating > 0)
+    assert (verdict.status.value, f"{stating} of 4 devices report it" in sentence_of(verdict)) == (status, stating > 0)
 
 
 def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
@@ -160,7 +161,7 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
 def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit | None, status: Status) -> None:
     verdict = judge([host_fact("host.acs", {why: "config: only 64 of 4096 bytes can be read (requires root)"})], limit)
     assert verdict.status is status
-    assert "requires root" in verdict.sentence
+    assert "requires root" in sentence_of(verdict)
 
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
@@ -159,7 +160,7 @@ def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says(severit
     known, other = (judge([each], listed) for each in facts("inventory.vbios", node, H100))
     assert known.status is Status.PASS
     assert other.status is expected
-    assert other.sentence.startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")
+    assert sentence_of(other).startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")
 
 
 def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
@@ -167,7 +168,7 @@ def test_a_node_of_lesser_boards_fails_although_all_are_alike() -> None:
     failed = {metric for metric in FACTS if {each.status for each in judged(metric, node)} == {Status.FAIL}}
     assert failed == {"inventory.power_limit_default", "inventory.power_limit_max", "inventory.clock_max"}
     (first, *_) = judged("inventory.power_limit_default", node)
-    assert first.sentence == "630 W, floor 700 W (-10.0%)"
+    assert sentence_of(first) == "630 W, floor 700 W (-10.0%)"
 
 
 GONE = status(pynvml.NVML_ERROR_DEPRECATED)
@@ -250,7 +251,7 @@ def test_a_process_of_others_is_no_fault_of_the_device() -> None:
         "health.foreign_processes", discovered(h100(nvmlDeviceGetComputeRunningProcesses_v3=processes(7)))
     )
     assert verdict.status is Status.INCONCLUSIVE
-    assert "pid 7" in verdict.sentence
+    assert "pid 7" in sentence_of(verdict)
 
 
 def test_a_fact_that_this_user_may_not_read_is_unmeasured_with_the_reason() -> None:
@@ -258,7 +259,7 @@ def test_a_fact_that_this_user_may_not_read_is_unmeasured_with_the_reason() -> N
     fine, hidden = judged("health.remap_pending", node)
     assert fine.status is Status.PASS
     assert hidden.status is Status.UNMEASURED
-    assert hidden.sentence == "remap_pending: this user may not read it: run as root"
+    assert sentence_of(hidden) == "remap_pending: this user may not read it: run as root"
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_what_the_gpu_does_not_support(metric: str, function: str, expected: Sta
     gpu.answers[function] = status(NOT_SUPPORTED)
     (verdict,) = judged(metric, discovered(gpu))
     assert verdict.status is expected
-    assert "this GPU does not support it" in verdict.sentence
+    assert "this GPU does not support it" in sentence_of(verdict)
 
 
 @pytest.mark.parametrize(

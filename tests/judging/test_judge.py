@@ -8,6 +8,7 @@ import pytest
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.judge import judge
@@ -87,7 +88,7 @@ def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
 def test_no_value_is_unmeasured(limit: Limit) -> None:
     verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
     assert verdict.status is Status.UNMEASURED
-    assert verdict.sentence == "the probe returned no value"
+    assert sentence_of(verdict) == "the probe returned no value"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_limit_without_a_bound_judges_nothing(limit: Limit) -> None:
 def test_a_limit_in_another_unit_judges_nothing() -> None:
     verdict = judge([found(730.0, "GB/s")], FLOOR)
     assert verdict.status is Status.UNMEASURED
-    assert verdict.sentence == "the limit is in TFLOPS, but the measurement is in GB/s"
+    assert sentence_of(verdict) == "the limit is in TFLOPS, but the measurement is in GB/s"
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [(8, Status.PASS), (4, Status.UNMEASURED), (None, Status.UNMEASURED)])
@@ -131,12 +132,12 @@ def test_a_value_that_holds_holds_by_any_algorithm(algorithm: str | None) -> Non
 def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
     verdict = judge([found(600, conditions={"algorithm": "ring", "backend": "nccl"})], BY_NVLS)
     assert verdict.status is Status.FAIL
-    assert verdict.sentence.endswith(f"; {OTHER}")
+    assert sentence_of(verdict).endswith(f"; {OTHER}")
     said: Any = {"account": {"without_nvls": "NVLS multicast support is not available on dev 3"}}
     verdict = judge([found(600, conditions={"algorithm": "ring"}, details=said)], BY_NVLS)
-    assert verdict.sentence.endswith("nvls (NVLS multicast support is not available on dev 3)")
+    assert sentence_of(verdict).endswith("nvls (NVLS multicast support is not available on dev 3)")
     for same in ({"algorithm": "nvls"}, {}):
-        assert OTHER not in judge([found(600, conditions=same)], BY_NVLS).sentence
+        assert OTHER not in sentence_of(judge([found(600, conditions=same)], BY_NVLS))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any
     conditions = {"algorithm": "ring", "backend": "nccl", **settings}
     verdict = judge([found(600, conditions=conditions)], BY_NVLS)
     assert verdict.status is (Status.INCONCLUSIVE if chosen else Status.FAIL)
-    assert verdict.sentence.endswith(f"; chosen by {chosen}" if chosen else OTHER)
+    assert sentence_of(verdict).endswith(f"; chosen by {chosen}" if chosen else OTHER)
     assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
 
 
@@ -174,7 +175,7 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
     verdict = judge([found(600, conditions=conditions)], FLOOR)
     (name, text), *_ = setting.items()
     assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
-    assert verdict.sentence.endswith(f"; restricted by {name}={text} in /etc/nccl.conf") == restricts
+    assert sentence_of(verdict).endswith(f"; restricted by {name}={text} in /etc/nccl.conf") == restricts
     assert status(730, FLOOR, conditions=conditions) is Status.PASS
 
 
@@ -208,7 +209,7 @@ def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
 ) -> None:
     verdict = judge([found(value)], VALIDATED, software)
     assert verdict.status is expected
-    assert verdict.sentence.endswith(says)
+    assert sentence_of(verdict).endswith(says)
 
 
 def test_other_software_does_not_excuse_a_device_that_was_lost() -> None:
@@ -217,14 +218,14 @@ def test_other_software_does_not_excuse_a_device_that_was_lost() -> None:
 
 def test_margin_and_sentence_say_value_limit_and_distance() -> None:
     verdict = judge([found(612.4)], FLOOR)
-    assert verdict.sentence == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
+    assert sentence_of(verdict) == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
     assert verdict.margin == pytest.approx(612.4 / 672 - 1)
     assert (verdict.value, verdict.floor, verdict.ceiling, verdict.limit) == (612.4, 672.0, None, FLOOR)
 
 
 def test_a_derived_floor_says_what_it_is_derived_from() -> None:
     verdict = judge([found(700.0)], replace(FLOOR, floor=671.6, reference=730.0, of_reference=0.92))
-    assert "floor 671.6 TFLOPS = 0.92 of reference 730" in verdict.sentence
+    assert "floor 671.6 TFLOPS = 0.92 of reference 730" in sentence_of(verdict)
 
 
 # -- fractions of a peak
@@ -266,7 +267,7 @@ def test_a_fraction_of_no_usable_peak_is_unmeasured(peak: Peak | None) -> None:
 def test_a_fraction_is_shown_in_the_unit_of_the_value() -> None:
     verdict = judge([found(600.0, peak=Peak(989.4, "bf16 datasheet peak"))], RELATIVE)
     assert verdict.floor == pytest.approx(494.7)
-    assert "600 TFLOPS, floor 494.7 TFLOPS = 0.5 of bf16 datasheet peak" in verdict.sentence
+    assert "600 TFLOPS, floor 494.7 TFLOPS = 0.5 of bf16 datasheet peak" in sentence_of(verdict)
 
 
 def test_a_warning_of_a_fraction_is_a_fraction_too() -> None:
@@ -290,7 +291,7 @@ def test_an_interval_that_includes_the_floor_is_marginal() -> None:
     noisy = tuple(700.0 + (-1) ** i * 100 for i in range(8))
     verdict = judge([found(700.0, samples=noisy)], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert "includes the floor" in verdict.sentence
+    assert "includes the floor" in sentence_of(verdict)
 
 
 def test_one_slow_block_says_nothing_about_a_device() -> None:
@@ -305,15 +306,15 @@ def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
     noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
     verdict = judge([found(976.0, samples=noisy)], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert "up includes the floor" in verdict.sentence
-    assert "inf" not in verdict.sentence
+    assert "up includes the floor" in sentence_of(verdict)
+    assert "inf" not in sentence_of(verdict)
 
 
 def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
     noisy = tuple(0.04 + (-1) ** i * 0.03 for i in range(8))
     verdict = judge([found(0.04, "1", samples=noisy)], CEILING)
     assert verdict.status is Status.MARGINAL
-    assert "includes the ceiling" in verdict.sentence
+    assert "includes the ceiling" in sentence_of(verdict)
 
 
 def test_noise_does_not_excuse_a_shortfall() -> None:
@@ -340,7 +341,7 @@ def test_noise_does_not_excuse_a_shortfall() -> None:
 def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, expected: Status) -> None:
     verdict = judge([found(trouble=TROUBLES[kind])], limit)
     assert verdict.status is expected
-    assert TROUBLES[kind].reason in verdict.sentence
+    assert TROUBLES[kind].reason in sentence_of(verdict)
 
 
 @pytest.mark.parametrize("kind", ["device", "need", "external"])
@@ -356,7 +357,7 @@ def test_a_bug_is_no_verdict() -> None:
 def test_without_a_limit_a_value_is_information() -> None:
     verdict = judge([found(612.4)], None)
     assert (verdict.status, verdict.information) == (Status.NOT_APPLICABLE, True)
-    assert verdict.sentence == "612.4 TFLOPS; no limit, for information"
+    assert sentence_of(verdict) == "612.4 TFLOPS; no limit, for information"
 
 
 # -- several attempts
@@ -396,7 +397,7 @@ def test_the_last_attempt_together_decides(attempts: list[Measurement], expected
 
 def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:
     verdict = judge([replace(GOOD, trouble=Trouble("need", "the sensor did not read gpu7 for 5 s")), GOOD], FLOOR)
-    assert verdict.sentence.endswith("measured only on the repeat; first: the sensor did not read gpu7 for 5 s")
+    assert sentence_of(verdict).endswith("measured only on the repeat; first: the sensor did not read gpu7 for 5 s")
 
 
 REFERENCE = replace(FLOOR, reference=730.0)
@@ -431,7 +432,7 @@ def test_a_large_shortfall_counts_although_it_was_seen_once(
     verdict = judge([one, replace(one, value=again)], limit, {"torch": "2.9"})
     assert verdict.status is expected
     said = f"; failed once by far, holds on the repeat: {show(again, limit.unit)}"
-    assert (verdict.value == first and verdict.sentence.endswith(said)) == (expected is Status.FAIL)
+    assert (verdict.value == first and sentence_of(verdict).endswith(said)) == (expected is Status.FAIL)
 
 
 def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
@@ -444,13 +445,13 @@ def test_what_failed_once_is_told_with_its_cause() -> None:
     cause = "HW power brake 50% of the time"
     verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda *_: cause)
     said = f"20 TFLOPS, floor 672 TFLOPS (-97.0%); {cause}; failed once by far, holds on the repeat: 730 TFLOPS"
-    assert verdict.sentence == said
+    assert sentence_of(verdict) == said
 
 
 def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:
     verdict = judge([BAD, found(trouble=NEVER)], replace(FLOOR, if_supported=True))
     assert verdict.status is Status.FAIL
-    assert verdict.sentence == "600 TFLOPS, floor 672 TFLOPS (-10.7%); could not be measured again: no fast path"
+    assert sentence_of(verdict) == "600 TFLOPS, floor 672 TFLOPS (-10.7%); could not be measured again: no fast path"
 
 
 UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"}
@@ -478,7 +479,7 @@ def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond
     verdict = judge([replace(found(value), details=UNREPEATED)], limit)
     assert verdict.status is expected or (expected is Status.PASS and verdict.status.holds)
     said = "not measured again for lack of time: the 20 s for repeats at quick leave 1 s"
-    assert (said in verdict.sentence) == (expected is not Status.PASS)
+    assert (said in sentence_of(verdict)) == (expected is not Status.PASS)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +490,7 @@ def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond
     ],
 )
 def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
-    assert judge([BAD, BAD, found(alone, how="alone")], FLOOR).sentence.endswith(words)
+    assert sentence_of(judge([BAD, BAD, found(alone, how="alone")], FLOOR)).endswith(words)
 
 
 # -- disturbed from outside
@@ -515,7 +516,7 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     slow = replace(found(600.0), samples=(600.0,) * 5, details={"excuse": load})
     verdict = judge([slow], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert verdict.sentence.endswith(f"excused: before the run, {load}")
+    assert sentence_of(verdict).endswith(f"excused: before the run, {load}")
     assert judge([replace(slow, value=6.0, samples=(6.0,) * 5)], FLOOR).status is Status.FAIL
     wrong = Limit("exact_matmul.fp32", "count", equals=0)
     assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
@@ -534,7 +535,7 @@ def test_a_repeat_that_the_time_limit_stopped_was_not_made(value: float, expecte
     stopped = found(trouble=NEED, details={"not_repeated": "stopped at the time limit of 900 s for the run"})
     verdict = judge([found(value), stopped], FLOOR)
     assert verdict.status is expected
-    assert "not measured again for lack of time: stopped at the time limit of 900 s" in verdict.sentence
+    assert "not measured again for lack of time: stopped at the time limit of 900 s" in sentence_of(verdict)
 
 
 def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
@@ -561,7 +562,7 @@ def test_a_verdict_is_told_apart_by_the_limit_that_it_is_on() -> None:
     """A test's own marker on the same metric does not stand in for the SKU's limit."""
     one, other = judge([GOOD], FLOOR), judge([GOOD], replace(FLOOR, origin="marker of test_mine.py"))
     assert one.key != other.key
-    assert Verdict("a", "b", Status.PASS, "").key == ("a", "b", "")
+    assert Verdict("a", "b", Status.PASS).key == ("a", "b", "")
 
 
 @pytest.mark.parametrize(
@@ -595,14 +596,14 @@ def on_all(value: Value | None, *all_values: Value) -> Verdict:
 def test_the_device_that_differs_from_most_is_blamed_and_no_other() -> None:
     values = ("96.00.A5", "96.00.A5", "96.00.74", "96.00.A5")
     assert [on_all(value, *values).status for value in values] == [Status.PASS, Status.PASS, Status.FAIL, Status.PASS]
-    assert on_all("96.00.74", *values).sentence == "96.00.74, but 96.00.A5 on 3 of 4 devices"
-    assert on_all("96.00.A5", *values).sentence == "96.00.A5, as on 3 of 4 devices"
+    assert sentence_of(on_all("96.00.74", *values)) == "96.00.74, but 96.00.A5 on 3 of 4 devices"
+    assert sentence_of(on_all("96.00.A5", *values)) == "96.00.A5, as on 3 of 4 devices"
 
 
 def test_without_a_majority_nobody_is_cleared() -> None:
     verdict = on_all("96.00.A5", "96.00.A5", "96.00.A5", "96.00.74", "96.00.74")
     assert verdict.status is Status.FAIL
-    assert "96.00.A5 on gpu0, gpu1; 96.00.74 on gpu2, gpu3" in verdict.sentence
+    assert "96.00.A5 on gpu0, gpu1; 96.00.74 on gpu2, gpu3" in sentence_of(verdict)
 
 
 def test_a_device_alone_is_the_same_as_all() -> None:
@@ -618,7 +619,7 @@ def test_a_version_within_a_range(value: str, expected: Status) -> None:
     limit = Limit("inventory.driver_version", "version", version=">=550.54,<600")
     verdict = judge([found(value, "version")], limit)
     assert verdict.status is expected
-    assert ">=550.54,<600" in verdict.sentence
+    assert ">=550.54,<600" in sentence_of(verdict)
 
 
 # -- advice
@@ -639,7 +640,7 @@ ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
 def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected
-    assert ("advisory" in verdict.sentence) == (expected is Status.MARGINAL)
+    assert ("advisory" in sentence_of(verdict)) == (expected is Status.MARGINAL)
 
 
 @pytest.mark.parametrize("kind", ["need", "not_applicable"])
@@ -647,7 +648,7 @@ def test_advice_asks_for_nothing_that_cannot_be_read(kind: str) -> None:
     """With a limit that is required it would be UNMEASURED."""
     verdict = judge([found(trouble=TROUBLES[kind])], ADVICE)
     assert verdict.status is Status.NOT_APPLICABLE
-    assert verdict.sentence == TROUBLES[kind].reason
+    assert sentence_of(verdict) == TROUBLES[kind].reason
 
 
 def test_advice_excuses_no_lost_device() -> None:
@@ -658,4 +659,4 @@ def test_advice_excuses_no_lost_device() -> None:
 def test_the_worst_of_several_is_named_in_the_sentence(value: int) -> None:
     measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
     limit = Limit("host.nic_errors", "count", ceiling=10)
-    assert judge([measured], limit).sentence.endswith(", at mlx5_3/1")
+    assert sentence_of(judge([measured], limit)).endswith(", at mlx5_3/1")

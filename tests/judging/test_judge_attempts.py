@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import Attempts, judge
@@ -50,7 +51,9 @@ def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
     for _ in range(2):
         result.add_broken("soak.power", "GPU-0")
     verdict = result.judged("soak.power", "GPU-0", None, {})
-    assert (verdict.status, verdict.sentence, verdict.attempts) == (Status.FAIL, LOST.reason, 1), "once for each run"
+    assert (verdict.status, sentence_of(verdict), verdict.attempts) == (Status.FAIL, LOST.reason, 1), (
+        "once for each run"
+    )
     assert verdict.value is None, "no other metric's"
     assert [each.metric for each in result.take_unrecorded()] == ["soak.power"]
     assert result.take_unrecorded() == []

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
@@ -44,7 +45,7 @@ def beside(*attempts: Measurement, others: Sequence[float] = OTHERS, limit: Limi
 )
 def test_a_rate_without_a_limit(value: float, status: Status, sentence: str) -> None:
     verdict = beside(one(value))
-    assert (verdict.status, verdict.sentence) == (status, sentence)
+    assert (verdict.status, sentence_of(verdict)) == (status, sentence)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_what_is_a_rate_a_time_or_the_power(metric: str, unit: str, value: float
 
 def test_a_time_is_told_as_a_multiple() -> None:
     verdict = beside(one(25.0, metric="host_copy.latency", unit="us"), others=[10.0] * 7)
-    assert verdict.sentence == "25 us, 2.5 times the median of 8 devices (10)"
+    assert sentence_of(verdict) == "25 us, 2.5 times the median of 8 devices (10)"
 
 
 def test_the_node_has_no_neighbour() -> None:
@@ -105,11 +106,11 @@ def test_a_limit_decides_down_to_half_of_the_median(limit: Limit, value: float, 
     alike = [[one(each, f"GPU-{place}")] for place, each in enumerate(OTHERS)]
     verdict = judge([one(value)], limit, {"torch": "2.9"}, background=Background([[one(value)], *alike]))
     assert verdict.status is status
-    assert ("below the median of 8 devices" in verdict.sentence) == (status is not Status.PASS)
+    assert ("below the median of 8 devices" in sentence_of(verdict)) == (status is not Status.PASS)
 
 
 def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
-    assert beside(one(100.0), limit=FLOOR).sentence == "100 TFLOPS, floor 200 TFLOPS (-50.0%)"
+    assert sentence_of(beside(one(100.0), limit=FLOOR)) == "100 TFLOPS, floor 200 TFLOPS (-50.0%)"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
 def test_a_disturbed_or_missing_value_is_not_compared(changes: dict[str, object]) -> None:
     verdict = beside(replace(one(100.0), **changes))  # type: ignore[arg-type]
     assert verdict.status is not Status.FAIL
-    assert "median" not in verdict.sentence
+    assert "median" not in sentence_of(verdict)
 
 
 def test_disturbed_neighbours_do_not_count() -> None:
@@ -129,7 +130,7 @@ def test_disturbed_neighbours_do_not_count() -> None:
 def test_a_quiet_repeat_does_not_clear_what_was_far_behind_once() -> None:
     verdict = beside(one(100.0), one(505.0))
     assert verdict.status is Status.FAIL
-    assert verdict.sentence == (
+    assert sentence_of(verdict) == (
         "505 TFLOPS, holds only on the repeat, first measured 80% below the median of 8 devices (505.1), "
         "which no noise explains"
     )
@@ -139,13 +140,13 @@ def test_a_quiet_repeat_does_not_clear_what_was_far_behind_once() -> None:
 def test_a_disturbed_repeat_does_not_clear_what_was_far_behind(again: float) -> None:
     verdict = beside(one(100.0), replace(one(again), disturbance="another process"))
     assert verdict.status is Status.FAIL
-    assert "80% below the median of 8 devices (505.1); another round could not be compared" in verdict.sentence
+    assert "80% below the median of 8 devices (505.1); another round could not be compared" in sentence_of(verdict)
     assert beside(one(404.0), replace(one(again), disturbance="another process")).status is Status.MARGINAL
 
 
 def test_the_cause_is_that_of_the_round_that_fell_short() -> None:
     slow = replace(one(100.0), details={"explains": "HW thermal slowdown 90% of the time"})
-    assert beside(slow, one(505.0)).sentence.endswith("no noise explains; HW thermal slowdown 90% of the time")
+    assert sentence_of(beside(slow, one(505.0))).endswith("no noise explains; HW thermal slowdown 90% of the time")
 
 
 def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:
@@ -161,7 +162,7 @@ def test_a_load_before_the_run_excuses_what_was_far_behind_once() -> None:
 def test_a_device_that_stays_behind_fails_with_its_cause_and_its_rate_alone() -> None:
     details: Details = {"explains": "HW thermal slowdown 90% of the time"}
     slow = replace(one(100.0), details=details)
-    assert beside(slow, slow, replace(slow, value=499.0, how="alone")).sentence == (
+    assert sentence_of(beside(slow, slow, replace(slow, value=499.0, how="alone"))) == (
         "100 TFLOPS, 80% below the median of 8 devices (505.1); 499 TFLOPS when measured alone; "
         "HW thermal slowdown 90% of the time"
     )
@@ -171,7 +172,7 @@ def test_without_time_for_a_repeat_it_stays_a_failure() -> None:
     details: Details = {"not_repeated": "the 20 s for repeats at quick leave 0 s"}
     verdict = beside(replace(one(100.0), details=details))
     assert verdict.status is Status.FAIL
-    assert "not measured again for lack of time" in verdict.sentence
+    assert "not measured again for lack of time" in sentence_of(verdict)
 
 
 def gpu(place: int, **changes: object) -> Device:

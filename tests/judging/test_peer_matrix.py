@@ -9,6 +9,7 @@ import pytest
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.messages import Pair
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import judge
@@ -57,7 +58,7 @@ def verdicts(rates: dict[tuple[str, str], float], **more: Any) -> dict[str, str]
     """The failing devices, with what is said of them."""
     found = attributed(rows(rates, **more), Names({name: name for pair in rates for name in pair}))
     judged = {each.subject: judge([each], FLOOR) for each in found}
-    return {subject: verdict.sentence for subject, verdict in judged.items() if verdict.status is Status.FAIL}
+    return {subject: sentence_of(verdict) for subject, verdict in judged.items() if verdict.status is Status.FAIL}
 
 
 @pytest.mark.parametrize("count", [3, 4, 8])
@@ -182,8 +183,8 @@ def test_a_short_pair_without_peer_access_says_so_and_no_other_does() -> None:
         for receiver, cell in row.details["cells"].items():
             cell["direct"] = (row.subject, receiver) != ("gpu0", "gpu1")
     judged = {each.subject: judge([each], FLOOR) for each in attributed(found, Names())}
-    assert "copies through the host" in judged["gpu0"].sentence
-    assert all("through the host" not in judged[name].sentence for name in ("gpu1", "gpu2"))
+    assert "copies through the host" in sentence_of(judged["gpu0"])
+    assert all("through the host" not in sentence_of(judged[name]) for name in ("gpu1", "gpu2"))
 
 
 def test_a_node_that_stages_all_copies_says_so() -> None:
@@ -193,7 +194,7 @@ def test_a_node_that_stages_all_copies_says_so() -> None:
         for cell in row.details["cells"].values():
             cell["direct"] = False
     for each in attributed(found, Names()):
-        assert "copies through the host" in judge([each], FLOOR).sentence
+        assert "copies through the host" in sentence_of(judge([each], FLOOR))
         assert each.conditions["peer_access"] is False
 
 

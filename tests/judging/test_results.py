@@ -8,6 +8,7 @@ import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.messages import Outcome
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging import results
@@ -269,7 +270,7 @@ def test_what_was_computed_wrongly_fails_whatever_a_repeat_says() -> None:
     bad, good = exact(0, 7, wrong="3 wrong elements"), exact(0, 7)
     verdict = judge([bad, good], ZERO)
     assert verdict.status is Status.FAIL
-    assert "3 wrong elements" in verdict.sentence
+    assert "3 wrong elements" in sentence_of(verdict)
 
 
 def test_what_breaks_in_a_pair_is_laid_to_the_two() -> None:

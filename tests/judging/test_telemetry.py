@@ -9,6 +9,7 @@ import pytest
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement, Trouble
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.judge import judge
@@ -230,7 +231,9 @@ def test_a_soak_that_broke_says_nothing_good_about_heat(kind: Any, expected: Sta
     assert len(found) == len(SOAK_METRICS)
     assert {status(each) for each in found} == {expected}
     verdicts = [judge([each], Limit(each.metric, each.unit, ceiling=1e9)) for each in found]
-    assert {(each.value, each.sentence) for each in verdicts} == {(None, "why")}, "no row says that 0 s <= 1e9 s fails"
+    assert {(each.value, sentence_of(each)) for each in verdicts} == {(None, "why")}, (
+        "no row says that 0 s <= 1e9 s fails"
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,5 +313,5 @@ def test_what_proves_little_is_marginal_where_it_holds_and_no_excuse_where_it_do
     floor = Limit("soak.rate", "TFLOPS", floor=600.0)
     verdict = judge([weak], replace(floor, floor=600.0))
     assert verdict.status is Status.MARGINAL
-    assert verdict.sentence.endswith("it was too cold")
+    assert sentence_of(verdict).endswith("it was too cold")
     assert judge([weak, weak], replace(floor, floor=800.0)).status is Status.FAIL

@@ -305,7 +305,7 @@ def test_a_run_ends_within_its_time_limit(tmp_path: Path) -> None:
     assert ran.exit == 6, ran.out
     assert time.monotonic() - began < 30
     assert ran.closing.startswith("SIMULATED NOT JUDGED")
-    sentences = {each["sentence"] for each in ran.record["verdicts"]}
+    sentences = {one.get("text") for each in ran.record["verdicts"] for one in each["reasons"]}
     assert "not reached within the time limit of 20 s for the run" in sentences
     assert ran.record["state"] == "finished"
     assert ran.record["run"]["time_limit"] == 20

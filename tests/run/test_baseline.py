@@ -14,6 +14,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
@@ -53,7 +54,7 @@ def accept(folder: Path, name: str, **changes: Any) -> None:
 
 
 def triad(here: Session) -> dict[str, tuple[Status, str]]:
-    return {here.ledger.names[each.subject]: (each.status, each.sentence) for each in here.ledger.verdicts}
+    return {here.ledger.names[each.subject]: (each.status, sentence_of(each)) for each in here.ledger.verdicts}
 
 
 DROPPED = "below its first accepted run of 2026-01-03"
@@ -76,8 +77,8 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     assert [run["word"] for run in saved.baseline["runs"]] == ["ACCEPTED"]
     (tmp_path / "records/first").rename(tmp_path / "gone")
     again = judge_again(saved, here.setup.terms)
-    assert {(each.subject, each.status, each.sentence) for each in again.verdicts} >= {
-        (each.subject, each.status, each.sentence) for each in here.ledger.verdicts
+    assert {(each.subject, each.status, sentence_of(each)) for each in again.verdicts} >= {
+        (each.subject, each.status, sentence_of(each)) for each in here.ledger.verdicts
     }
 
 

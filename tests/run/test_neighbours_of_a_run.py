@@ -10,6 +10,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run.session import Session
 
@@ -52,7 +53,7 @@ def test_a_dtype_without_a_limit_is_compared(
     here, verdicts = measured(tmp_path, fault, dtype)
     assert verdicts["gpu1"].status is status
     words = "behind its neighbours (median " if by < 0.5 else "below the median of 4 devices ("
-    assert words in verdicts["gpu1"].sentence
+    assert words in sentence_of(verdicts["gpu1"])
     others = {each.status for name, each in verdicts.items() if name != "gpu1"}
     assert others <= {Status.NOT_APPLICABLE, Status.PASS}
     together = [each for each in here.ledger.record.measurements if each.how == "together"]
@@ -60,8 +61,8 @@ def test_a_dtype_without_a_limit_is_compared(
 
     here.finish()
     again = judge_again(here.ledger.record, here.setup.terms)
-    told = {here.ledger.names[each.subject]: (each.status, each.sentence) for each in again.verdicts}
-    assert told == {name: (each.status, each.sentence) for name, each in verdicts.items()}
+    told = {here.ledger.names[each.subject]: (each.status, sentence_of(each)) for each in again.verdicts}
+    assert told == {name: (each.status, sentence_of(each)) for name, each in verdicts.items()}
 
 
 @pytest.mark.usefixtures("fast")
@@ -71,15 +72,15 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
     lowered = changed["health.power_limit_lowered"]
     assert here.ledger.names[lowered.subject] == "gpu1"
     assert lowered.status is Status.FAIL
-    assert lowered.sentence.endswith("power limit 700 W -> 630 W between the start and matmul.fp16")
+    assert sentence_of(lowered).endswith("power limit 700 W -> 630 W between the start and matmul.fp16")
     assert [each.metric for each in here.changes_of(lowered.subject)] == list(changed), "a test of the device fails"
     assert here.changes_of(lowered.subject) == []
 
     closing = here.finish()
     assert closing.exit == 1
     again = judge_again(here.ledger.record, here.setup.terms)
-    told = {each.metric: (each.status, each.sentence) for each in again.verdicts}
-    assert {metric: told[metric] for metric in changed} == {m: (v.status, v.sentence) for m, v in changed.items()}
+    told = {each.metric: (each.status, sentence_of(each)) for each in again.verdicts}
+    assert {metric: told[metric] for metric in changed} == {m: (v.status, sentence_of(v)) for m, v in changed.items()}
 
 
 @pytest.mark.usefixtures("fast")

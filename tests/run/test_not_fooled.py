@@ -21,6 +21,7 @@ from as_user import write
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.judging import results
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.torch_device import Compute
@@ -184,7 +185,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
     judged(run, probes.host_copy, direction="h2d")
 
     assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
-    said = run.ledger.verdicts[-1].sentence
+    said = sentence_of(run.ledger.verdicts[-1])
     assert said == "pcie_replays: this GPU does not support it, but 1 of 2 devices report it"
 
 
@@ -212,7 +213,7 @@ def test_a_device_that_is_lost_in_a_copy_takes_no_other_with_it(here: Callable[.
     run = here("device-lost, device: 1, at: peer_copy+1", platform="four")
     assert judged(run, probes.peer_copy, direction="one_way") == ["UNMEASURED", "FAIL", "UNMEASURED", "UNMEASURED"]
     first = run.ledger.verdicts[0]
-    assert first.sentence == "not measured: gpu1 was lost (step: gpu1 to gpu0)"
+    assert sentence_of(first) == "not measured: gpu1 was lost (step: gpu1 to gpu0)"
     assert judged(run, probes.peer_copy, direction="both") == ["NOT APPLICABLE", "FAIL", *["NOT APPLICABLE"] * 2]
     assert run.ledger.verdicts[-1].value, "information: the file has no limit on it"
 
@@ -243,7 +244,7 @@ def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..
     run = here(platform="hurried")
     (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.setup.devices[0].uuid)
     remedy = "level quick has no time budget for this probe; use --accel-level=standard"
-    assert (verdict.status.value, verdict.sentence) == ("UNMEASURED", remedy)
+    assert (verdict.status.value, sentence_of(verdict)) == ("UNMEASURED", remedy)
 
 
 def test_a_record_that_can_be_written_nowhere_closes_as_the_run_does(

@@ -17,6 +17,7 @@ from in_process import Here, fast
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.measurement import Trouble
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run import consistency, record, resume, telemetry_file
@@ -117,12 +118,12 @@ def test_a_loss_in_a_later_round_is_found_with_its_round(tmp_path: Path) -> None
     assert here.ledger.names[verdict.subject] == "gpu0"
     (found,) = [each for each in here.ledger.record.rounds["found"] if each["metric"] == "stream.copy_kernel"]
     rounds = max(found["round"], here.ledger.record.rounds["complete"])
-    assert verdict.sentence.startswith(f"in round {found['round']} of {rounds}: ")
+    assert sentence_of(verdict).startswith(f"in round {found['round']} of {rounds}: ")
     assert found["round"] > 1
     assert closing.word == "REJECTED"
     later = [each for each in here.ledger.record.measurements if each.details.get("round") == found["round"]]
     assert {each.metric for each in later} >= {"stream.copy_kernel"}
-    assert "below its first round" in verdict.sentence
+    assert "below its first round" in sentence_of(verdict)
     saved = record.read(tmp_path / "out" / FILE)
     assert not consistency.contradictions(saved)
     again = judge_again(saved, here.setup.terms)
@@ -222,7 +223,7 @@ def test_errors_that_were_counted_before_the_kill_stay_found(tmp_path: Path) -> 
     here = resumed(tmp_path, fault=fault, hours=None)
     failed = [each for each in here.ledger.verdicts if each.metric == "counters.pcie_replays"]
     assert [here.ledger.names[each.subject] for each in failed] == ["gpu0"]
-    assert "before the run was resumed" in failed[0].sentence
+    assert "before the run was resumed" in sentence_of(failed[0])
 
 
 def changed_record(folder: Path, **keys: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, Effect, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_lines import BadFile
@@ -58,7 +59,7 @@ def test_a_limit_that_states_why_it_advises_does_not_reject_by_our_own_method(tm
     limit = load(tmp_path, limit="floor: 600, advises: one type of host", **METHOD).limits["matmul.bf16"]
     verdict = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 590.0)], limit)
     assert verdict.status is Status.MARGINAL
-    assert verdict.sentence.endswith("; advisory, one type of host")
+    assert sentence_of(verdict).endswith("; advisory, one type of host")
 
 
 def test_a_misspelt_property_of_a_method_is_refused_with_its_place(tmp_path: Path) -> None:

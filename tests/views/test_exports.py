@@ -21,10 +21,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from prometheus_client.parser import text_string_to_metric_families
 from referencing import Registry, Resource
+from worded import worded
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
@@ -92,7 +94,7 @@ def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Run) -> 
 
 
 def test_markdown_of_a_hundred_faults_is_short(faulty: Run) -> None:
-    many = [replace(each, status=Status.FAIL, sentence=str(place)) for place, each in enumerate(faulty.verdicts)]
+    many = [replace(each, status=Status.FAIL, reasons=worded(str(place))) for place, each in enumerate(faulty.verdicts)]
     devices = [replace(faulty.devices[0], uuid=str(place), index=place) for place in range(100)]
     text = markdown.text(replace(faulty, verdicts=many, devices=devices))
     assert text.count("\n") < 60
@@ -155,7 +157,7 @@ def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Run) -> None:
     assert float(found["accel.margin"]) == slow.margin
     assert (found["accel.unit"], found["accel.status"]) == ("GB/s", "FAIL")
     assert (found["accel.serial"], found["accel.device"]) == (device.serial, device.uuid)
-    assert (found["accel.cause"], found["accel.code"]) == (slow.sentence, "A208")
+    assert (found["accel.cause"], found["accel.code"]) == (sentence_of(slow), "A208")
     assert found["accel.next"] == findings_of(faulty)[slow.key].do
     suite = {each.get("name", ""): each.get("value", "") for each in root.findall("./testsuite/properties/property")}
     assert suite["accel.closing"] == faulty.closing["line"]
@@ -343,8 +345,8 @@ def test_hostile_text_stays_text_in_prometheus(hostile: Run) -> None:
 
 def test_numbers_that_are_not_finite_are_left_out() -> None:
     verdicts = [
-        Verdict("stream.copy", NODE, Status.FAIL, "", unit="GB/s", value=math.nan, margin=math.nan),
-        Verdict("soak.throttle.hw_thermal", NODE, Status.FAIL, "", unit="s", value=2.0, ceiling=0.0, margin=-math.inf),
+        Verdict("stream.copy", NODE, Status.FAIL, unit="GB/s", value=math.nan, margin=math.nan),
+        Verdict("soak.throttle.hw_thermal", NODE, Status.FAIL, unit="s", value=2.0, ceiling=0.0, margin=-math.inf),
     ]
     found = samples(replace(exported.unended(), verdicts=verdicts))
     assert found["accel_value_seconds", NODE, "soak.throttle.hw_thermal"] == 2.0

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from worded import worded
 
 from pytest_accel import suite
 from pytest_accel.core.display_names import Names
@@ -140,7 +141,7 @@ def test_columns_line_up() -> None:
     ],
 )
 def test_a_row_has_the_colour_of_its_status(status: Status, colour: str) -> None:
-    assert colours(Verdict("a", "GPU-0", status, "why", limit=FLOOR))[1] == colour
+    assert colours(Verdict("a", "GPU-0", status, worded("why"), limit=FLOOR))[1] == colour
 
 
 def test_a_marginal_row_says_why() -> None:
@@ -163,8 +164,10 @@ def test_an_expected_fact_is_shown() -> None:
 
 
 def test_what_cannot_exist_is_counted_and_v_gives_the_reasons() -> None:
-    nothing = [Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, "one device") for uuid in ("GPU-0", "GPU-1")]
-    other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, "no fast path")
+    nothing = [
+        Verdict("peer_copy.both", uuid, Status.NOT_APPLICABLE, worded("one device")) for uuid in ("GPU-0", "GPU-1")
+    ]
+    other = Verdict("matmul.fp8", "GPU-0", Status.NOT_APPLICABLE, worded("no fast path"))
     assert rows(judged(730.0), *nothing, other)[2:] == ["not shown: 2 metrics not applicable (-v lists them)"]
     assert [text for text, _ in table([*nothing, other], NAMES, full=True)] == []
     assert [text for text, _ in table([judged(730.0), *nothing, other], NAMES, full=True)][2:] == [
@@ -248,11 +251,11 @@ def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
 
 
 def left_out(metric: str, subject: str = "GPU-1", why: str = "not measured: its worker hung in a.b") -> Verdict:
-    return Verdict(metric, subject, Status.FAIL, why, limit=FLOOR, fault=True, event="left out")
+    return Verdict(metric, subject, Status.FAIL, worded(why), limit=FLOOR, fault=True, event="left out")
 
 
 def test_a_device_that_hangs_is_two_rows_whatever_it_left_unmeasured() -> None:
-    hung = Verdict("a.b", "GPU-1", Status.FAIL, "its process sent nothing for 60 s", limit=FLOOR, event="hung")
+    hung = Verdict("a.b", "GPU-1", Status.FAIL, worded("its process sent nothing for 60 s"), limit=FLOOR, event="hung")
     found = [judged(730.0), *(left_out(f"x.{place}") for place in range(20)), hung]
     assert rows(*found)[1:3] == [
         "FAIL gpu1 a.b: its process sent nothing for 60 s",
@@ -263,7 +266,9 @@ def test_a_device_that_hangs_is_two_rows_whatever_it_left_unmeasured() -> None:
 
 def test_one_need_of_all_devices_is_one_row() -> None:
     uuids = [uuid for uuid in NAMES if uuid != "node"]
-    found = [Verdict(metric, uuid, Status.UNMEASURED, "no torch", limit=FLOOR) for metric in "abc" for uuid in uuids]
+    found = [
+        Verdict(metric, uuid, Status.UNMEASURED, worded("no torch"), limit=FLOOR) for metric in "abc" for uuid in uuids
+    ]
     assert rows(*found)[1:] == ["UNMEASURED all 4 a and 2 more: no torch"]
 
 

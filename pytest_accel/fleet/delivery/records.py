@@ -18,6 +18,7 @@ from typing import TypeGuard
 from pytest_accel.core import exits, simulated, untrusted
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
@@ -246,7 +247,7 @@ def _faults(verdicts: Sequence[Verdict], findings: Sequence[FindingEntry]) -> It
 
 
 def _fault(verdict: Verdict, code: str, title: str, do: str, severity: str) -> Fault:
-    return Fault(verdict.blamed or verdict.subject, verdict.metric, code, title, verdict.sentence, do, severity)
+    return Fault(verdict.blamed or verdict.subject, verdict.metric, code, title, sentence_of(verdict), do, severity)
 
 
 def _figures(verdicts: Sequence[Verdict], limits: dict[str, Limit]) -> Iterator[tuple[str, str, str, float, str]]:

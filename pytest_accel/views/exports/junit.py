@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.findings import Finding
 from pytest_accel.run.ledger import OF_COUNTERS
@@ -44,7 +45,7 @@ def of_verdict(verdict: Verdict, serial: str | None, finding: Finding | None) ->
         "of_peak": verdict.of_peak,
         "margin": verdict.margin,
         "status": verdict.status.value,
-        "cause": verdict.sentence if finding else None,
+        "cause": sentence_of(verdict) if finding else None,
         "code": finding.code if finding else None,
         "fault": finding.fault.name if finding else None,
         "vendor_code": (finding.vendor or None) if finding else None,
@@ -170,7 +171,7 @@ def _add_properties(parent: ET.Element, properties: Properties) -> None:
 
 def _with_outcome(case: Case, verdict: Verdict, finding: Finding | None) -> Case:
     """Return the case with what a verdict is beside passed: failed, an error, or skipped; a remark is its output."""
-    sentence = printable(verdict.sentence)
+    sentence = printable(sentence_of(verdict))
     said = f"{sentence}\n{finding.title}, {finding.severity.value}: {finding.do}" if finding else sentence
     if verdict.fails:
         subject = "" if verdict.subject == NODE else f"{case.classname}: "

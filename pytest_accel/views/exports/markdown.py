@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
@@ -72,7 +73,7 @@ def _steps(record: Run, names: dict[str, str]) -> list[str]:
 def _verdicts(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of verdicts that fail, are waived or are marginal; those with one cause share a row."""
     short = [each for each in record.verdicts if each.status.fails or each.status is Status.MARGINAL]
-    groups = grouped(worst_first(short), lambda each: (each.subject, each.status, each.sentence))
+    groups = grouped(worst_first(short), lambda each: (each.subject, each.status, sentence_of(each)))
     rows = []
     for (subject, status, sentence), group in groups.items():
         first = group[0]

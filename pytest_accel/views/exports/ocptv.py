@@ -18,6 +18,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import printable_data
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.findings import Finding
 from pytest_accel.run.record import findings_of
@@ -119,7 +120,7 @@ def _measurement(verdict: Verdict) -> dict[str, Any]:
 
 def _diagnosis(verdict: Verdict, finding: Finding | None, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the diagnosis of a verdict; its short text is the fault code, or the metric that passes."""
-    parts = [f"{names[verdict.subject]} {verdict.metric} {verdict.status.value}: {verdict.sentence}."]
+    parts = [f"{names[verdict.subject]} {verdict.metric} {verdict.status.value}: {sentence_of(verdict)}."]
     if finding:
         vendor = f" {finding.vendor};" if finding.vendor else ""
         parts.append(f"Next ({finding.severity.value}):{vendor} {finding.do}.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.history import EarlierFigure, terms_of
@@ -51,7 +52,7 @@ class Figures:
     def findings(self) -> list[list[Verdict]]:
         """Return what fails or is marginal, worst first; verdicts on a device with one reason are together."""
         short = [each for each in worst_first(self._record.verdicts) if each.fails or each.status is Status.MARGINAL]
-        return list(grouped(short, lambda each: (each.culprit, each.status, each.sentence)).values())
+        return list(grouped(short, lambda each: (each.culprit, each.status, sentence_of(each))).values())
 
     def waived(self) -> list[list[Verdict]]:
         """Return the verdicts that a waiver covers, those of each waiver together."""
@@ -63,7 +64,7 @@ class Figures:
         without = [
             each for each in self._record.verdicts if each.status is Status.NOT_APPLICABLE and not each.information
         ]
-        return list(grouped(without, lambda each: each.sentence).values())
+        return list(grouped(without, sentence_of).values())
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
         """Return the names of the devices that verdicts are on."""

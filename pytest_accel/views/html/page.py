@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
 from pytest_accel.judging import peer_matrix
@@ -126,6 +127,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "only": words.only,
     "percent": "{:.1%}".format,
     "plain": words.plain,
+    "sentence": sentence_of,
     "rank": lambda verdict: WORST_FIRST.index(verdict.status),
     "seconds": limits.seconds,
     "several": overview.several,

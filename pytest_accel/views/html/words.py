@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Value
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
@@ -66,7 +67,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[Badge, int]:
 
 def why(verdict: Verdict) -> str:
     """Return the sentence of a verdict that value and limit do not explain by themselves, empty for others."""
-    return "" if verdict.status is Status.PASS or verdict.information else verdict.sentence
+    return "" if verdict.status is Status.PASS or verdict.information else sentence_of(verdict)
 
 
 def is_fact(metric: str) -> bool:
@@ -138,4 +139,4 @@ def next_run(verdict: Verdict) -> str:
 def short(verdicts: Sequence[Verdict]) -> str:
     """Return the sentences of the first five verdicts that do not hold, or only just."""
     found = [each for each in verdicts if not each.status.holds or each.status is Status.MARGINAL]
-    return "; ".join(f"{badge(each).word} {each.metric}: {each.sentence}" for each in found[:5])
+    return "; ".join(f"{badge(each).word} {each.metric}: {sentence_of(each)}" for each in found[:5])

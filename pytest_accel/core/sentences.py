@@ -1,0 +1,210 @@
+"""Says the reasons of a verdict in words. No program has to read them: the reasons themselves are in the record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytest_accel.core import reasons
+from pytest_accel.core.measurement import is_time
+from pytest_accel.core.reasons import NoteKind, Reason
+from pytest_accel.core.verdict import Verdict, show, show_margin
+from pytest_accel.core.words import age, counted, listed
+
+NOTES: Mapping[NoteKind, str] = {
+    "value": "{shown}",
+    "no_limit": "{shown}; no limit, for information",
+    "trouble": "{text}",
+    "changed": "{text}",
+    "at": "at {text}",
+    "during": "during {text}",
+    "cause": "{text}",
+    "vanished": "{text}",
+    "no_value": "the probe returned no value",
+    "not_a_value": "the probe returned {shown}, which is no value",
+    "not_finite": "{of.value!r} is not a finite number and cannot be compared with the limit",
+    "not_a_version": "{of.value} is not a version and cannot be compared with {of.limit.version}",
+    "no_bound": "the limit has neither a finite floor nor a finite ceiling",
+    "no_peak": "no peak is known for {of.metric}: state the limit in {of.unit}",
+    "others_unknown": "the values of the other devices are not known",
+    "other_conditions": "{text}",
+    "other_product": "not measured: {text}",
+    "not_applicable": "{text}",
+    "not_returned": "the probe did not return {of.metric}",
+    "not_in_record": "the record holds no measurement of it",
+    "probe_failed": "the probe failed by an error in its own code",
+    "left_out": "{text}",
+    "out_of_time": "{text}",
+    "required": "a limit requires it",
+    "unproven": "{text}",
+    "excused": "excused: before the run, {text}",
+    "beyond_load": "too slow to be due to the load before the run: {text}",
+    "disturbed": "disturbed: {text}",
+    "restricted": "restricted by {text}",
+    "advises": "advisory limit, does not reject",
+    "repeat_failed": "could not be measured again: {text}",
+    "repeat_without_time": "not measured again for lack of time: {text}",
+    "first_failed": "measured only on the repeat; first: {text}",
+    "beyond_noise": "which no noise explains",
+    "one_round": "another round could not be compared",
+    "before_resumption": "found before the run was resumed",
+}
+"""The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
+
+
+def _compared(one: reasons.Compared, of: Verdict) -> str:
+    bound = of.floor if one.side == "floor" else of.ceiling
+    share = "" if one.share is None else f" = {one.share:g} of {one.of}"
+    base = "" if one.base is None else f" {one.base:g}"
+    margin = f" ({show_margin(of.margin)})" if bound and of.margin is not None else ""
+    return f"{show(of.value, of.unit)}, {one.side} {show(bound, of.unit)}{share}{base}{margin}"
+
+
+def _expected(one: reasons.Expected, of: Verdict) -> str:
+    version = of.limit is not None and of.limit.version is not None
+    shown = str(of.value) if version else show(of.value, of.unit)
+    return f"{shown}, expected {of.expected}" if one.said else shown
+
+
+def _majority(one: reasons.Majority, of: Verdict) -> str:
+    most = "as" if of.value == of.expected else f"but {show(of.expected, of.unit)}"
+    return f"{show(of.value, of.unit)}, {most} on {one.count} of {one.devices} devices"
+
+
+def _interval(one: reasons.Interval, _: Verdict) -> str:
+    between = f"{one.low:.4g} to {one.high:.4g}" if math.isfinite(one.high) else f"from {one.low:.4g} up"
+    return f"the confidence interval {between} includes the {one.side}"
+
+
+def _other_algorithm(one: reasons.OtherAlgorithm, _: Verdict) -> str:
+    why = f"{one.library} used {one.used}; the limit's reference was measured with {one.wanted}"
+    return f"{why}{f' ({one.said})' if one.said else ''}{f'; chosen by {one.chosen_by}' if one.chosen_by else ''}"
+
+
+def _other_method(one: reasons.OtherMethod, _: Verdict) -> str:
+    measured = f"the limit's source measured otherwise: {listed(one.differs, 2)}"
+    return f"advisory, {one.why or measured}"
+
+
+def _other_version(one: reasons.OtherVersion, _: Verdict) -> str:
+    name = one.name.upper() if one.name in ("nccl", "rccl", "cuda", "hip") else one.name
+    if one.version is None:
+        return f"the limit was validated on {name} {one.range}; the version in use is not known"
+    return f"{name} {one.version} is outside {one.range}, the range that the limit was validated on"
+
+
+def _alone(one: reasons.Alone, _: Verdict) -> str:
+    shown = show(one.value, one.unit)
+    if one.holds:
+        return f"passes alone ({shown}): power, cooling or host bandwidth of the node limits it"
+    return f"{shown} when measured alone{'' if one.holds is None else ': the device itself falls short'}"
+
+
+def _repeated(one: reasons.Repeated, _: Verdict) -> str:
+    before = "failed once by far, holds on the repeat: " if one.fails else AT_FIRST
+    return before + show(one.value, one.unit)
+
+
+AT_FIRST = "holds only on the repeat, first measured "
+
+
+def _behind_median(one: reasons.BehindMedian, _: Verdict) -> str:
+    among = f"the median of {one.devices} devices ({show(one.middle, '')})"
+    behind = f"{1 - one.share:.0%} below {among}"
+    if is_time(one.unit):
+        behind = f"{1 / one.share:.3g} times {among}" if one.share else f"longer than {among}"
+    return AT_FIRST * one.at_first + behind
+
+
+def _behind_neighbours(one: reasons.BehindNeighbours, _: Verdict) -> str:
+    behind = f"{one.lost:.1%} behind its neighbours{' at its clock' * one.at_clock}"
+    return f"{AT_FIRST * one.at_first}{behind} (median {show(one.middle, '')}, spread {100 * one.spread:.2g}%)"
+
+
+def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
+    time, of_round = is_time(one.unit), one.since == "first round"
+    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if time else f"{one.lost:.1%} below"
+    run = one.since if of_round else f"{one.since} run of {one.day}"
+    two = f"two {'rounds' if of_round else 'runs'} differ by up to {one.allowed:.1%}"
+    differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in one.differs.items())
+    return f"{behind} its {run} ({show(one.value, '')}; {two}{differs})"
+
+
+WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
+    reasons.Note: lambda one, of: NOTES[one.kind].format(text=one.text, of=of, shown=show(of.value, of.unit)),
+    reasons.WrongResult: lambda one, _: one.text,
+    reasons.Compared: _compared,
+    reasons.Expected: _expected,
+    reasons.Majority: _majority,
+    reasons.NoMajority: lambda one, of: (
+        "the devices differ, and no value has a majority: "
+        + "; ".join(f"{show(value, of.unit)} on {names}" for value, names in one.values)
+    ),
+    reasons.OtherRanks: lambda one, _: (
+        f"measured with {one.measured or 'an unknown number of'} ranks; the limit is for {one.ranks}"
+    ),
+    reasons.OtherUnit: lambda one, of: f"the limit is in {one.limit}, but the measurement is in {of.unit}",
+    reasons.Implausible: lambda one, of: (
+        f"{of.value:.4g} {of.unit} is {one.times:.3g} times the {one.of}: implausible, so it was not judged"
+    ),
+    reasons.Close: lambda one, _: f"within {one.within:.0%} of the {one.side}",
+    reasons.FewSamples: lambda one, _: f"only {one.samples} of at least {one.enough} samples",
+    reasons.PastWarning: lambda one, of: f"past the warning limit of {show(one.warn, of.unit)}",
+    reasons.Interval: _interval,
+    reasons.OtherAlgorithm: _other_algorithm,
+    reasons.OtherMethod: _other_method,
+    reasons.OtherVersion: _other_version,
+    reasons.BeyondMethod: lambda one, _: (
+        f"more than {one.most:.0%} below healthy, which no difference of {one.what} explains"
+    ),
+    reasons.BelowClass: lambda one, of: (
+        f"below {show(one.floor, of.unit)} = {one.share:g} of the {one.of}, the floor of its class"
+    ),
+    reasons.Alone: _alone,
+    reasons.Repeated: _repeated,
+    reasons.BehindMedian: _behind_median,
+    reasons.BehindNeighbours: _behind_neighbours,
+    reasons.BehindPast: _behind_past,
+    reasons.AllAlike: lambda one, _: (
+        f"all {one.devices} devices alike: look at what they share (power, cooling, settings, software)"
+    ),
+    reasons.NeighboursHold: lambda one, _: f"its {one.neighbours} neighbours hold it",
+    reasons.InRound: lambda one, _: f"in round {one.round} of {one.of}",
+    reasons.NothingWorse: lambda one, _: f"nothing became worse over {counted(one.rounds, 'complete round')}",
+    reasons.NoBudget: lambda one, _: (
+        f"level {one.level} has no time budget for this probe; "
+        + (f"use --accel-level={one.enough}" if one.enough else "set one under `budgets` in the threshold file")
+    ),
+    reasons.MayTrain: lambda one, _: f"up {age(one.up)}, may still train",
+}
+"""The words of a reason, given it and its verdict, by its class."""
+
+BEFORE = {"at": ", ", "during": ", ", "beyond_noise": ", "}
+"""What joins a reason of this kind to the one before it, where that is no semicolon."""
+AFTER = {"value": ", ", "in_round": ": "}
+"""What joins the next reason to one of this kind."""
+
+
+def words(one: Reason, verdict: Verdict) -> str:
+    """Return one reason of a verdict in words."""
+    return WORDS[type(one)](one, verdict)
+
+
+def phrases(verdict: Verdict) -> list[str]:
+    """Return the reasons of a verdict in words, those together that are one phrase."""
+    found: list[str] = []
+    after = ""
+    for each in verdict.reasons:
+        joint = BEFORE.get(each.kind, after)
+        if found and joint:
+            found[-1] += joint + words(each, verdict)
+        else:
+            found.append(words(each, verdict))
+        after = AFTER.get(each.kind, "")
+    return found
+
+
+def sentence_of(verdict: Verdict) -> str:
+    """Return the reasons of a verdict as one sentence, the most important first; empty without a reason."""
+    return "; ".join(phrases(verdict))

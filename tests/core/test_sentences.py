@@ -1,0 +1,141 @@
+"""What a verdict says in words: one sentence for each kind of reason, and how reasons are joined.
+
+`sentences.golden` holds them; to write it anew after a change of wording: python tests/core/test_sentences.py.
+"""
+
+import json
+import typing
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core import reasons, structured
+from pytest_accel.core.reasons import Note, NoteKind, Reason
+from pytest_accel.core.sentences import phrases, sentence_of
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict
+
+GOLDEN = Path(__file__).with_name("sentences.golden")
+SHORT = Verdict("stream.triad", "GPU-0", Status.FAIL, unit="GB/s", value=2500.0, floor=2700.0, margin=-0.0741)
+FACT = Verdict("inventory.vbios", "GPU-0", Status.FAIL, unit="text", value="96.00", expected="97.00")
+VERSION = Verdict(
+    "inventory.driver_version", "GPU-0", Status.FAIL, unit="text", value="535.1", expected=">=550",
+    limit=Limit("inventory.driver_version", "text", version=">=550"),
+)  # fmt: skip
+MORE: list[tuple[Verdict, Reason]] = [
+    (SHORT, reasons.WrongResult("3 wrong elements in 9 matrix products")),
+    (SHORT, reasons.Compared("floor")),
+    (SHORT, reasons.Compared("floor", 0.9, "reference", 3000.0)),
+    (SHORT, reasons.Compared("floor", 0.81, "memory datasheet peak")),
+    (FACT, reasons.Expected()),
+    (FACT, reasons.Expected(said=False)),
+    (VERSION, reasons.Expected()),
+    (FACT, reasons.Majority(7, 8)),
+    (FACT, reasons.NoMajority((("96.00", "gpu0, gpu1"), ("97.00", "gpu2, gpu3")))),
+    (SHORT, reasons.OtherRanks(8, None)),
+    (SHORT, reasons.OtherRanks(8, 4)),
+    (SHORT, reasons.OtherUnit("TFLOPS")),
+    (SHORT, reasons.Implausible(2.5, "healthy reference")),
+    (SHORT, reasons.Close(0.02, "ceiling")),
+    (SHORT, reasons.FewSamples(2, 3)),
+    (SHORT, reasons.PastWarning(2800.0)),
+    (SHORT, reasons.Interval(2400.0, 2600.0, "floor")),
+    (SHORT, reasons.Interval(2400.0, float("inf"), "floor")),
+    (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", said="no multicast")),
+    (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", chosen_by="NCCL_ALGO=ring in the environment")),
+    (SHORT, reasons.OtherMethod(("10 s instead of 30 s", "warm caches", "another shape"))),
+    (SHORT, reasons.OtherMethod(("10 s instead of 30 s",), why="nobody measured it for longer")),
+    (SHORT, reasons.OtherVersion("cuda", ">=12.4", "12.2")),
+    (SHORT, reasons.OtherVersion("torch", ">=2.6")),
+    (SHORT, reasons.BeyondMethod(0.15, "method")),
+    (SHORT, reasons.BelowClass(2600.0, 0.8, "memory datasheet peak")),
+    (SHORT, reasons.Alone(2510.0, "GB/s", holds=False)),
+    (SHORT, reasons.Alone(2900.0, "GB/s", holds=True)),
+    (SHORT, reasons.Alone(2510.0, "GB/s")),
+    (SHORT, reasons.Repeated(2501.0, "GB/s")),
+    (SHORT, reasons.Repeated(2900.0, "GB/s", fails=True)),
+    (SHORT, reasons.BehindMedian(0.4, 2900.0, "GB/s", 8)),
+    (SHORT, reasons.BehindMedian(0.4, 2900.0, "GB/s", 8, at_first=True)),
+    (SHORT, reasons.BehindMedian(0.5, 12.0, "us", 8)),
+    (SHORT, reasons.BehindMedian(0.0, 12.0, "us", 8)),
+    (SHORT, reasons.BehindNeighbours(0.061, 2900.0, "GB/s", 0.003)),
+    (SHORT, reasons.BehindNeighbours(0.061, 746.8, "TFLOPS", 0.012, at_clock=True, at_first=True)),
+    (SHORT, reasons.BehindPast(0.12, 0.05, 2840.0, "GB/s", "first accepted", "2026-01-01", {"torch": ("2.6", "2.7")})),
+    (SHORT, reasons.BehindPast(0.12, 0.05, 2840.0, "GB/s", "first round", "2026-01-01", {})),
+    (SHORT, reasons.BehindPast(0.12, 0.05, 12.0, "ms", "last", "2026-01-01", {})),
+    (SHORT, reasons.AllAlike(8)),
+    (SHORT, reasons.NeighboursHold(7)),
+    (SHORT, reasons.InRound(3, 41)),
+    (SHORT, reasons.NothingWorse(1)),
+    (SHORT, reasons.NoBudget("quick", "standard")),
+    (SHORT, reasons.NoBudget("long")),
+    (SHORT, reasons.MayTrain(120.0)),
+]
+"""Reasons with figures, each with a verdict that has it."""
+
+
+def noted() -> list[tuple[Verdict, Reason]]:
+    """A reason of every kind without figures."""
+    return [
+        (VERSION if kind == "not_a_version" else SHORT, Note(kind, "its text")) for kind in typing.get_args(NoteKind)
+    ]
+
+
+def golden() -> str:
+    """One line for each reason: its kind, and the sentence."""
+    every = [(each.kind, sentence_of(verdict.because(each))) for verdict, each in [*noted(), *MORE]]
+    return "".join(f"{kind}: {sentence}\n" for kind, sentence in every)
+
+
+def test_every_kind_of_reason_has_its_words() -> None:
+    assert golden() == GOLDEN.read_text(encoding="utf-8")
+    assert {each.kind for _, each in [*noted(), *MORE]} == set(reasons.BY_KIND), "a kind without an example"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ((reasons.Compared("floor"), Note("disturbed", "a")), ["2500 GB/s, floor 2700 GB/s (-7.4%)", "disturbed: a"]),
+        ((Note("value"), reasons.NeighboursHold(7)), ["2500 GB/s, its 7 neighbours hold it"]),
+        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("advises")),
+         ["a, at p0, during x", "advisory limit, does not reject"]),
+        ((reasons.InRound(3, 41), Note("trouble", "a"), Note("trouble", "b")), ["in round 3 of 41: a", "b"]),
+        ((), []),
+    ],
+)  # fmt: skip
+def test_reasons_are_joined(found: tuple[Reason, ...], expected: list[str]) -> None:
+    verdict = SHORT.because(*found)
+    assert (phrases(verdict), sentence_of(verdict)) == (expected, "; ".join(expected))
+
+
+def test_reasons_go_through_json() -> None:
+    verdict = SHORT.because(*(each for _, each in [*noted(), *MORE]))
+    raw = structured.plain(verdict)
+    assert raw["reasons"][-1] == {"up": 120.0, "kind": "may_train"}, "what is as usual is left out, but not the kind"
+    assert structured.structure(Verdict, json.loads(json.dumps(raw))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({"kind": "bribed"}, r"reasons\[0\]\.kind is \"bribed\", not one of"),
+        ({"text": "a"}, r"reasons\[0\]\.kind is null"),
+        ({"kind": "close", "within": 0.02, "side": "left"}, r"reasons\[0\]\.side is \"left\""),
+        ({"kind": "close", "side": "floor"}, r"reasons\[0\]\.within is missing"),
+    ],
+)
+def test_a_reason_that_is_none_is_refused(raw: dict[str, object], says: str) -> None:
+    damaged = {"metric": "a", "subject": "b", "status": "FAIL", "reasons": [raw]}
+    with pytest.raises(structured.Misfit, match=says):
+        structured.structure(Verdict, damaged)
+
+
+def test_what_nobody_judges_keeps_its_value_alone_when_it_becomes_worse() -> None:
+    free = Verdict("soak.power", "GPU-0", Status.NOT_APPLICABLE, (Note("no_limit"), Note("at", "p0")), "W", 700.0)
+    worse = free.worsened(Status.MARGINAL, reasons.AllAlike(8))
+    assert (worse.status, worse.reasons) == (Status.MARGINAL, (Note("value"), reasons.AllAlike(8)))
+    assert worse.worsened(Status.PASS, Note("advises")).status is Status.MARGINAL, "never better"
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(golden(), encoding="utf-8")
