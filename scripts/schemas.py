@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from pytest_accel.cli.schema import FILES
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.run import Run
 from pytest_accel.core.structured import NO_NUMBERS, NOT_IN_FILE
-from pytest_accel.core.yaml_lines import Schema
+from pytest_accel.core.yaml_nodes import Schema
 from pytest_accel.skus import loader
 from pytest_accel.skus.schema import SKU, WHOLE
 
@@ -60,7 +60,7 @@ def thresholds() -> Schema:
 def metrics_of_vendors() -> list[str]:
     """Return the metrics that have a limit in the file of a vendor."""
     folder = loader.SHIPPED / loader.VENDOR_FILES
-    roots = [yaml_lines.read(path, path.name)[0] for path in sorted(folder.glob("*.yaml"))]
+    roots = [yaml_nodes.read(path, path.name)[0] for path in sorted(folder.glob("*.yaml"))]
     return sorted({metric for root in roots for metric in root.plain().get("limits", {})})
 
 

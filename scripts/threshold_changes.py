@@ -26,7 +26,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.yaml_lines import Located
+from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus import loader, releases, requirements, shipped
 
 CHECKOUT = Path(__file__).parent.parent

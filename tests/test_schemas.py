@@ -16,12 +16,12 @@ from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.schema import FILES
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.run import record
 from pytest_accel.run.record import BadRecord, write
 from pytest_accel.skus import loader
@@ -52,7 +52,7 @@ def wrong(validator: Draft202012Validator, value: Any) -> list[str]:
 
 def wrong_in(path: Path) -> list[str]:
     """Return the findings in a threshold file as it lies there, before what is below it is merged."""
-    return wrong(THRESHOLDS, as_json(yaml_lines.read(path, path.name)[0].plain()))
+    return wrong(THRESHOLDS, as_json(yaml_nodes.read(path, path.name)[0].plain()))
 
 
 def test_the_shipped_schemas_are_those_that_the_code_states() -> None:

@@ -21,7 +21,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration

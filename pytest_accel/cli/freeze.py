@@ -12,7 +12,7 @@ from pytest_accel.cli.new_file import write_new
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.yaml_lines import BadFile, nearest
+from pytest_accel.core.yaml_nodes import BadFile, nearest
 from pytest_accel.drivers import registry
 from pytest_accel.skus import contract, loader, requirements, shipped
 

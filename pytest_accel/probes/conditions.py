@@ -63,7 +63,7 @@ def _unknown(declared: Declaration, name: str, value: Any) -> str | None:
     variants = declared.variants.get(name, ())
     if isinstance(variants, re.Pattern):
         return None if variants.fullmatch(value) else f"{value!r} is not known: expected a size such as 8GiB"
-    from pytest_accel.core.yaml_lines import nearest  # imports yaml, which takes long
+    from pytest_accel.core.yaml_nodes import nearest  # imports yaml, which takes long
 
     known = [*variants, *(each for each in MATMUL_DTYPES if name == "dtype" and each not in variants)]
     return f"{value!r} is not known; {nearest(value, known)}" if known and value not in known else None

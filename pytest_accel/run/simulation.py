@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.hints import hints
 from pytest_accel.run.launcher import Launch

@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging import closing, delivery, partitions
 from pytest_accel.judging.background import no_spread

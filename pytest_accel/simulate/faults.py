@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.yaml_lines import Check, Findings, Located
+from pytest_accel.core.yaml_nodes import Check, Findings, Located
 
 DEEPEST = 0.8
 """The largest share of the clock that a throttle takes while it holds; what `by` has beyond that is always lost."""
@@ -101,7 +101,7 @@ class FaultKind:
 
 def _share(at: Located, key: str, findings: Findings) -> float | None:
     """Return a share between 0 and 1."""
-    value = yaml_lines.positive(at, key, findings)
+    value = yaml_nodes.positive(at, key, findings)
     if value is not None and value >= 1:
         findings.add(at, f"{key}: expected a share between 0 and 1, found {value:g}")
         return None
@@ -125,21 +125,21 @@ FAULT_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 PARAMETERS: dict[str, tuple[Check, str]] = {
     "by": (_share, "share of the healthy value that is lost on average, between 0 and 1"),
     "share": (_share, "share of the time under load, between 0 and 1"),
-    "kind": (yaml_lines.one_of(*HOT), f"one of {', '.join(HOT)}"),
-    "block": (yaml_lines.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
-    "what": (yaml_lines.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
-    "dtype": (yaml_lines.one_of(*FAULT_DTYPES), f"one of {', '.join(FAULT_DTYPES)}"),
-    "degrees": (yaml_lines.positive, "difference in kelvin"),
-    "gigabytes": (yaml_lines.positive, "GB in use"),
-    "percent": (yaml_lines.positive, "utilisation in percent"),
-    "gen": (yaml_lines.count, "PCIe generation"),
-    "width": (yaml_lines.count, "PCIe lanes"),
-    "version": (yaml_lines.text, "version"),
-    "number": (yaml_lines.count, "number of the Xid"),
-    "links": (yaml_lines.count, "number of links"),
-    "model": (yaml_lines.text, "full name of a product"),
-    "of": (yaml_lines.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
-    "count": (yaml_lines.count, "number of errors"),
+    "kind": (yaml_nodes.one_of(*HOT), f"one of {', '.join(HOT)}"),
+    "block": (yaml_nodes.one_of(*RAS_BLOCKS), f"one of {', '.join(RAS_BLOCKS)}"),
+    "what": (yaml_nodes.one_of(*FLIPPED), f"one of {', '.join(FLIPPED)}"),
+    "dtype": (yaml_nodes.one_of(*FAULT_DTYPES), f"one of {', '.join(FAULT_DTYPES)}"),
+    "degrees": (yaml_nodes.positive, "difference in kelvin"),
+    "gigabytes": (yaml_nodes.positive, "GB in use"),
+    "percent": (yaml_nodes.positive, "utilisation in percent"),
+    "gen": (yaml_nodes.count, "PCIe generation"),
+    "width": (yaml_nodes.count, "PCIe lanes"),
+    "version": (yaml_nodes.text, "version"),
+    "number": (yaml_nodes.count, "number of the Xid"),
+    "links": (yaml_nodes.count, "number of links"),
+    "model": (yaml_nodes.text, "full name of a product"),
+    "of": (yaml_nodes.one_of(*LINK_ERRORS), f"one of {', '.join(LINK_ERRORS)}"),
+    "count": (yaml_nodes.count, "number of errors"),
 }
 """Check and description of every parameter. A parameter has the same meaning in every fault that has it."""
 

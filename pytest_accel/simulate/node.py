@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import untrusted, yaml_lines
+from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
 from pytest_accel.probes.declare import declarations
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
@@ -74,7 +74,7 @@ def load(name: str) -> Node:
     path = Path(name)
     if not untrusted.exists(path):
         raise BadFile(f"{name}: there is no such node file")
-    root, digest = yaml_lines.read(path, name)
+    root, digest = yaml_nodes.read(path, name)
     _check_kind(root, name)
     findings = Findings()
     found = _NODE(root, "", findings) or {}
@@ -105,7 +105,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
     wanted = found.get("platform", next(iter(sku.platforms)))
     platform = sku.platform_named(wanted)
     if platform is None:
-        known = yaml_lines.nearest(wanted, sku.platform_names)
+        known = yaml_nodes.nearest(wanted, sku.platform_names)
         raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
@@ -132,15 +132,15 @@ def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
     if not isinstance(at.data, dict) or "fault" not in at.data:
         findings.add(at, f"{key}: expected a mapping such as {{fault: slow-compute, device: 3}}, found {at.plain()!r}")
         return None
-    name = yaml_lines.one_of(*FAULTS)(at.data["fault"], f"{key}.fault", findings)
+    name = yaml_nodes.one_of(*FAULTS)(at.data["fault"], f"{key}.fault", findings)
     if name is None:
         return None
     kind = FAULTS[name]
-    keys: dict[str, Check] = {"fault": yaml_lines.text}
+    keys: dict[str, Check] = {"fault": yaml_nodes.text}
     keys.update({} if kind.of_node else {"device": _places})
     keys.update({"at": _begin} if kind.begins else {})
     keys.update({parameter: PARAMETERS[parameter][0] for parameter in kind.parameters})
-    found = yaml_lines.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
+    found = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
     probe, seconds = found.get("at") or ("", 0.0)
     parameters = {parameter: found[parameter] for parameter in kind.parameters if found.get(parameter) is not None}
     return Fault(name, found.get("device") or (), probe, seconds, parameters)
@@ -161,10 +161,10 @@ def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | Non
         probe, _, late = at.data.partition("+")
         if probe in PROBES and (late or "0").replace(".", "", 1).isdigit():
             return probe, float(late or 0)
-        known = yaml_lines.nearest(probe, PROBES)
+        known = yaml_nodes.nearest(probe, PROBES)
         findings.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
         return None
-    value = yaml_lines.positive(at, key, findings)
+    value = yaml_nodes.positive(at, key, findings)
     return None if value is None else ("", value)
 
 
@@ -176,7 +176,7 @@ def _whole(at: Located, key: str, findings: Findings) -> int | None:
     return at.data
 
 
-_NODE: Callable[[Located, str, Findings], Any] = yaml_lines.record_of(
-    {"sku": yaml_lines.text, "platform": yaml_lines.text, "seed": _whole, "faults": yaml_lines.list_of(_fault)},
+_NODE: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(
+    {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": _whole, "faults": yaml_nodes.list_of(_fault)},
     required=("sku",),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.units import rewritten
-from pytest_accel.core.yaml_lines import Findings, Located, nearest
+from pytest_accel.core.yaml_nodes import Findings, Located, nearest
 from pytest_accel.probes.conditions import wrong_values
 from pytest_accel.probes.declare import Declaration, declaration_of, declarations, unit_of
 from pytest_accel.skus.methods import method_of

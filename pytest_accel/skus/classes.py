@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.core.yaml_lines import Findings, count, number, positive, text
+from pytest_accel.core.yaml_nodes import Findings, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
@@ -31,24 +31,24 @@ OF_LOWEST = 0.85
 ENOUGH_SOURCES = 3
 """The least number of independent sources behind a row that rejects. One with fewer informs."""
 
-_texts = yaml_lines.list_of(text)
-_row = yaml_lines.record_of(
+_texts = yaml_nodes.list_of(text)
+_row = yaml_nodes.record_of(
     {
         "title": text,
         "metrics": _texts,
-        "products": yaml_lines.record_of(
+        "products": yaml_nodes.record_of(
             {
                 "vendor": text,
                 "architectures": _texts,
                 "memory": _texts,
-                "watts": yaml_lines.list_of(positive),
+                "watts": yaml_nodes.list_of(positive),
                 "without": _texts,
             },
         ),
-        "platforms": yaml_lines.record_of(
+        "platforms": yaml_nodes.record_of(
             {
-                "devices": yaml_lines.list_of(count),
-                "pcie": yaml_lines.list_of(count),
+                "devices": yaml_nodes.list_of(count),
+                "pcie": yaml_nodes.list_of(count),
                 "host_link": _texts,
                 "link": _texts,
                 "topology": _texts,
@@ -56,8 +56,8 @@ _row = yaml_lines.record_of(
         ),
         "software": software_check,
         "note": text,
-        "figures": yaml_lines.list_of(
-            yaml_lines.record_of(
+        "figures": yaml_nodes.list_of(
+            yaml_nodes.record_of(
                 {
                     "sku": text,
                     "platform": text,
@@ -65,7 +65,7 @@ _row = yaml_lines.record_of(
                     "value": positive,
                     "share": positive,
                     "by": text,
-                    "date": yaml_lines.date,
+                    "date": yaml_nodes.date,
                     "url": text,
                     "software": text,
                     "conditions": text,
@@ -73,13 +73,13 @@ _row = yaml_lines.record_of(
                 required=("sku", "value", "share", "by", "date"),
             )
         ),
-        "excepted": yaml_lines.list_of(
-            yaml_lines.record_of({"sku": text, "metric": text, "value": number, "reason": text}, required=("reason",))
+        "excepted": yaml_nodes.list_of(
+            yaml_nodes.record_of({"sku": text, "metric": text, "value": number, "reason": text}, required=("reason",))
         ),
     },
     required=("title", "metrics", "products", "figures"),
 )
-_check = yaml_lines.record_of({"rows": yaml_lines.mapping_of(_row)}, required=("rows",))
+_check = yaml_nodes.record_of({"rows": yaml_nodes.mapping_of(_row)}, required=("rows",))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Row:
 @cache
 def rows(path: Path) -> tuple[tuple[Row, ...], str]:
     """Read the file of the classes; return its rows and the SHA-256 of the file. Raises BadFile with all findings."""
-    root, digest = yaml_lines.read(path, FILE, begins="rows:")
+    root, digest = yaml_nodes.read(path, FILE, begins="rows:")
     findings = Findings()
     found = _check(root, "", findings) or {}
     findings.raise_if_any()

@@ -16,7 +16,7 @@ import yaml
 
 from pytest_accel.core.method import differences
 from pytest_accel.core.sku import ClassFloor, Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
-from pytest_accel.core.yaml_lines import BadFile, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Findings, Located
 from pytest_accel.skus import requirements
 from pytest_accel.skus.checks import items_of, limit_nodes
 from pytest_accel.skus.methods import method_of

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.method import differences
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus.methods import method_of
 
@@ -83,7 +83,7 @@ def plain(one: Contribution) -> dict[str, Any]:
     }
 
 
-def _number(least: int) -> yaml_lines.Check:
+def _number(least: int) -> yaml_nodes.Check:
     def check(at: Located, key: str, findings: Findings) -> int | None:
         if isinstance(at.data, bool) or not isinstance(at.data, int) or not least <= at.data <= MOST_NODES:
             findings.add(at, f"{key}: expected a whole number from {least} to {MOST_NODES}, found {at.plain()!r}")
@@ -93,25 +93,25 @@ def _number(least: int) -> yaml_lines.Check:
     return check
 
 
-_FILE = yaml_lines.record_of(
+_FILE = yaml_nodes.record_of(
     {
         "contribution": _number(1),
-        "owner": yaml_lines.text,
-        "sku": yaml_lines.text,
-        "platform": yaml_lines.text,
-        "date": yaml_lines.date,
-        "levels": yaml_lines.list_of(yaml_lines.text),
-        "software": yaml_lines.mapping_of(yaml_lines.list_of(yaml_lines.text)),
-        "simulated": yaml_lines.flag,
+        "owner": yaml_nodes.text,
+        "sku": yaml_nodes.text,
+        "platform": yaml_nodes.text,
+        "date": yaml_nodes.date,
+        "levels": yaml_nodes.list_of(yaml_nodes.text),
+        "software": yaml_nodes.mapping_of(yaml_nodes.list_of(yaml_nodes.text)),
+        "simulated": yaml_nodes.flag,
         "left_out": _number(0),
-        "metrics": yaml_lines.mapping_of(
-            yaml_lines.record_of(
+        "metrics": yaml_nodes.mapping_of(
+            yaml_nodes.record_of(
                 {
-                    "unit": yaml_lines.text,
-                    "conditions": yaml_lines.mapping_of(yaml_lines.anything),
-                    "devices": yaml_lines.list_of(
-                        yaml_lines.record_of(
-                            {"node": _number(1), "device": _number(0), "runs": yaml_lines.list_of(yaml_lines.positive)},
+                    "unit": yaml_nodes.text,
+                    "conditions": yaml_nodes.mapping_of(yaml_nodes.anything),
+                    "devices": yaml_nodes.list_of(
+                        yaml_nodes.record_of(
+                            {"node": _number(1), "device": _number(0), "runs": yaml_nodes.list_of(yaml_nodes.positive)},
                             required=("node", "device", "runs"),
                         )
                     ),
@@ -126,7 +126,7 @@ _FILE = yaml_lines.record_of(
 
 def read(path: Path) -> Contribution:
     """Read a contributed file. Raises BadFile with file, line and key for everything that is wrong in it."""
-    root, _ = yaml_lines.read(path, str(path), BEGINS)
+    root, _ = yaml_nodes.read(path, str(path), BEGINS)
     findings = Findings()
     if "contribution" not in root.data:
         findings.add(root, f"is no contributed file of pytest-accel: it must begin with '{BEGINS}'")

@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pytest_accel.core import untrusted, yaml_lines
+from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
-from pytest_accel.core.yaml_lines import BadFile, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, shipped, skeleton
 from pytest_accel.skus.budgets import levels_with_time
@@ -132,7 +132,7 @@ def find(name: str) -> Path:
         return path
     if name not in names():
         own = next((each for each in (f"./{name}.yaml", f"./{name}.yml") if untrusted.exists(Path(each))), None)
-        near = yaml_lines.nearest(name, [*names(), "auto"], LISTED)
+        near = yaml_nodes.nearest(name, [*names(), "auto"], LISTED)
         hint = f"did you mean the file {printable(own, SHOWN)}? ({LISTED})" if own else near
         raise BadFile(f"no SKU named '{printable(name, SHOWN)}'; {hint}")
     return SHIPPED / f"{name}.yaml"
@@ -169,7 +169,7 @@ class _Layers:
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
     name = shown(path)
-    root, digest = yaml_lines.read(path, name)
+    root, digest = yaml_nodes.read(path, name)
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     contract.check(root, below_another=bool(seen))
     if "contract" in root.data:
@@ -186,7 +186,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limit_nodes(root):
         _needs_source(key, limit, _limit_at(under.root, key), findings)
     replaced = {metric for metric in _metrics(root) & _metrics(under.root) if not _shipped(path)}
-    merged = yaml_lines.merge(under.root, root, whole=WHOLE)
+    merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
@@ -211,7 +211,7 @@ def _vendor(root: Located) -> _Layers:
     path = SHIPPED / VENDOR_FILES / f"{named}.yaml"
     if not re.fullmatch(r"[\w-]+", named) or not untrusted.exists(path):
         return _Layers(Located({}, root.file, root.line), {}, {})
-    under, digest = yaml_lines.read(path, shown(path))
+    under, digest = yaml_nodes.read(path, shown(path))
     return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
@@ -223,7 +223,7 @@ def extended(path: Path, root: Located) -> Path | None:
 
 def _base(path: Path, extends: Located, findings: Findings) -> Path:
     """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
-    name = yaml_lines.text(extends, "extends", findings)
+    name = yaml_nodes.text(extends, "extends", findings)
     findings.raise_if_any()
     beside = path.parent / str(name)
     try:

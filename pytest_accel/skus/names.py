@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.yaml_lines import Findings, Located, nearest
+from pytest_accel.core.yaml_nodes import Findings, Located, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
 

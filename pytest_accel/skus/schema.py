@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pytest_accel.core import units, versions, yaml_lines
+from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, DeclaredBy
 from pytest_accel.core.software import MEANINGS
-from pytest_accel.core.yaml_lines import Check, Findings, Located, StatedCheck, count, flag, positive, text
+from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declarations
 
@@ -31,7 +31,7 @@ WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""
 
 
-@yaml_lines.accepts({"type": ["string", "number", "boolean"]})
+@yaml_nodes.accepts({"type": ["string", "number", "boolean"]})
 def _method_value(at: Located, key: str, findings: Findings) -> str | float | bool | None:
     """Return a value of a method: a text, a number, or true or false."""
     if isinstance(at.data, str | int | float):
@@ -40,7 +40,7 @@ def _method_value(at: Located, key: str, findings: Findings) -> str | float | bo
     return None
 
 
-@yaml_lines.accepts({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPREAD})
+@yaml_nodes.accepts({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPREAD})
 def _deviation(at: Located, key: str, findings: Findings) -> float | None:
     """Return a standard deviation as a share of the value."""
     if isinstance(at.data, int | float) and not isinstance(at.data, bool) and 0 < at.data <= MOST_SPREAD:
@@ -49,15 +49,15 @@ def _deviation(at: Located, key: str, findings: Findings) -> float | None:
     return None
 
 
-_source = yaml_lines.record_of(
+_source = yaml_nodes.record_of(
     {
-        "kind": yaml_lines.one_of(*SOURCE_KINDS).described("how the figure came about"),
+        "kind": yaml_nodes.one_of(*SOURCE_KINDS).described("how the figure came about"),
         "by": text.described("who published or measured it"),
-        "date": yaml_lines.date.described("when it was measured, or read: a year, a month (2026-11) or a day"),
+        "date": yaml_nodes.date.described("when it was measured, or read: a year, a month (2026-11) or a day"),
         "software": text.described("the software that it was measured with, with versions"),
         "conditions": text.described("how it was measured: shape, size, data, sustained or burst"),
         "url": text.described("where it can be read"),
-        "method": yaml_lines.mapping_of(_method_value).described(
+        "method": yaml_nodes.mapping_of(_method_value).described(
             "How it was measured, in the words of the probe's own method (docs/methods.md): {shape: 8192x8192x8192, "
             "statistic: mean}. A limit whose method differs from the probe's, or is not stated, only advises. A figure "
             "of kind measured without a method was measured by the probe itself."
@@ -69,7 +69,7 @@ _source = yaml_lines.record_of(
 ).stating(title="source")
 
 
-@yaml_lines.accepts({"type": "string", "pattern": versions.PATTERN})
+@yaml_nodes.accepts({"type": "string", "pattern": versions.PATTERN})
 def _range(at: Located, key: str, findings: Findings) -> str | None:
     """Return a range of versions such as ">=1.2"."""
     found = text(at, key, findings)
@@ -80,31 +80,31 @@ def _range(at: Located, key: str, findings: Findings) -> str | None:
         return None
 
 
-software_check = yaml_lines.mapping_of(_range)
+software_check = yaml_nodes.mapping_of(_range)
 """The check of versions by name, with a range for each."""
 
 
-@yaml_lines.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
+@yaml_nodes.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
 def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
     """Return a floor: a number, or "derived"."""
-    return "derived" if at.data == "derived" else yaml_lines.number(at, key, findings)
+    return "derived" if at.data == "derived" else yaml_nodes.number(at, key, findings)
 
 
-@yaml_lines.accepts({"type": "string"})
+@yaml_nodes.accepts({"type": "string"})
 def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
     known = registry.registered()
     if not known.vendors:
         findings.add(at, f"{key}: no vendor is known: {'; '.join(known.problems.values())}")
         return None
-    check: yaml_lines.Check = yaml_lines.one_of(*known.vendors, *known.problems)
+    check: yaml_nodes.Check = yaml_nodes.one_of(*known.vendors, *known.problems)
     found: str | None = check(at, key, findings)
     return found
 
 
-_frozen = yaml_lines.record_of(
+_frozen = yaml_nodes.record_of(
     {
-        "declared_by": yaml_lines.one_of(
+        "declared_by": yaml_nodes.one_of(
             *(kind.value for kind in DeclaredBy if kind is not DeclaredBy.MARKER)
         ).described("the kind of file that stated it; run: it follows from platform and datasheet"),
         "at": text.described("file and line that stated it, or what it follows from"),
@@ -112,10 +112,10 @@ _frozen = yaml_lines.record_of(
         "overridden": flag.described("true: a user's own file changed it"),
         "no_source": flag.described("true: it follows from the suite or the platform; the source names only these"),
         "same_on_all": flag.described("true: beside its bound, the devices of a node must have the same value"),
-        "method": yaml_lines.mapping_of(_method_value).described(
+        "method": yaml_nodes.mapping_of(_method_value).described(
             "how the probe measured then; the limit only advises where the installed one measures otherwise"
         ),
-        "class_floor": yaml_lines.record_of(
+        "class_floor": yaml_nodes.record_of(
             {
                 "value": positive.described("the floor, in the unit of the limit"),
                 "share": positive.described("the floor as a fraction of the datasheet"),
@@ -133,21 +133,21 @@ _frozen = yaml_lines.record_of(
 
 _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
 
-_limit_keys = yaml_lines.record_of(
+_limit_keys = yaml_nodes.record_of(
     {
         "floor": _floor.described(
             "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
             f"`reference` where there is no range. The fraction depends on the probe: {_fractions}."
         ),
-        "ceiling": yaml_lines.number.described("the highest value that holds, in `unit`"),
-        "warn": yaml_lines.number.described("a value past this one holds, but is MARGINAL"),
-        "equals": yaml_lines.anything.described("the one value that holds: a text, or a number in `unit`"),
-        "one_of": yaml_lines.list_of(yaml_lines.anything).described(
+        "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
+        "warn": yaml_nodes.number.described("a value past this one holds, but is MARGINAL"),
+        "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
+        "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
             "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"
         ),
         "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
         "same_on_all": flag.described("true: the devices of a node must have the same value"),
-        "severity": yaml_lines.one_of("fail", "warn").described(
+        "severity": yaml_nodes.one_of("fail", "warn").described(
             "What breaking the limit means. fail (the default): FAIL. warn: the limit is advice; broken, it is "
             "MARGINAL, and it requires no measurement."
         ),
@@ -159,14 +159,14 @@ _limit_keys = yaml_lines.record_of(
         "reference": positive.described(
             "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
         ),
-        "healthy": yaml_lines.list_of(positive).described(
+        "healthy": yaml_nodes.list_of(positive).described(
             "the lowest and the highest value that was published for healthy devices by this method, in `unit`"
         ),
-        "unit": yaml_lines.one_of(*UNITS).described(
+        "unit": yaml_nodes.one_of(*UNITS).described(
             'The unit of floor, ceiling, warn, equals and reference. "of peak": fractions of the peak of the metric, '
             'in the datasheet or measured beside; "1": any other ratio.'
         ),
-        "levels": yaml_lines.list_of(yaml_lines.one_of(*LEVELS)).described(
+        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
             "The levels that require the limit, by default those that have time for its metric. []: no run and no "
             "`judge RECORD` uses the limit; only tables of other tools are judged by it, and data sheets show it."
         ),
@@ -187,7 +187,7 @@ BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference")
 """Keys of a limit whose figures have its unit."""
 
 
-@yaml_lines.accepts(_limit_keys.schema)
+@yaml_nodes.accepts(_limit_keys.schema)
 def _limit(at: Located, key: str, findings: Findings) -> Any:
     """Return a limit. A unit that is only larger or smaller than ours is an error that says how the figures read."""
     keys = at.data if isinstance(at.data, dict) else {}
@@ -201,14 +201,14 @@ def _limit(at: Located, key: str, findings: Findings) -> Any:
     return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, findings)
 
 
-_limits = yaml_lines.mapping_of(_limit)
+_limits = yaml_nodes.mapping_of(_limit)
 
 
 def _link(to: str) -> StatedCheck[object]:
-    return yaml_lines.record_of(
+    return yaml_nodes.record_of(
         {
             "type": text.described("the name of the link, such as nvlink4 or xgmi3"),
-            "topology": yaml_lines.one_of(*TOPOLOGIES).described(
+            "topology": yaml_nodes.one_of(*TOPOLOGIES).described(
                 "How the devices of a node are linked. switch: every pair at the full rate; mesh: one link for each "
                 "pair; bridge: in twos; none: not at all."
             ),
@@ -219,7 +219,7 @@ def _link(to: str) -> StatedCheck[object]:
     ).described(to)
 
 
-_platform = yaml_lines.record_of(
+_platform = yaml_nodes.record_of(
     {
         "title": text.described("what the platform is, for people"),
         "devices": count.described(
@@ -227,14 +227,14 @@ _platform = yaml_lines.record_of(
         ),
         "virtual": flag.described("true: the devices are virtual functions of a hypervisor"),
         "passed_through": flag.described("true: the devices are whole devices in a virtual machine"),
-        "partition": yaml_lines.record_of(
+        "partition": yaml_nodes.record_of(
             {
                 "compute": text.described("mode of the compute dies, such as CPX (default SPX, the whole device)"),
                 "memory": text.described("mode of the memory, such as NPS4 (default NPS1, the whole memory)"),
             }
         ).described("how the devices are partitioned; without it they have to be whole"),
         "power_watts": positive.described("W: the power limit of this platform, where it is not that of the datasheet"),
-        "pcie": yaml_lines.record_of(
+        "pcie": yaml_nodes.record_of(
             {
                 "gen": count.described("PCIe generation"),
                 "lanes": count.described("number of PCIe lanes"),
@@ -254,13 +254,13 @@ def _rate_of(dtype: str) -> StatedCheck[float | None]:
     return positive.described(f"{unit} of {dtype}, dense")
 
 
-_datasheet = yaml_lines.record_of(
+_datasheet = yaml_nodes.record_of(
     {
-        "tflops": yaml_lines.record_of({dtype: _rate_of(dtype) for dtype in DTYPES}).described(
+        "tflops": yaml_nodes.record_of({dtype: _rate_of(dtype) for dtype in DTYPES}).described(
             "peak rate of matrix products by dtype, dense (never sparse)"
         ),
-        "unsupported": yaml_lines.list_of(yaml_lines.one_of(*DTYPES)).described("dtypes that have no fast path"),
-        "memory": yaml_lines.record_of(
+        "unsupported": yaml_nodes.list_of(yaml_nodes.one_of(*DTYPES)).described("dtypes that have no fast path"),
+        "memory": yaml_nodes.record_of(
             {
                 "type": text.described("kind of the memory, such as HBM3"),
                 "gb": positive.described("GB (decimal)"),
@@ -269,7 +269,7 @@ _datasheet = yaml_lines.record_of(
                 "bus_bits": positive.described("width of the bus in bits"),
             }
         ).described("the memory of one device"),
-        "compute": yaml_lines.record_of(
+        "compute": yaml_nodes.record_of(
             {
                 "units": count.described("number of compute units"),
                 "kind": text.described("name of a compute unit, such as SM or CU"),
@@ -282,14 +282,14 @@ _datasheet = yaml_lines.record_of(
                 "max_clock_mhz": positive.described("MHz: the highest clock that the device reports"),
             }
         ).described("the compute units of one device"),
-        "power": yaml_lines.record_of(
+        "power": yaml_nodes.record_of(
             {
                 "watts": positive.described("W: the default power limit"),
                 "min_watts": positive.described("W: the lowest power limit that can be set"),
                 "max_watts": positive.described("W: the highest power limit that can be set"),
             }
         ).described("the power limit of one device"),
-        "temperature": yaml_lines.record_of(
+        "temperature": yaml_nodes.record_of(
             {
                 "max_operating_c": positive.described("degrees C: the highest in operation"),
                 "slowdown_c": positive.described("degrees C: the hardware slows down"),
@@ -298,33 +298,33 @@ _datasheet = yaml_lines.record_of(
             }
         ).described("the limits of temperature of one device"),
         "source": _source.described("where the figures of the datasheet come from"),
-        "sources": yaml_lines.mapping_of(_source).described(
+        "sources": yaml_nodes.mapping_of(_source).described(
             "sources of single figures (tflops.int8) or groups (memory) that have one of their own"
         ),
     }
 )
 
-_texts = yaml_lines.list_of(text)
+_texts = yaml_nodes.list_of(text)
 
-_match = yaml_lines.record_of(
+_match = yaml_nodes.record_of(
     {
         "names": _texts.described("whole names, as the management library reports them"),
         "pci_ids": _texts.described("PCI ids as vendor:device, such as 10de:2330"),
         "subsystems": _texts.described("PCI subsystem ids as vendor:device"),
         "virtual_functions": _texts.described("PCI ids of the virtual functions of the product"),
-        "compute_units": yaml_lines.list_of(count).described("numbers of compute units that devices report"),
+        "compute_units": yaml_nodes.list_of(count).described("numbers of compute units that devices report"),
         "source": _source.described("where names and ids come from"),
     }
 )
 
-_contract = yaml_lines.record_of(
+_contract = yaml_nodes.record_of(
     {
         "sha256": text.described("the hash of everything else in the file, whatever its layout and comments"),
         "platform": text.described("the platform that the limits are for"),
-        "level": yaml_lines.one_of(*LEVELS).described("the level that requires the limits"),
+        "level": yaml_nodes.one_of(*LEVELS).described("the level that requires the limits"),
         "suite": text.described("the version of pytest_accel that froze the file"),
         "thresholds": text.described("the version of the shipped thresholds then"),
-        "date": yaml_lines.date.described("the day on which the file was frozen"),
+        "date": yaml_nodes.date.described("the day on which the file was frozen"),
         "left_out": _texts.described("metrics that the shipped file of the product limits, and the frozen one did not"),
         "other_datasheet": _texts.described("values of the datasheet that differ from the shipped file's"),
     },
@@ -348,8 +348,8 @@ _FIELDS: dict[str, Check] = {
     "precision": positive.described(
         "a probe samples until the half-width of the interval of its mean is this share of the value (default 0.01)"
     ),
-    "spread": yaml_lines.mapping_of(
-        yaml_lines.record_of(
+    "spread": yaml_nodes.mapping_of(
+        yaml_nodes.record_of(
             {
                 "between_devices": _deviation.described("standard deviation between the devices of a node"),
                 "between_nodes": _deviation.described("standard deviation between nodes of a platform"),
@@ -362,25 +362,25 @@ _FIELDS: dict[str, Check] = {
             required=("source",),
         )
     ).described("how far healthy devices, and runs of one, lie apart, by probe or metric"),
-    "probes": yaml_lines.mapping_of(
-        yaml_lines.mapping_of(yaml_lines.anything.described("value of the argument"))
+    "probes": yaml_nodes.mapping_of(
+        yaml_nodes.mapping_of(yaml_nodes.anything.described("value of the argument"))
     ).described("arguments of the packaged tests by probe, such as {matmul: {m: 4096, n: 4096, k: 4096}}"),
-    "budgets": yaml_lines.record_of(
-        {level: yaml_lines.mapping_of(positive).described(f"seconds at level {level}, by probe") for level in LEVELS}
+    "budgets": yaml_nodes.record_of(
+        {level: yaml_nodes.mapping_of(positive).described(f"seconds at level {level}, by probe") for level in LEVELS}
     ).described("how long a probe may measure one metric, where that is not the default of the level"),
-    "not_applicable": yaml_lines.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
+    "not_applicable": yaml_nodes.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
     "limits": _limits.described("limits by metric, on every platform"),
-    "platforms": yaml_lines.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
-    "siblings": yaml_lines.mapping_of(
-        yaml_lines.record_of(
+    "platforms": yaml_nodes.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
+    "siblings": yaml_nodes.mapping_of(
+        yaml_nodes.record_of(
             {
                 "same": _texts.described("keys that must have the same value in both files"),
                 "differ": _texts.described("keys that must have different values"),
             }
         )
     ).described("other SKUs that this one is compared with by `pytest-accel sku lint`"),
-    "explained": yaml_lines.list_of(
-        yaml_lines.record_of(
+    "explained": yaml_nodes.list_of(
+        yaml_nodes.record_of(
             {
                 "rule": text.described("the rule, as `pytest-accel sku lint --list` names it"),
                 "key": text.described("the key of the value; * stands for any characters"),
@@ -391,4 +391,4 @@ _FIELDS: dict[str, Check] = {
     ).described("findings of `pytest-accel sku lint` that are right as they are"),
 }
 
-SKU = yaml_lines.record_of(_FIELDS, required=("sku", "vendor", "platforms"))
+SKU = yaml_nodes.record_of(_FIELDS, required=("sku", "vendor", "platforms"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.core.yaml_nodes import Findings, Located
 
 TODO = "TODO"
 """The value that a reader of the file has to replace."""

@@ -9,10 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import yaml_lines
+from pytest_accel.core import yaml_nodes
 from pytest_accel.core.run import WaiversEntry
 from pytest_accel.core.verdict import Verdict, Waiver
-from pytest_accel.core.yaml_lines import Findings, Located
+from pytest_accel.core.yaml_nodes import Findings, Located
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 """Limits that cannot be waived, because they identify what was measured."""
@@ -81,7 +81,7 @@ def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
 
 def _metric(at: Located, key: str, findings: Findings) -> str | None:
     """Return the metric of a limit that can be waived."""
-    metric = yaml_lines.text(at, key, findings)
+    metric = yaml_nodes.text(at, key, findings)
     if metric in NEVER:
         findings.add(at, f"{key}: {metric} can never be waived, because it identifies what was measured")
     elif metric and "." not in metric:
@@ -100,23 +100,23 @@ def _day(at: Located, key: str, findings: Findings) -> date | None:
 
 def _devices(at: Located, key: str, findings: Findings) -> Any:
     """Return the UUIDs or serial numbers of at least one device."""
-    devices = yaml_lines.list_of(yaml_lines.text)(at, key, findings)
+    devices = yaml_nodes.list_of(yaml_nodes.text)(at, key, findings)
     if devices == []:
         findings.add(at, f"{key}: names no device; to waive the limit on all devices, remove the key")
     return devices
 
 
-_FILE = yaml_lines.record_of(
+_FILE = yaml_nodes.record_of(
     {
-        "waivers": yaml_lines.list_of(
-            yaml_lines.record_of(
+        "waivers": yaml_nodes.list_of(
+            yaml_nodes.record_of(
                 {
                     "limit": _metric,
-                    "reason": yaml_lines.text,
-                    "by": yaml_lines.text,
+                    "reason": yaml_nodes.text,
+                    "by": yaml_nodes.text,
                     "until": _day,
                     "devices": _devices,
-                    "host": yaml_lines.text,
+                    "host": yaml_nodes.text,
                 },
                 required=("limit", "reason", "by", "until"),
             )
@@ -128,7 +128,7 @@ _FILE = yaml_lines.record_of(
 
 def load(path: Path, host: str, today: date) -> Waivers:
     """Read a waiver file. Raises BadFile with all findings, each with its line."""
-    root, digest = yaml_lines.read(path, str(path), "waivers:")
+    root, digest = yaml_nodes.read(path, str(path), "waivers:")
     findings = Findings()
     contents: Mapping[str, Any] = _FILE(root, "", findings) or {}
     findings.raise_if_any()

@@ -8,7 +8,7 @@ import pytest
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit, Sku
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import foreseen
 from pytest_accel.skus import loader

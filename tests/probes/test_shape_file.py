@@ -7,7 +7,7 @@ from as_user import pytest as run_pytest
 from as_user import write
 
 from pytest_accel import shapes
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 
 CSV = """\
 # ours, from the profiler

@@ -21,7 +21,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing import circumstances
 from pytest_accel.skus import contract, loader, requirements
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
 

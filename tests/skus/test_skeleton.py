@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.yaml_lines import BadFile
+from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements, skeleton
 
 X9 = Device(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.core.printable import printable
 
 if TYPE_CHECKING:
-    from pytest_accel.core.yaml_lines import Located
+    from pytest_accel.core.yaml_nodes import Located
 
 COLUMNS = ("m", "n", "k", "dtype", "name")
 MOST_SHAPES = 10_000
@@ -40,24 +40,24 @@ def read(path: str | Path) -> list[Given]:
     Lines of a CSV file that begin with # are comments. Raises BadFile, which lists every mistake with file, line and
     value.
     """
-    from pytest_accel.core import yaml_lines
+    from pytest_accel.core import yaml_nodes
     from pytest_accel.core.sku import MATMUL_DTYPES
 
-    findings, path = yaml_lines.Findings(), Path(path)
+    findings, path = yaml_nodes.Findings(), Path(path)
     whole = path.suffix.lower() in (".yaml", ".yml")
-    root = yaml_lines.read(path, str(path), "shapes:")[0] if whole else _table(path)
-    one = yaml_lines.record_of(
+    root = yaml_nodes.read(path, str(path), "shapes:")[0] if whole else _table(path)
+    one = yaml_nodes.record_of(
         {
-            **dict.fromkeys(("m", "n", "k"), yaml_lines.count),
-            "dtype": yaml_lines.one_of(*MATMUL_DTYPES),
-            "name": yaml_lines.text,
+            **dict.fromkeys(("m", "n", "k"), yaml_nodes.count),
+            "dtype": yaml_nodes.one_of(*MATMUL_DTYPES),
+            "name": yaml_nodes.text,
         },
         required=("m", "n", "k"),
     )
-    rows = yaml_lines.record_of({"shapes": yaml_lines.list_of(one)}, required=("shapes",))(root, "", findings)
+    rows = yaml_nodes.record_of({"shapes": yaml_nodes.list_of(one)}, required=("shapes",))(root, "", findings)
     findings.raise_if_any()
     if not rows["shapes"]:
-        raise yaml_lines.BadFile(f"{path}: the file has no shapes")
+        raise yaml_nodes.BadFile(f"{path}: the file has no shapes")
     return [_given(row) for row in rows["shapes"]]
 
 
@@ -69,7 +69,7 @@ def _given(row: dict[str, Any]) -> Given:
 
 def _table(path: Path) -> Located:
     """Return a CSV file in the form of the equivalent YAML file. Raises BadFile."""
-    from pytest_accel.core.yaml_lines import Findings, Located
+    from pytest_accel.core.yaml_nodes import Findings, Located
 
     (first, header), *rows = _cells(path) or [(1, [])]
     findings = Findings()
@@ -103,7 +103,7 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
 
 def _row(header: list[str], row: list[str], file: str, line: int) -> dict[str, Located]:
     """Return the cells that are not empty, by column. Whole numbers are converted."""
-    from pytest_accel.core.yaml_lines import Located
+    from pytest_accel.core.yaml_nodes import Located
 
     return {
         key: Located(_whole(cell) if key in "mnk" else cell, file, line)

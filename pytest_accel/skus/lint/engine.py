@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_accel.core.yaml_lines import BadFile, Located, nearest
+from pytest_accel.core.yaml_nodes import BadFile, Located, nearest
 from pytest_accel.skus import loader
 from pytest_accel.skus.lint.inherited import moved, same
 from pytest_accel.skus.lint.subject import RULES, SEVERITIES, Finding, Subject

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pytest_accel.core.yaml_lines import Located
+from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus.lint.subject import Finding, Subject
 
 NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")

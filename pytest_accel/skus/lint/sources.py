@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_accel.core.yaml_lines import Located
+from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
-from pytest_accel.core.yaml_lines import Located
+from pytest_accel.core.yaml_nodes import Located
 
 SEVERITIES = ("error", "warning", "note")
 """Severities, worst first. A note informs the reader and does not make a file bad."""

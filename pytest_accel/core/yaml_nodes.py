@@ -1,4 +1,4 @@
-"""Reads YAML files, and checks their values so that an error names its file and line."""
+"""YAML files as values that know their line, and checks of the values: an error names file, line, key and value."""
 
 from __future__ import annotations
 
@@ -7,14 +7,89 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pytest_accel.core import untrusted, yaml_events
-from pytest_accel.core.located import Findings as Findings  # noqa: PLC0414  exported from here, too
-from pytest_accel.core.located import Located as Located  # noqa: PLC0414
-from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414
+import yaml
+from yaml.composer import Composer, ComposerError
+from yaml.resolver import Resolver
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS
+from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
+
+MOST_FINDINGS = 100
+"""How many errors of one file are reported. A file with more is another kind of file, or made to keep us busy."""
+FINDING_CHARACTERS = 1_000
+"""Length of the longest error."""
+FILE_BYTES = MIB
+"""Size of the largest YAML file that is read. The largest shipped one has 13 kB."""
+PRECISE_BYTES = MIB // 8
+"""Size up to which a file with an error of syntax is parsed again in Python, at about 1 s per 500 kB."""
+VALUES = 20_000
+"""Most values of a file, those that aliases repeat included. The largest shipped file has 1,000."""
+DEPTH = 32
+"""Deepest nesting of a file. A shipped file has 6 levels."""
+
+_SCALARS = yaml.SafeLoader("")
+_TAG = "tag:yaml.org,2002:"
+_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date: 2026-11-23"}
+"""The form that a scalar of each type has, for the error on one that cannot be read."""
+_READ = (*_EXPECTED, "null", "str", "merge", "value")
+"""The tags of scalars that are read; no object is ever made."""
+_CLEARER = {
+    "'\\t'": "a tab is used for indentation; YAML requires spaces",
+    "another document": "a second document begins; one file holds one",
+}
+"""What to say instead of an error of the parser, by a part of it."""
+_UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
+"""Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
+
+
+@dataclass
+class Located:
+    """One value of a file: `data` is a scalar, a list of Located, or a dict of key to Located."""
+
+    data: Any
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """The place of the value: "file:line"."""
+        return f"{self.file}:{self.line}"
+
+    def plain(self) -> Any:
+        """Return the value as plain Python data, without places."""
+        if isinstance(self.data, dict):
+            return {key: value.plain() for key, value in self.data.items()}
+        if isinstance(self.data, list):
+            return [value.plain() for value in self.data]
+        return self.data
+
+
+@dataclass
+class Findings:
+    """The errors of a file, collected so that all of them are reported at once."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, at: Located, text: str) -> None:
+        """Add an error with the place of the value. Raises BadFile if the file has too many."""
+        self.lines.append(f"{printable(at.where)}: {printable(text, FINDING_CHARACTERS)}")
+        if len(self.lines) >= MOST_FINDINGS:
+            self.lines.append(f"{at.file}: further errors are not looked for")
+            self.raise_if_any()
+
+    def raise_if_any(self) -> None:
+        """Raise BadFile with all errors, if there are any."""
+        if self.lines:
+            raise BadFile("\n".join(self.lines))
+
+
+# -- reading
 
 
 def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, str]:
@@ -22,15 +97,129 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
 
     Messages call the file `shown`, and show `begins` as the first line of a valid file. Raises BadFile.
     """
-    raw = untrusted.read_bytes(path, shown, most=yaml_events.FILE_BYTES)
+    raw = untrusted.read_bytes(path, shown, most=FILE_BYTES)
     findings = Findings()
-    root = yaml_events.compose(untrusted.decode(raw, shown), shown, findings)
-    if root is None:
+    node = _compose(untrusted.decode(raw, shown), shown)
+    if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
         raise BadFile(f"{shown}:1: the file is empty; it must begin with '{begins}'")
+    root = _Values(shown, findings).of(node)
     if not isinstance(root.data, dict):
         findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
     findings.raise_if_any()
     return root, hashlib.sha256(raw).hexdigest()
+
+
+class _Nodes(Composer, Resolver):
+    """Composes the events of a parser. The composer of the C parser recurses in C, without a limit."""
+
+    def __init__(self, parser: Any) -> None:
+        Composer.__init__(self)
+        Resolver.__init__(self)
+        self.check_event, self.peek_event, self.get_event = parser.check_event, parser.peek_event, parser.get_event
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        if self._depth > DEPTH:
+            why = f"the values are nested more than {DEPTH} levels deep"
+            raise ComposerError(None, None, why, event.start_mark)
+        if not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(event.anchor, None)  # a name may be given to another value
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _compose(text: str, shown: str) -> yaml.Node | None:
+    """Return the root of the only document, None for an empty one. Raises BadFile.
+
+    The C parser is used if there is one, since it is ten times as fast. A text that it refuses is parsed again in
+    Python, whose errors are more precise.
+    """
+    try:
+        return _Nodes(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)).get_single_node()
+    except yaml.YAMLError as error:
+        wrong = error
+    if len(text) <= PRECISE_BYTES:
+        try:
+            return _Nodes(yaml.SafeLoader(text)).get_single_node()
+        except yaml.YAMLError as error:
+            wrong = error
+    if isinstance(wrong, yaml.reader.ReaderError):
+        raise BadFile(f"{shown}: holds a character that YAML does not allow (U+{wrong.character:04X})") from None
+    mark = getattr(wrong, "problem_mark", None) or getattr(wrong, "context_mark", None)
+    said = str(getattr(wrong, "problem", None) or wrong)
+    for part, better in _CLEARER.items():
+        said = better if part in said else said
+    raise BadFile(f"{shown}:{mark.line + 1 if mark else 1}: {printable(said, 200)}")
+
+
+class _Values:
+    """The values of the nodes of one document. A value that aliases repeat is made once, and counted each time."""
+
+    def __init__(self, shown: str, findings: Findings) -> None:
+        self._shown = shown
+        self._findings = findings
+        self._count = 0
+        self._made: dict[int, tuple[Located, int] | None] = {}
+        """The value of each node with the number of values in it; None while it is being made."""
+
+    def of(self, node: yaml.Node, key: str = "") -> Located:
+        """Return the value of a node, which stands under `key` if it is one of a mapping."""
+        here, before, known = Located(None, self._shown, node.start_mark.line + 1), self._count, id(node) in self._made
+        made = self._made.setdefault(id(node), None)
+        if known and made is None:
+            raise BadFile(f"{here.where}: an alias stands inside of the value that it repeats")
+        self._count += made[1] if made else 1
+        if self._count > VALUES:
+            raise BadFile(f"{here.where}: the file has more than {VALUES:,} values")
+        if made:
+            return made[0]
+        kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.ScalarNode):
+            here.data = self._scalar(node, kind, here, key)
+        else:
+            if kind != ("map" if isinstance(node, yaml.MappingNode) else "seq"):
+                self._findings.add(here, f"the tag {node.tag} is not known")
+            here.data = self._mapping(node) if isinstance(node, yaml.MappingNode) else [*map(self.of, node.value)]
+        self._made[id(node)] = here, self._count - before
+        return here
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Located]:
+        found: dict[str, Located] = {}
+        inherited: dict[str, Located] = {}
+        for name, each in node.value:
+            line = name.start_mark.line + 1
+            if not isinstance(name, yaml.ScalarNode):
+                raise BadFile(f"{self._shown}:{line}: a key is text or a number")
+            key = _one_line(name.value)
+            value = self.of(each, key)
+            if key == "<<" and isinstance(value.data, dict):
+                inherited.update(value.data)
+                continue
+            value = replace(value, line=line)
+            if key in found:
+                self._findings.add(value, f"key '{key}' is given twice (first in line {found[key].line})")
+            found[key] = value
+        return {**inherited, **found}
+
+    def _scalar(self, node: yaml.ScalarNode, kind: str, here: Located, key: str) -> Any:
+        """Return a scalar as text, number, truth value, date or None."""
+        if kind in _READ and not (kind in ("int", "float") and len(node.value) > NUMBER_CHARACTERS):
+            try:
+                value = _SCALARS.construct_object(node)
+                return _one_line(value) if isinstance(value, str) else value
+            except _UNREADABLE:
+                pass
+        shown = f"{key and f'{key}: '}{printable(repr(node.value), NUMBER_CHARACTERS)}"
+        self._findings.add(here, f"{shown} cannot be read as {_EXPECTED.get(kind, kind)}")
+        return None
+
+
+def _one_line(text: str) -> str:
+    """Return a text as one printable line: what a file says is shown in tables, errors and closing lines."""
+    return text if text.isprintable() else printable(" ".join(text.split("\n")).strip())
 
 
 def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
@@ -53,6 +242,8 @@ def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
     listed = listed_by or f"known: {', '.join(known)}"
     return f"did you mean {' or '.join(repr(match) for match in close)}? ({listed})" if close else listed
 
+
+# -- checks
 
 Check = Callable[[Located, str, Findings], Any]
 """A function that returns a located value as plain data, or adds a finding and returns None."""

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core import yaml_lines
-from pytest_accel.core.yaml_lines import BadFile, Check, Findings, Located
+from pytest_accel.core import yaml_nodes
+from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
 
 
 def parsed(tmp_path: Path, text: str | bytes) -> Located:
     path = tmp_path / "mine.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return yaml_lines.read(path, "mine.yaml")[0]
+    return yaml_nodes.read(path, "mine.yaml")[0]
 
 
 def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
@@ -37,7 +37,7 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
         ("sku: x\nlimits:\n\tfloor: 1\n", "mine.yaml:3: a tab is used for indentation"),
         ("sku: x\nvendor: y\nsku: z\n", "mine.yaml:3: key 'sku' is given twice (first in line 1)"),
         ("sku: [x\nvendor: y\n", "mine.yaml:2: "),
-        ("sku: x\n---\nsku: y\n", "mine.yaml:2: "),
+        ("sku: x\n---\nsku: y\n", "mine.yaml:2: a second document begins; one file holds one"),
         ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: date: '2026-13-45' cannot be read as a date: 2026-11-23"),
         ("sku: !secret x\n", "mine.yaml:1: sku: 'x' cannot be read as !secret"),
         ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"none\.yaml: cannot be read: No such file"):
-        yaml_lines.read(tmp_path / "none.yaml", "none.yaml")
+        yaml_nodes.read(tmp_path / "none.yaml", "none.yaml")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     [
         ("a: " + "[" * 100, "the values are nested more than 32 levels deep"),
         ("a: " + "[" * 200_000, "nest"),  # by us, or before us by libyaml, which has a limit of its own since 0.2.6
-        ("a: &a [" + "*a," * 3 + "]", "the alias *a stands inside of the value that it repeats"),
+        ("a: &a [" + "*a," * 3 + "]", "mine.yaml:1: an alias stands inside of the value that it repeats"),
         (
             "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
             + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
-            "mine.yaml:5: the file has more than 20,000 values",
+            "the file has more than 20,000 values",
         ),
         ("".join(f"key{n}: 1\n" for n in range(50_000)), "the file has more than 20,000 values"),
         ("a: !!bool maybe", "mine.yaml:1: a: 'maybe' cannot be read as true or false"),
@@ -74,14 +74,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("a: !!int x", "mine.yaml:1: a: 'x' cannot be read as a whole number"),
         ("a: !!seq x", "mine.yaml:1: a: 'x' cannot be read as seq"),
         ("a: !!set {x, y}", "mine.yaml:1: the tag tag:yaml.org,2002:set is not known"),
-        ("a: " + "9" * 5_000, "mine.yaml:1: the number '99999999999999999999'... (5,000 characters) is longer than 40"),
-        ("a: 0x" + "f" * 5_000, "mine.yaml:1: the number '0xffffffffffffffffff'... (5,002 characters) is longer"),
-        ("a: " + "x" * 50_000, "mine.yaml:1: a text of 50,000 characters; the longest has 20,000"),
+        (
+            "a: " + "9" * 5_000,
+            "mine.yaml:1: a: '" + "9" * 39 + "... (5,002 characters) cannot be read as a whole number",
+        ),
+        ("a: 0x" + "f" * 5_000, "(5,004 characters) cannot be read as a whole number"),
         ("? [a]\n: 1", "mine.yaml:1: a key is text or a number"),
-        ("a: *b", "mine.yaml:1: "),
+        ("a: *b", "mine.yaml:1: found undefined alias 'b'"),
         ("#" * 2_000_000, "mine.yaml: is 2,000,000 bytes large; the largest file that is read has 1,048,576"),
     ],
-    ids=str,
+    ids=lambda text: text[:30],
 )
 def test_what_is_made_to_keep_the_reader_busy_is_refused_early(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadFile) as bad:
@@ -93,16 +95,16 @@ def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
     """Each is looked up among all known keys, which takes time."""
     many = parsed(tmp_path, "".join(f"key{n}: 1\n" for n in range(10_000)))
     with pytest.raises(BadFile) as bad:
-        yaml_lines.record_of({"a": yaml_lines.number})(many, "", Findings())
+        yaml_nodes.record_of({"a": yaml_nodes.number})(many, "", Findings())
     assert str(bad.value).count("\n") == 100
     assert str(bad.value).endswith("mine.yaml: further errors are not looked for")
 
 
 def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     """A value with an escape sequence would reach the terminal with the error."""
-    _, found = checked(yaml_lines.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
+    _, found = checked(yaml_nodes.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
     assert found == [r"mine.yaml:1: it: expected a number, found '\\x1b[2J SIMULATED ACCEPTED'"]
-    _, found = checked(yaml_lines.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
+    _, found = checked(yaml_nodes.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
     assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
 
 
@@ -111,23 +113,27 @@ def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
     assert root.plain()["b"] == {"floor": 2, "unit": "s"}
 
 
+def test_an_anchor_may_be_given_to_another_value(tmp_path: Path) -> None:
+    assert parsed(tmp_path, "a: &x 1\nb: *x\nc: &x 2\nd: *x\n").plain() == {"a": 1, "b": 1, "c": 2, "d": 2}
+
+
 @pytest.mark.parametrize(
     ("check", "yaml", "value"),
     [
-        (yaml_lines.text, "' padded '", "padded"),
-        (yaml_lines.number, "1.5", 1.5),
-        (yaml_lines.number, "-3", -3),
-        (yaml_lines.number, "1.0e+9", 1e9),
-        (yaml_lines.positive, "0.5", 0.5),
-        (yaml_lines.count, "8", 8),
-        (yaml_lines.flag, "true", True),
-        (yaml_lines.date, "2026", "2026"),
-        (yaml_lines.date, "2026-11", "2026-11"),
-        (yaml_lines.date, "2026-11-21", "2026-11-21"),
-        (yaml_lines.one_of("quick", "long"), "quick", "quick"),
-        (yaml_lines.list_of(yaml_lines.count), "[1, 2]", [1, 2]),
-        (yaml_lines.mapping_of(yaml_lines.number), "{a: 1}", {"a": 1}),
-        (yaml_lines.record_of({"a": yaml_lines.number}), "{a: 1}", {"a": 1}),
+        (yaml_nodes.text, "' padded '", "padded"),
+        (yaml_nodes.number, "1.5", 1.5),
+        (yaml_nodes.number, "-3", -3),
+        (yaml_nodes.number, "1.0e+9", 1e9),
+        (yaml_nodes.positive, "0.5", 0.5),
+        (yaml_nodes.count, "8", 8),
+        (yaml_nodes.flag, "true", True),
+        (yaml_nodes.date, "2026", "2026"),
+        (yaml_nodes.date, "2026-11", "2026-11"),
+        (yaml_nodes.date, "2026-11-21", "2026-11-21"),
+        (yaml_nodes.one_of("quick", "long"), "quick", "quick"),
+        (yaml_nodes.list_of(yaml_nodes.count), "[1, 2]", [1, 2]),
+        (yaml_nodes.mapping_of(yaml_nodes.number), "{a: 1}", {"a": 1}),
+        (yaml_nodes.record_of({"a": yaml_nodes.number}), "{a: 1}", {"a": 1}),
     ],
 )
 def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -> None:
@@ -137,41 +143,41 @@ def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -
 @pytest.mark.parametrize(
     ("check", "yaml", "message"),
     [
-        (yaml_lines.text, "''", "it: expected text, found ''"),
-        (yaml_lines.text, "3", "it: expected text, found 3"),
-        (yaml_lines.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
-        (yaml_lines.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
-        (yaml_lines.number, "'3,400'", "it: expected a number, found '3,400'; write 3400, without separators"),
-        (yaml_lines.number, "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
-        (yaml_lines.number, "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
-        (yaml_lines.number, "1e999999999", "it: expected a number, found '1e999999999'"),
-        (yaml_lines.number, "yes", "it: expected a number, found True"),
-        (yaml_lines.number, "", "it: expected a number, found None"),
-        (yaml_lines.number, ".nan", "it: expected a finite number, found nan"),
-        (yaml_lines.number, ".inf", "it: expected a finite number, found inf"),
-        (yaml_lines.number, "-.inf", "it: expected a finite number, found -inf"),
-        (yaml_lines.positive, "0", "it: expected a number above zero, found 0"),
-        (yaml_lines.positive, "-1", "it: expected a number above zero, found -1"),
-        (yaml_lines.positive, ".nan", "it: expected a finite number, found nan"),
-        (yaml_lines.count, "0", "it: expected a whole number above zero, found 0"),
-        (yaml_lines.count, "1.5", "it: expected a whole number above zero, found 1.5"),
-        (yaml_lines.count, "true", "it: expected a whole number above zero, found True"),
-        (yaml_lines.flag, "'yes'", "it: expected true or false, found 'yes'"),
-        (yaml_lines.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
-        (yaml_lines.date, "2026-13", "it: expected a date such as"),
-        (yaml_lines.date, "26-11", "it: expected a date such as"),
-        (yaml_lines.one_of("quick", "long"), "qick", "it: 'qick' is not known; did you mean 'quick'?"),
-        (yaml_lines.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
-        (yaml_lines.list_of(yaml_lines.count), "3", "it: expected a list, found 3"),
-        (yaml_lines.mapping_of(yaml_lines.number), "[1]", "it: expected a mapping, found [1]"),
-        (yaml_lines.mapping_of(yaml_lines.number), "{a: x}", "it.a: expected a number, found 'x'"),
+        (yaml_nodes.text, "''", "it: expected text, found ''"),
+        (yaml_nodes.text, "3", "it: expected text, found 3"),
+        (yaml_nodes.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
+        (yaml_nodes.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
+        (yaml_nodes.number, "'3,400'", "it: expected a number, found '3,400'; write 3400, without separators"),
+        (yaml_nodes.number, "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
+        (yaml_nodes.number, "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
+        (yaml_nodes.number, "1e999999999", "it: expected a number, found '1e999999999'"),
+        (yaml_nodes.number, "yes", "it: expected a number, found True"),
+        (yaml_nodes.number, "", "it: expected a number, found None"),
+        (yaml_nodes.number, ".nan", "it: expected a finite number, found nan"),
+        (yaml_nodes.number, ".inf", "it: expected a finite number, found inf"),
+        (yaml_nodes.number, "-.inf", "it: expected a finite number, found -inf"),
+        (yaml_nodes.positive, "0", "it: expected a number above zero, found 0"),
+        (yaml_nodes.positive, "-1", "it: expected a number above zero, found -1"),
+        (yaml_nodes.positive, ".nan", "it: expected a finite number, found nan"),
+        (yaml_nodes.count, "0", "it: expected a whole number above zero, found 0"),
+        (yaml_nodes.count, "1.5", "it: expected a whole number above zero, found 1.5"),
+        (yaml_nodes.count, "true", "it: expected a whole number above zero, found True"),
+        (yaml_nodes.flag, "'yes'", "it: expected true or false, found 'yes'"),
+        (yaml_nodes.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
+        (yaml_nodes.date, "2026-13", "it: expected a date such as"),
+        (yaml_nodes.date, "26-11", "it: expected a date such as"),
+        (yaml_nodes.one_of("quick", "long"), "qick", "it: 'qick' is not known; did you mean 'quick'?"),
+        (yaml_nodes.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
+        (yaml_nodes.list_of(yaml_nodes.count), "3", "it: expected a list, found 3"),
+        (yaml_nodes.mapping_of(yaml_nodes.number), "[1]", "it: expected a mapping, found [1]"),
+        (yaml_nodes.mapping_of(yaml_nodes.number), "{a: x}", "it.a: expected a number, found 'x'"),
         (
-            yaml_lines.record_of({"floor": yaml_lines.number}),
+            yaml_nodes.record_of({"floor": yaml_nodes.number}),
             "{flor: 1}",
             "unknown key 'it.flor'; did you mean 'floor'?",
         ),
-        (yaml_lines.record_of({"a": yaml_lines.number}, required=("a",)), "{}", "it: 'a' is missing"),
-        (yaml_lines.record_of({"a": yaml_lines.number}), "7", "it: expected a mapping, found 7"),
+        (yaml_nodes.record_of({"a": yaml_nodes.number}, required=("a",)), "{}", "it: 'a' is missing"),
+        (yaml_nodes.record_of({"a": yaml_nodes.number}), "7", "it: expected a mapping, found 7"),
     ],
 )
 def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: Check, yaml: str, message: str) -> None:
@@ -193,5 +199,5 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def test_merging_replaces_values_and_whole_keys_and_keeps_the_rest(tmp_path: Path) -> None:
     base = parsed(tmp_path, "a: {x: 1, y: 2}\nlist: [1]\nsource: {by: them, url: there}\n")
     over = parsed(tmp_path, "a: {y: 3}\nlist: [2]\nsource: {by: us}\n")
-    merged = yaml_lines.merge(base, over, whole=("source",)).plain()
+    merged = yaml_nodes.merge(base, over, whole=("source",)).plain()
     assert merged == {"a": {"x": 1, "y": 3}, "list": [2], "source": {"by": "us"}}
