@@ -30,6 +30,13 @@ Statistic = Literal["mean", "median"]
 """The statistic that makes the value of a measurement from its samples."""
 
 
+def finite(value: Value | None) -> float | None:
+    """Return a value as a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
 def is_rate(unit: str) -> bool:
     """Return True for a unit of work per time, where more is better: TFLOPS, TOPS, GB/s."""
     return unit.endswith(("/s", "OPS"))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from pytest_accel.core.words import counted
 from pytest_accel.skus.lint import Finding, LintReport
 
 COLOURS = {"error": "31", "warning": "33", "note": "36"}
@@ -30,9 +31,9 @@ def text(report: LintReport, *, everything: bool = False, colour: bool = False) 
 
 def summary(report: LintReport) -> str:
     """Return the counts, such as "53 files, 412 limits: 0 errors, 0 warnings, 3 notes, 7 explained"."""
-    counts = [_plural(report.count(severity), severity) for severity in ("error", "warning", "note")]
+    counts = [counted(report.count(severity), severity) for severity in ("error", "warning", "note")]
     counts += [f"{len(report.findings) - len(report.open)} explained"]
-    return f"{_plural(report.files, 'file')}, {_plural(report.limits, 'limit')}: {', '.join(counts)}"
+    return f"{counted(report.files, 'file')}, {counted(report.limits, 'limit')}: {', '.join(counts)}"
 
 
 def as_json(report: LintReport) -> str:
@@ -55,7 +56,3 @@ def _mark(severity: str, rule: str, colour: bool) -> str:
     """Return "SEVERITY[RULE]", in colour if that is wanted."""
     shown = f"{severity}[{rule}]"
     return f"\033[{COLOURS[severity]}m{shown}\033[0m" if colour else shown
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -32,14 +32,10 @@ def lines(setup: Setup, items: Sequence[Any]) -> list[Line]:
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
     own = len(measuring) - len(packaged)
-    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), own)
-    return [*rows, (total, "bold"), (_outcome(setup), "")]
-
-
-def _outcome(setup: Setup) -> str:
-    """Return whether the run can end in an acceptance, with the reasons if it cannot."""
     reasons = setup.rules_out_acceptance
-    return f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
+    outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
+    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), own)
+    return [*rows, (total, "bold"), (outcome, "")]
 
 
 def time_left(setup: Setup, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
@@ -59,9 +55,11 @@ def _measuring(items: Sequence[Any]) -> list[Any]:
 
 def _of_suite(packaged: Sequence[Any], setup: Setup) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
+    sku = setup.terms.sku
     requests: dict[tuple[str, str], Request] = {}
     for request in (request for item in packaged for request in _requests(item, setup)):
-        if _applies(request, setup):
+        absent = sku and why_not_applicable(sku, request.metric, setup.terms.platform)
+        if not request.declaration.fact and not absent:
             requests.setdefault(request.key, request)
     return requests
 
@@ -95,12 +93,6 @@ def _requests(item: Any, setup: Setup) -> list[Request]:
     }
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
-
-
-def _applies(request: Request, setup: Setup) -> bool:
-    """Return whether the request measures something that can exist on the SKU and its platform."""
-    sku = setup.terms.sku
-    return not (request.declaration.fact or (sku and why_not_applicable(sku, request.metric, setup.terms.platform)))
 
 
 def _title(request: Request) -> str:

@@ -27,7 +27,8 @@ Line = tuple[str, str]
 
 def time_line(seconds: Mapping[str, float]) -> Line:
     """Return the line that shows the seconds of the run, in all and by phase."""
-    parts = [f"{name.replace('_', '-')} {round(seconds[name])}" for name in PHASES if _worth_saying(name, seconds)]
+    shown = [name for name in PHASES if name in seconds and (name != "silent" or seconds[name] >= 1)]
+    parts = [f"{name.replace('_', '-')} {round(seconds[name])}" for name in shown]  # few wait for a device that hangs
     return f"time: {seconds['wall']:.0f} s: {', '.join(parts)}", ""
 
 
@@ -38,11 +39,6 @@ def sampling_line(cost: SamplingCost) -> Line:
         f"sampling: {cost['readings']} readings of {took:.3g} ms, {cost['cpu_share']:.2%} of the processors' time",
         "",
     )
-
-
-def _worth_saying(phase: str, seconds: Mapping[str, float]) -> bool:
-    """Return True for a phase that the run had; most runs wait for no device that hangs."""
-    return phase in seconds and (phase != "silent" or seconds[phase] >= 1)
 
 
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None = None) -> list[Line]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE, Device, finite
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.ranking import worst_first
+from pytest_accel.run.summaries import moment
 
 FACTS = ("inventory.", "health.", "host.")
 """Prefixes of the metrics that are facts, not figures."""
@@ -22,8 +22,13 @@ def shown(text: object, most: int = SHOWN) -> str:
 
 def is_figure(verdict: Verdict) -> bool:
     """Return True if the value of a verdict is a measured, finite number."""
-    number = isinstance(verdict.value, int | float) and not isinstance(verdict.value, bool)
-    return number and math.isfinite(float(verdict.value or 0)) and not verdict.metric.startswith(FACTS)
+    return finite(verdict.value) is not None and not verdict.metric.startswith(FACTS)
+
+
+def seconds_of(time: str | None) -> float | None:
+    """Return a time of a record in seconds since the epoch; None for what is no time."""
+    found = moment(time or "")
+    return found.timestamp() if found else None
 
 
 def device_names(record: Run) -> dict[str, str]:

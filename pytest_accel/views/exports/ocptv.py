@@ -22,7 +22,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.findings import Finding
 from pytest_accel.run.record import findings_of
-from pytest_accel.views.exports.figures import device_names
+from pytest_accel.views.exports.figures import device_names, seconds_of
 
 VERSION: Final = {"major": 2, "minor": 0}
 TYPES: Final = {
@@ -57,7 +57,7 @@ def text(record: Run) -> str:
 
 def _artifacts(record: Run) -> Iterator[Artifact]:
     """Return the lines of a record in order: the run, a step for every probe, the closing line."""
-    started = _time(record.run.get("started"))
+    started = seconds_of(record.run.get("started")) or 0.0
     yield started, {"schemaVersion": VERSION}
     yield started, {"testRunArtifact": {"testRunStart": _start(record)}}
     steps = grouped(record.verdicts, lambda each: parse(each.metric).probe)
@@ -73,7 +73,7 @@ def _artifacts(record: Run) -> Iterator[Artifact]:
     by_end = sorted(told.items(), key=lambda step: max(end for _, (_, end), _ in step[1]))
     for number, (probe, own) in enumerate(by_end):
         yield from _step(str(number), probe, own)
-    ended = _time(record.run.get("ended"))
+    ended = seconds_of(record.run.get("ended")) or 0.0
     status, result = _result(record)
     message = {"severity": "INFO", "message": record.closing.get("line", "The run did not end.")}
     yield ended, {"testRunArtifact": {"log": message}}
@@ -216,11 +216,3 @@ def _result(record: Run) -> tuple[str, str]:
 def _value(value: Any) -> Any:
     """Return a value as JSON has it; a number that is not finite becomes text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _time(moment: str | None) -> float:
-    """Return a time of the record in seconds since the epoch; 0 for what is no time."""
-    try:
-        return datetime.fromisoformat(moment).timestamp() if moment else 0.0
-    except (ValueError, OverflowError, OSError):
-        return 0.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import prometheus_text
-from pytest_accel.views.exports.figures import device_names, is_figure, one_each, shown
+from pytest_accel.views.exports.figures import device_names, is_figure, one_each, seconds_of, shown
 from pytest_accel.views.exports.prometheus_text import Family
 
 FILES: Final = {
@@ -97,7 +96,7 @@ def _of_run(record: Run) -> Iterator[Family]:
     result = record.closing.get("word")
     yield _family("accel_run_result", ("result",), [((word,), float(word == result)) for word in WORDS])
     yield _family("accel_run_exit_status", (), [((), float(record.closing.get("exit", -1)))])
-    ended, started = _seconds(run.get("ended")), _seconds(run.get("started"))
+    ended, started = seconds_of(run.get("ended")), seconds_of(run.get("started"))
     yield _family("accel_run_end_timestamp_seconds", (), [((), ended)] if ended else [])
     yield _family("accel_run_duration_seconds", (), [((), ended - started)] if ended and started else [])
     yield _family("accel_run_devices", (), [((), float(len(record.devices)))])
@@ -139,11 +138,3 @@ def _figure(verdict: Verdict, what: str, unit: str, names: dict[str, str]) -> li
     base, factor = UNITS.get(verdict.unit, ("", 0.0))
     number: Any = getattr(verdict, what)
     return [(_place(verdict, names), factor * number)] if base == unit and number is not None else []
-
-
-def _seconds(moment: str | None) -> float | None:
-    """Return a time of the record in seconds since the epoch; None for what is no time."""
-    try:
-        return datetime.fromisoformat(moment).timestamp() if moment else None
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -10,12 +10,12 @@ from statistics import fmean, pstdev
 
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, finite
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.judging.rounds import round_of
 from pytest_accel.views.html.series import POINTS, rounded, thinned
-from pytest_accel.views.html.words import meaning, number
+from pytest_accel.views.html.words import meaning
 
 Mark = tuple[str, float]
 """A value that is drawn as a line across a plot: label and value."""
@@ -142,7 +142,7 @@ def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:
         if each.unit != unit:
             continue
         word = "advice " if each.advises else ""
-        both = ((f"{word}floor", number(each.floor)), (f"{word}ceiling", number(each.ceiling)))
+        both = ((f"{word}floor", finite(each.floor)), (f"{word}ceiling", finite(each.ceiling)))
         found.update({(label, bound): None for label, bound in both if bound is not None})
     return list(found)[:4]
 

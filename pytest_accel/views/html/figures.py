@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, finite
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
@@ -17,7 +17,7 @@ from pytest_accel.judging.ranking import worst_first
 from pytest_accel.run.baseline import kept_in
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.limits import bounds_of
-from pytest_accel.views.html.words import badge, change, is_fact, number, together, why
+from pytest_accel.views.html.words import badge, change, is_fact, together, why
 
 Compared = tuple[str, float | None, str]
 """How far a value is from another one, the number that a column is sorted by, and a note."""
@@ -89,7 +89,7 @@ class Figures:
 
     def neighbours(self, verdict: Verdict) -> Compared:
         """Return how far a value is from the median of the like devices; empty where it cannot be compared."""
-        own, value = self._attempts.get((verdict.metric, verdict.subject)), number(verdict.value)
+        own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
         alike = like(self._attempts, self._kinds, verdict.metric, verdict.subject)
         among = standing(own[-1], [each[-1] for each in alike]) if own else None
         if among is None or value is None:
@@ -98,7 +98,7 @@ class Figures:
 
     def past(self, verdict: Verdict) -> Compared:
         """Return how far a value is from that of the last comparable run; the note has the first accepted one too."""
-        own, value = self._attempts.get((verdict.metric, verdict.subject)), number(verdict.value)
+        own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
         past = self._past_of(own[-1]) if own else None
         last = (past.last or past.first) if past else None
         if past is None or last is None or value is None:

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.measurement import finite
 from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
@@ -123,7 +124,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
     "next_run": words.next_run,
-    "number": words.number,
+    "number": finite,
     "only": words.only,
     "percent": "{:.1%}".format,
     "plain": words.plain,

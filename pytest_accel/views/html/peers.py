@@ -8,9 +8,9 @@ from functools import cached_property
 
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import finite
 from pytest_accel.core.run import Run
 from pytest_accel.judging.peer_matrix import SHORT, fastest
-from pytest_accel.views.html.words import number
 
 STEPS = 8
 """The number of tints."""
@@ -56,7 +56,7 @@ def matrices(record: Run, names: Names) -> list[Matrix]:
             (names[subject], receiver): rate
             for subject, each in newest.items()
             for receiver, value in each.details.get("row", {}).items()
-            if (rate := number(value)) is not None
+            if (rate := finite(value)) is not None
         }
         known = {name for pair in rates for name in pair}
         order = [name for name in names.values() if name in known]

@@ -11,13 +11,13 @@ from typing import Any
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, finite
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.telemetry import NAMED, REASONS
+from pytest_accel.views.exports.figures import seconds_of
 from pytest_accel.views.html.blocks import Plot
 from pytest_accel.views.html.series import POINTS, rounded, spans
-from pytest_accel.views.html.words import number
 
 Reading = Mapping[str, Any]
 
@@ -111,8 +111,9 @@ def window(record: Run) -> Window | None:
 
     None if nothing was measured.
     """
-    if record.rounds.get("series") and (whole := _whole(record)):
-        return whole
+    began, ended = seconds_of(record.run.get("started")) or 0.0, seconds_of(record.run.get("ended")) or 0.0
+    if record.rounds.get("series") and ended > began > 0:
+        return Window(began, ended, of_soak=False)
     timed = [each for each in record.measurements if each.ended > each.started > 0]
     soaks = [each for each in timed if each.metric == SOAK]
     chosen = soaks or timed
@@ -122,21 +123,11 @@ def window(record: Run) -> Window | None:
     return Window(start - BESIDE, end + BESIDE, bool(soaks))
 
 
-def _whole(record: Run) -> Window | None:
-    """Return the time from the start of a run to its end, None where the record does not state both."""
-    try:
-        start = datetime.fromisoformat(record.run.get("started", ""))
-        end = datetime.fromisoformat(record.run.get("ended", ""))
-        return Window(start.timestamp(), end.timestamp(), of_soak=False) if end > start else None
-    except (OverflowError, TypeError, ValueError):
-        return None
-
-
 def traces(readings: Iterable[Reading], shown: Window, names: Names) -> Traces:
     """Return the plots and strips of the readings within a window. Readings of unknown devices are passed over."""
     lanes: dict[str, _Lane] = {}
     for each in readings:
-        at, uuid = number(each.get("at")), each.get("uuid")
+        at, uuid = finite(each.get("at")), each.get("uuid")
         if at is not None and isinstance(uuid, str) and uuid in names and shown.start <= at < shown.end:
             part = min(POINTS - 1, int((at - shown.start) / shown.seconds * POINTS))
             _gather(lanes.setdefault(uuid, _Lane()), part, each)
@@ -154,7 +145,7 @@ def _gather(lane: _Lane, part: int, reading: Reading) -> None:
     """Add a reading to the lane of its device."""
     lane.readings += 1
     for gauge in GAUGES:
-        value = number(reading.get(gauge))
+        value = finite(reading.get(gauge))
         if value is not None:
             known = lane.gauges.setdefault(gauge, {})
             low, high = known.get(part, (value, value))
@@ -167,7 +158,7 @@ def _gather(lane: _Lane, part: int, reading: Reading) -> None:
         lane.parts.setdefault(event, set()).add(part)
         lane.seen[event] = lane.seen.get(event, 0) + 1
     for name, event in REASONS.items():
-        value = number(reading.get(name))
+        value = finite(reading.get(name))
         if value is None:
             continue
         if value > lane.last.get(name, value):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
-from pytest_accel.core.measurement import Value
+from pytest_accel.core.measurement import finite
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.closing_parts import spanned
@@ -85,13 +84,6 @@ def meaning(metric: str) -> str:
     return (declared.function.__doc__ or "").strip().partition("\n")[0] if declared and declared.packaged else ""
 
 
-def number(value: Value | None) -> float | None:
-    """Return a value as a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
 def change(value: float, base: float) -> str:
     """Return how far a value is from another one, in percent: "+1.2%"; empty if that is zero."""
     return f"{round(value / base - 1, 3) + 0.0:+.1%}" if base else ""
@@ -130,7 +122,7 @@ def tally(things: Iterable[str]) -> str:
 
 def next_run(verdict: Verdict) -> str:
     """Return within how much of its value the next run of a device lies, empty if that is not known."""
-    value = number(verdict.value)
+    value = finite(verdict.value)
     if not value or not verdict.next_run:
         return ""
     return f"next run within {(verdict.next_run[1] - value) / abs(value):.1%}"
