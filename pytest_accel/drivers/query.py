@@ -207,11 +207,6 @@ def sources_of(table: Table) -> Iterator[Answerer]:
         yield from several(sources)
 
 
-def flag(value: Any) -> bool:
-    """Read an answer as True or False."""
-    return bool(value)
-
-
 def scaled(scale: float) -> Callable[[Any], float]:
     """Return a reader that multiplies a number by `scale`, to convert its unit."""
     return lambda value: value * scale

@@ -28,6 +28,9 @@ Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
 
+QUESTIONS = ("discover", "host", "kernel_past", "idle", "health", "watch")
+"""The events of messages that `Sensor` answers by the method of that name."""
+
 
 def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
     """Return the facts `names` of the host, read from the files below `root`."""
@@ -140,7 +143,11 @@ class Sensor:
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             reason = f"its driver failed: {type(error).__name__}: {error}"
             return [], [_problem(name, "need", reason, places)]
-        lost = [_problem(name, "device", reason, _missing(places, devices)) for reason in driver.problems]
+        found_at = {f"PCI {device.pci_address}" for device in devices}
+        missing = [
+            where for where in places if where.startswith("PCI ") and where not in found_at
+        ]  # nodes have no order
+        lost = [_problem(name, "device", reason, missing) for reason in driver.problems]
         return devices, lost + [_problem(name, "need", reason, places) for reason in driver.needs]
 
     def idle(self) -> None:
@@ -158,6 +165,10 @@ class Sensor:
         if isinstance(seen, DriverProblem):
             return [{"says": "running profilers could not be listed: /proc does not answer", "disturbs": False}]
         return seen
+
+    def host(self, names: Iterable[str]) -> None:
+        """Send these facts of the host."""
+        self._pipe.send("host", facts=self._machine.host(names))
 
     def health(self, links: bool = True) -> None:
         """Send the facts of every device that may have changed since it was discovered; those of `links` if asked for.
@@ -223,19 +234,10 @@ class Sensor:
             del self._asked[uuid]
 
     def take(self, message: dict[str, Any]) -> None:
-        """Answer one message."""
-        if message["event"] == "discover":
-            self.discover(message["want"])
-        elif message["event"] == "host":
-            self._pipe.send("host", facts=self._machine.host(message["names"]))
-        elif message["event"] == "kernel_past":
-            self.kernel_past()
-        elif message["event"] == "idle":
-            self.idle()
-        elif message["event"] == "health":
-            self.health(message["links"])
-        elif message["event"] == "watch":
-            self.watch(message["turn"], message["hz"])
+        """Answer one message: its event names the method, and its other fields are the arguments."""
+        fields = {name: each for name, each in message.items() if name != "event"}
+        if message["event"] in QUESTIONS:
+            getattr(self, message["event"])(**fields)
 
     @property
     def devices(self) -> list[Device]:
@@ -277,15 +279,6 @@ def _each_once(devices: list[Device]) -> tuple[list[Device], list[dict[str, Any]
             pair = " and ".join(f"{each.name} ({each.pci_address or 'no PCI address'})" for each in (other, device))
             problems.append(_problem(device.driver, "device", f"{pair} state the same UUID {device.uuid}", []))
     return list(first.values()), problems
-
-
-def _missing(places: list[str], devices: list[Device]) -> list[str]:
-    """Return the PCI addresses among `places` at which none of the devices is.
-
-    Nodes in /dev are left out: their numbers need not be those of the management library.
-    """
-    found = {f"PCI {device.pci_address}" for device in devices}
-    return [place for place in places if place.startswith("PCI ") and place not in found]
 
 
 def _problem(driver: str, kind: str, reason: str, shown: list[str]) -> dict[str, Any]:

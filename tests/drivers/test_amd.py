@@ -129,7 +129,7 @@ def test_readings_have_the_units_of_their_names() -> None:
 def test_shares_of_the_firmwares_looks_become_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.0, 10.0, 20.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock, 20.0))
-    counts = throttle.Throttle(clock=iter([0.0, 10.0, 20.0]).__next__)
+    counts = throttle.ThrottleSeconds(clock=iter([0.0, 10.0, 20.0]).__next__)
     start = {"counter": 1000, "ppt": 50, "prochot": 7, "vr": 0, "socket": 0, "hbm": 0}
     assert set(counts.seconds(start).values()) == {0.0}, "what was before the first reading is not ours"
     assert counts.seconds({**start, "counter": 2000, "ppt": 550, "vr": 100}) == pytest.approx(
@@ -141,7 +141,7 @@ def test_shares_of_the_firmwares_looks_become_seconds(monkeypatch: pytest.Monkey
 
 
 def test_a_firmware_that_did_not_look_again_loses_no_time() -> None:
-    counts = throttle.Throttle(clock=iter([0.0, 1.0, 2.0]).__next__)
+    counts = throttle.ThrottleSeconds(clock=iter([0.0, 1.0, 2.0]).__next__)
     counts.seconds({"counter": 100, "ppt": 0})
     assert counts.seconds({"counter": 100, "ppt": 0})["sw_power_cap_s"] == 0.0
     assert counts.seconds({"counter": 200, "ppt": 100})["sw_power_cap_s"] == pytest.approx(2.0)
@@ -149,14 +149,14 @@ def test_a_firmware_that_did_not_look_again_loses_no_time() -> None:
 
 def test_a_firmware_that_looks_no_more_counts_nothing() -> None:
     """Zero seconds of an accumulator that stands still would be a device that is never too hot."""
-    counts = throttle.Throttle(clock=iter([0.0, 1.0, 60.0, 61.0]).__next__)
+    counts = throttle.ThrottleSeconds(clock=iter([0.0, 1.0, 60.0, 61.0]).__next__)
     still = {"counter": 100, "ppt": 0, "prochot": 0}
     assert [bool(counts.seconds(still)) for _ in range(3)] == [True, True, False]
     assert counts.seconds({"counter": 200, "ppt": 0, "prochot": 50})["hw_thermal_s"] == pytest.approx(30.5)
 
 
 def test_counters_that_began_anew_count_nothing_backwards() -> None:
-    counts = throttle.Throttle(clock=iter([0.0, 1.0, 2.0]).__next__)
+    counts = throttle.ThrottleSeconds(clock=iter([0.0, 1.0, 2.0]).__next__)
     counts.seconds({"counter": 10_000, "ppt": 9_000})
     assert counts.seconds({"counter": 5, "ppt": 1})["sw_power_cap_s"] == 0.0
     assert counts.seconds({"counter": 105, "ppt": 101})["sw_power_cap_s"] == pytest.approx(1.0)

@@ -6,6 +6,7 @@ read in the sensor process, because a file in /sys may block for as long as its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,17 @@ def number(path: Path) -> int:
         return int(content.split()[0], 0)
     except (IndexError, ValueError):
         raise Unreadable(f"{shown(path)}: {content[:40]!r} is not a number") from None
+
+
+def matched(path: Path, pattern: str, lacks: str) -> re.Match[str]:
+    """Return the first match of an expression in a file. Raises Unreadable, which says what it `lacks`, and Absent.
+
+    A pair of braces in `lacks` stands for the beginning of the file.
+    """
+    content = text(path)
+    if match := re.search(pattern, content, re.MULTILINE):
+        return match
+    raise Unreadable(shown(path) + lacks.format(content[:40]))
 
 
 def maybe(path: Path) -> str:

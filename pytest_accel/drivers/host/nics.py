@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, maybe, most, number, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, matched, maybe, most, number, some, text
 
 ERRORS = (
     "symbol_error",
@@ -60,18 +60,11 @@ def nic_rate(root: Path) -> HostAnswer:
     rates = {}
     for name, port in ports(root).items():
         if text(port / "state").endswith("ACTIVE"):
-            rates[name] = _rate(port / "rate")
+            rates[name] = float(matched(port / "rate", r"^([\d.]+) Gb/sec", ": {!r} is not a rate")[1]) / 8
     if not rates:
         raise Unreadable("no RDMA port is active")
     worst = min(rates, key=lambda name: rates[name])
     return HostAnswer(rates[worst], worst, {"rates": rates})
-
-
-def _rate(path: Path) -> float:
-    match = re.match(r"([\d.]+) Gb/sec", text(path))
-    if match is None:
-        raise Unreadable(f"{shown(path)}: {text(path)[:40]!r} is not a rate")
-    return float(match[1]) / 8
 
 
 @fact(container=_OWN, machine=_HANDED)

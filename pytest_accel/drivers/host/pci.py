@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_accel.core.details import HostDetails
 from pytest_accel.drivers.hints import on_bus
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, matched, maybe, number, shown, some
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.host.system import listed, usable_cpus
 
@@ -153,17 +153,14 @@ def _aer(root: Path, kind: str, total: str) -> HostAnswer:
     ends = [*accelerators(root), *nics]
     every = {function for end in ends for function in (end, *bridges(end))}
     files = {each.name: each / f"aer_dev_{kind}" for each in sorted(every)}
-    counts = {name: _total(path, total) for name, path in files.items() if path.exists()}
+    counts = {
+        name: int(matched(path, rf"^{total} (\d+)$", f" has no {total}")[1])
+        for name, path in files.items()
+        if path.exists()
+    }
     if not counts:
         raise Absent("no PCIe link of an accelerator or RDMA NIC counts errors (AER)")
     return counted(counts)
-
-
-def _total(path: Path, name: str) -> int:
-    match = re.search(rf"^{name} (\d+)$", text(path), re.MULTILINE)
-    if match is None:
-        raise Unreadable(f"{shown(path)} has no {name}")
-    return int(match[1])
 
 
 @fact(container="its own cpuset")

@@ -49,12 +49,8 @@ def pseudonym() -> str:
     It differs between the nodes that a launcher distinguishes although they are one machine.
     """
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"):
-        try:
-            text = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if text:
-            return hashlib.sha256(f"{text}{other_name()}".encode()).hexdigest()[:12]
+        if name := told(Path(path)):
+            return hashlib.sha256(f"{name}{other_name()}".encode()).hexdigest()[:12]
     return "unknown"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.host import (
     DECLARED,
     Absent,
@@ -24,6 +24,7 @@ from pytest_accel.drivers.host import (
     system,
 )
 from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.interface import DriverProblem
 
 READERS = (place, system, pci, nics, nvme, chassis, services)
 """The modules that declare readers when they are imported."""
@@ -42,20 +43,10 @@ def read(
     root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
 ) -> dict[str, Answer]:
     """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
-    answers: dict[str, Answer] = {}
     where = place.place(root)
-    until = time.monotonic() + seconds
-
-    def ask(fact: HostReader) -> None:
-        answers[fact.name] = answer(fact, root, where)
-
-    threads = {name: threading.Thread(target=ask, args=(fact,), daemon=True) for name, fact in facts.items()}
-    for thread in threads.values():
-        thread.start()
-    for thread in threads.values():
-        thread.join(max(0.0, until - time.monotonic()))
-    silent = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
-    return {name: answers.get(name, silent) for name in facts}
+    answers = deadlines.each({name: partial(answer, fact, root, where) for name, fact in facts.items()}, seconds)
+    silent: Answer = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
+    return {name: silent if isinstance(each, DriverProblem) else each for name, each in answers.items()}
 
 
 def answer(fact: HostReader, root: Path, where: Place) -> Answer:

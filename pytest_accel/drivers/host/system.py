@@ -8,7 +8,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, cpus_of, fact, maybe, number, shown, some, text
+from pytest_accel.drivers.host import (
+    Absent,
+    HostAnswer,
+    Unreadable,
+    cpus_of,
+    fact,
+    matched,
+    maybe,
+    number,
+    shown,
+    some,
+    text,
+)
 
 CPU = "sys/devices/system/cpu"
 TUNING = (
@@ -107,10 +119,7 @@ def machine_checks(root: Path) -> int:
 def huge_pages(root: Path) -> str:
     """Return the mode of transparent huge pages."""
     path = root / "sys/kernel/mm/transparent_hugepage/enabled"
-    chosen = re.search(r"\[(\w+)\]", text(path))
-    if chosen is None:
-        raise Unreadable(f"{shown(path)}: no mode is selected in {text(path)[:40]!r}")
-    return chosen.group(1)
+    return matched(path, r"\[(\w+)\]", ": no mode is selected in {!r}")[1]
 
 
 @fact()
@@ -142,28 +151,19 @@ def memory(root: Path) -> float:
 
 
 def _memory_bytes(root: Path) -> int:
-    path = root / "proc/meminfo"
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text(path), re.MULTILINE)
-    if match is None:
-        raise Unreadable(f"{shown(path)} has no MemTotal")
-    return int(match[1]) * 1024
+    return int(matched(root / "proc/meminfo", r"^MemTotal:\s+(\d+) kB", " has no MemTotal")[1]) * 1024
 
 
 # -- what this process may use
 
 
-def _status(root: Path, key: str) -> set[int]:
-    path = root / "proc/self/status"
-    match = re.search(rf"^{key}:\s*(\S*)", text(path), re.MULTILINE)
-    try:
-        return cpus_of(match[1] if match else "?")
-    except ValueError:
-        raise Unreadable(f"{shown(path)} has no {key}") from None
-
-
 def usable_cpus(root: Path) -> set[int]:
     """Return the processors that this process may run on. Raises Unreadable, Absent."""
-    return _status(root, "Cpus_allowed_list")
+    path, lacks = root / "proc/self/status", " has no Cpus_allowed_list"
+    try:
+        return cpus_of(matched(path, r"^Cpus_allowed_list:\s*(\S*)", lacks)[1])
+    except ValueError:
+        raise Unreadable(f"{shown(path)}{lacks}") from None
 
 
 @fact(container="its own cpuset")
@@ -217,10 +217,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 @fact(container="its own limit")
 def memlock(root: Path) -> str:
     """Return the memory that a process may lock."""
-    path = root / "proc/self/limits"
-    match = re.search(r"^Max locked memory\s+(\S+)", text(path), re.MULTILINE)
-    if match is None:
-        raise Unreadable(f"{shown(path)} has no limit on locked memory")
+    match = matched(root / "proc/self/limits", r"^Max locked memory\s+(\S+)", " has no limit on locked memory")
     return f"{int(match[1]) / 1e6:g} MB" if match[1].isdigit() else match[1]
 
 

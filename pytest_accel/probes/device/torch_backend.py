@@ -61,19 +61,17 @@ class Backend:
 
     def properties(self, place: Any) -> Any:
         """Return the properties that torch reports for a device, or None if its module has no such function."""
-        tell = self.get_device_properties if self.cuda else self.offers("get_device_properties")
+        tell = self.offers("get_device_properties")
         return tell(place) if tell else None
 
     def release(self) -> None:
         """Free the cached memory of the allocator, if it has a cache."""
-        if self.cuda:
-            self.empty_cache()
-        elif empty := self.offers("empty_cache"):
+        if empty := self.offers("empty_cache"):
             empty()
 
     def peer_access(self, here: Any, there: Any) -> bool | None:
         """Return True if one device can access the memory of the other, None if torch does not report it."""
-        ask = self.can_device_access_peer if self.cuda else self.offers("can_device_access_peer")
+        ask = self.offers("can_device_access_peer")
         return bool(ask(here.index, there.index)) if ask else None
 
     def event(self) -> Any:

@@ -36,7 +36,7 @@ class AmdDriver(Driver):
     def __init__(self) -> None:
         self._smi = library.load()
         self._handles: dict[str, Any] = {}
-        self._throttles: dict[str, throttle.Throttle] = {}
+        self._throttles: dict[str, throttle.ThrottleSeconds] = {}
         self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
@@ -49,7 +49,7 @@ class AmdDriver(Driver):
             replace(each, uuid=f"{each.uuid}@{each.pci_address}") if uuids[each.uuid] > 1 else each for each in found
         ]
         self._handles = {each.uuid: handles[each.index] for each in devices}
-        self._throttles = {each.uuid: throttle.Throttle() for each in devices}
+        self._throttles = {each.uuid: throttle.ThrottleSeconds() for each in devices}
         return devices
 
     def _list(self) -> list[Any]:

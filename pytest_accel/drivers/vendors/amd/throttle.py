@@ -86,7 +86,7 @@ SAMPLED: Table = {"reasons": _RAW}
 NOW: Table = {"reasons": (LibraryCall(VIOLATIONS, read=_from_flags), _RAW)}
 
 
-class Throttle:
+class ThrottleSeconds:
     """The seconds that one GPU spent under each throttle reason since the first reading."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,8 @@ class Throttle:
         if "counter" not in counts:
             return {}
         now, before = self._clock(), self._before
-        passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if _timed(counts, before) else now - self._at
+        timed = "clock_ns" in counts and "clock_ns" in before
+        passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if timed else now - self._at
         samples = counts["counter"] - before.get("counter", counts["counter"])
         if before and samples == 0:  # the firmware has not sampled since the last reading
             return dict(self._seconds) if now - self._at <= STANDSTILL_S else {}
@@ -112,7 +113,3 @@ class Throttle:
                 self._seconds[cause] = self._seconds.get(cause, 0.0) + share * passed
         self._at, self._before = now, dict(counts)
         return dict(self._seconds)
-
-
-def _timed(*both: Mapping[str, int]) -> bool:
-    return all("clock_ns" in each for each in both)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.host import cpus_of
+from pytest_accel.drivers.host import cpus_of, told
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.drivers.interface import Driver, Reading
 from pytest_accel.drivers.vendors.cpu import load
@@ -42,7 +42,7 @@ class CpuDriver(Driver):
                 memory_bytes=memory // len(groups),
                 numa_node=node,
                 cpus=tuple(cpus),
-                facts={"cores": _physical(cpus)},
+                facts={"cores": len(_cores(cpus))},
             )
             for index, (node, cpus) in enumerate(groups)
         ]
@@ -90,29 +90,19 @@ def _cores(cpus: list[int]) -> list[list[int]]:
     """Return the logical CPUs, grouped by the core that they share."""
     groups: dict[str, list[int]] = {}
     for cpu in cpus:
-        siblings = _CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list"
-        groups.setdefault(siblings.read_text() if siblings.exists() else str(cpu), []).append(cpu)
+        siblings = told(_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list")
+        groups.setdefault(siblings or f"cpu{cpu}", []).append(cpu)
     return list(groups.values())
-
-
-def _physical(cpus: list[int]) -> int:
-    return len(_cores(cpus))
 
 
 def _clock(device: Device) -> float | None:
     """Return the current clock in MHz, None if the kernel does not state it, as on most virtual machines."""
-    path = _CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq"
-    try:
-        return int(path.read_text()) / 1000
-    except (OSError, ValueError):
-        return None
+    kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
+    return int(kilohertz) / 1000 if kilohertz.isdigit() else None
 
 
 def _model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.lower().startswith(("model name", "cpu model")):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    for line in told(Path("/proc/cpuinfo")).splitlines():
+        if line.lower().startswith(("model name", "cpu model")):
+            return line.split(":", 1)[1].strip()
     return os.uname().machine

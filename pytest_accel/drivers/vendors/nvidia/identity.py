@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named, part
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named, part
 from pytest_accel.drivers.vendors.nvidia.query import text
 
 COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
@@ -39,15 +39,6 @@ def _cuda(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _module(reference: Any) -> int:
-    return int(reference.value)
-
-
-def _byte(value: str | bytes) -> int:
-    """Return a number that pynvml declares as a character."""
-    return ord(value)
-
-
 def _platform(read: Any) -> Answerer:
     return LibraryCall("nvmlDeviceGetPlatformInfo", fills="c_nvmlPlatformInfo_v2_t", read=read)
 
@@ -65,11 +56,11 @@ PRODUCT: Table = {
     "memory_bus_bits": LibraryCall("nvmlDeviceGetMemoryBusWidth"),
 }
 PLACE: Table = {
-    "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=_module),
+    "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=lambda reference: int(reference.value)),
     "memory_numa_node": LibraryCall("nvmlDeviceGetNumaNodeId"),
     "chassis_serial": _platform(lambda info: text(info.chassisSerialNumber) or None),
-    "slot": _platform(lambda info: _byte(info.slotNumber)),
-    "tray": _platform(lambda info: _byte(info.trayIndex)),
+    "slot": _platform(lambda info: ord(info.slotNumber)),  # pynvml declares the number as a character
+    "tray": _platform(lambda info: ord(info.trayIndex)),
 }
 FIRMWARE: Table = {
     "driver_version": LibraryCall("nvmlSystemGetDriverVersion", about="system", read=text),
@@ -84,7 +75,7 @@ FIRMWARE: Table = {
 SETTINGS: Table = {
     "mig": LibraryCall("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[0])),
     "mig_pending": LibraryCall("nvmlDeviceGetMigMode", read=lambda modes: bool(modes[1])),
-    "persistence": LibraryCall("nvmlDeviceGetPersistenceMode", read=flag),
+    "persistence": LibraryCall("nvmlDeviceGetPersistenceMode", read=bool),
     "compute_mode": LibraryCall("nvmlDeviceGetComputeMode", read=named(COMPUTE_MODES)),
     "virtualization": LibraryCall("nvmlDeviceGetVirtualizationMode", read=named(VIRTUALIZATION)),
     "confidential": LibraryCall(

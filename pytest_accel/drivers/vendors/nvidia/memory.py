@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, flag, named
+from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
 from pytest_accel.drivers.vendors.nvidia.query import Field
 
 RECOVERY = {
@@ -64,9 +64,9 @@ REPAIRS: Table = {
     "remap_banks": LibraryCall("nvmlDeviceGetRowRemapperHistogram", read=_banks),
     "retired_pages_correctable": Field("NVML_FI_DEV_RETIRED_SBE"),
     "retired_pages_uncorrectable": Field("NVML_FI_DEV_RETIRED_DBE"),
-    "retired_pages_pending": LibraryCall("nvmlDeviceGetRetiredPagesPendingStatus", read=flag),
+    "retired_pages_pending": LibraryCall("nvmlDeviceGetRetiredPagesPendingStatus", read=bool),
     "channel_repair_pending": LibraryCall("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[0])),
     "tpc_repair_pending": LibraryCall("nvmlDeviceGetRepairStatus", read=lambda pending: bool(pending[1])),
-    "memory_unrepairable": LibraryCall("nvmlDeviceGetUnrepairableMemoryFlag_v1", read=flag),
+    "memory_unrepairable": LibraryCall("nvmlDeviceGetUnrepairableMemoryFlag_v1", read=bool),
     "recovery_action": Field("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", read=named(RECOVERY)),
 }
