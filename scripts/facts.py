@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.judging.error_counters import judged_by
 from pytest_accel.views.markdown import table
 
 RECORD_ONLY = "record only"
@@ -55,7 +56,7 @@ def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
 
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
-    use = ", ".join([*(f"`{metric}`" for metric in fact.metrics), *([fact.used] if fact.used else [])])
+    use = ", ".join([*(f"`{metric}`" for metric in judged_by(name)), *([fact.used] if fact.used else [])])
     sources = (_code(source) for source in (fact.nvml, fact.amdsmi, fact.file))
     return f"`{name}`", fact.unit, fact.means, *sources, use or RECORD_ONLY
 

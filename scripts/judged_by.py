@@ -11,7 +11,7 @@ from pytest_accel.core.device_facts import GROUPS, READ_ONCE, UNJUDGED, DeviceFa
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.judging import changed_facts, like_devices, neighbours
+from pytest_accel.judging import changed_facts, error_counters, like_devices, neighbours
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
@@ -101,22 +101,23 @@ def _beside(unit: str) -> str:
 
 def _device_row(name: str, fact: DeviceFact, why: str) -> Sequence[str]:
     """Return the row of a fact of a device; `why` is the reason if nothing judges it."""
-    judged = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in fact.metrics]
-    limited, change = any(map(limits_of, fact.metrics)), _change(name, fact)
+    metrics = error_counters.judged_by(name)
+    judged = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
+    limited, change = any(map(limits_of, metrics)), _change(name, metrics)
     nothing = "" if limited or change or fact.used else NO_LIMIT if judged else why
     return f"`{name}`", ", ".join(judged), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
 
 
-def _change(name: str, fact: DeviceFact) -> str:
+def _change(name: str, metrics: Sequence[str]) -> str:
     """Return what judges a fact that changes in mid-run; empty if nothing does."""
-    counters = [metric for metric in fact.metrics if parse(metric).probe == "counters"]
-    counters += [changed_facts.COUNTED[metric] for metric in fact.metrics if metric in changed_facts.COUNTED]
+    counters = [metric for metric in metrics if parse(metric).probe == "counters"]
+    counters += [changed_facts.COUNTED[metric] for metric in metrics if metric in changed_facts.COUNTED]
     if counters:
         return ", ".join(f"`{each}`" for each in dict.fromkeys(counters))
     watched = [metric for metric in changed_facts.WATCHED if name in FACT_METRICS[metric].facts]
     if watched and name in changed_facts.FACTS - READ_ONCE:
         return "FAIL or MARGINAL" if any(map(limits_of, watched)) else "MARGINAL"
-    of_load = [changed_facts.BY_LOAD[metric] for metric in fact.metrics if metric in changed_facts.BY_LOAD]
+    of_load = [changed_facts.BY_LOAD[metric] for metric in metrics if metric in changed_facts.BY_LOAD]
     return f"by our load: {', '.join(of_load)}" if of_load else ""
 
 

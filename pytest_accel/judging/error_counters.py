@@ -100,6 +100,13 @@ A rate is the highest over any part of the run; a new state counts as 1.
 """
 
 
+def judged_by(fact: str) -> tuple[str, ...]:
+    """Return the metrics that judge a fact of a device: `inventory.*`, `health.*` and `counters.*`."""
+    made = [metric for metric, each in fact_metrics.FACT_METRICS.items() if fact in each.facts]
+    counted = [f"counters.{name}" for name, each in ERROR_COUNTERS.items() if fact in (each.fact, *each.also)]
+    return (*made, *counted)
+
+
 @dataclass(frozen=True)
 class Reading:
     """The counters of one device at one moment (`at`, in seconds since the epoch).

@@ -11,6 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.software import OF_DEVICES
 from pytest_accel.core.verdict import show
+from pytest_accel.judging import error_counters
 from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Pair, Subjects
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import read
@@ -251,4 +252,4 @@ def metrics_of(name: str) -> tuple[str, ...]:
     """Return the metrics that judge a fact of a device or of the host."""
     if name.startswith("host.") or name in FACT_METRICS:
         return (name,)
-    return DEVICE_FACTS[name].metrics if name in DEVICE_FACTS else ()
+    return error_counters.judged_by(name) if name in DEVICE_FACTS else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.device_facts import JUDGED_AS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.yaml_nodes import Findings, Located, nearest
@@ -24,7 +24,7 @@ def known_facts() -> list[str]:
     """Return the metrics of facts: what drivers and host state, count or log."""
     return [
         *(f"inventory.{name}" for name in _OF_A_RUN),
-        *(metric for fact in DEVICE_FACTS.values() for metric in fact.metrics),
+        *JUDGED_AS,
         *(f"counters.{name}" for name in (*_OF_XIDS, *LOGGED)),
         *(f"host.{name}" for name in HOST_FACTS),
         *(f"host_counters.{name}" for name in (*COUNTED_HOST_FACTS, *LOGGED)),

@@ -9,14 +9,14 @@ from typing import Any
 import pynvml
 import pytest
 
-from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.device_facts import DEVICE_FACTS, JUDGED_AS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import ERROR_COUNTERS
+from pytest_accel.judging.error_counters import ERROR_COUNTERS, judged_by
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
@@ -60,17 +60,16 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
     assert all(found[metric] == {Status.NOT_APPLICABLE} for metric in not_there)
 
 
-def test_the_table_of_facts_names_the_metrics_that_judge_each() -> None:
+def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> None:
     """A fact without one is recorded only, and docs/facts.md says so."""
-    judging: dict[str, list[str]] = {name: [] for name in DEVICE_FACTS}
-    made = {metric: (*figure.needs, *figure.also) for metric, figure in FACT_METRICS.items()}
-    made |= {f"counters.{name}": (counter.fact, *counter.also) for name, counter in ERROR_COUNTERS.items()}
-    for metric, needs in made.items():
-        for name in dict.fromkeys(needs) if needs != ("memory_bytes",) else ():  # which is a field of the device
-            judging[name].append(metric)
-    assert {name: sorted(fact.metrics) for name, fact in DEVICE_FACTS.items()} == {
-        name: sorted(metrics) for name, metrics in judging.items()
-    }
+    assert judged_by("ecc_uncorrectable_volatile") == (
+        "health.ecc_uncorrectable_volatile",
+        "counters.ecc_uncorrectable",
+    )
+    assert judged_by("hip_id") == ()
+    known = {*FACT_METRICS, *(f"counters.{name}" for name in ERROR_COUNTERS)}
+    assert {metric for name in (*DEVICE_FACTS, "memory_bytes") for metric in judged_by(name)} == known
+    assert {*JUDGED_AS, "inventory.memory"} == known
 
 
 SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
