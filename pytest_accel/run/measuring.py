@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair
+from pytest_accel.core.reasons import NoBudget, Note, Reason
 from pytest_accel.core.sku import Limit, Sku
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
 from pytest_accel.judging.background import PastOf
 from pytest_accel.judging.diagnosis import explaining
@@ -48,6 +50,8 @@ class Measuring:
         self._idle_check: IdleCheck | None = None
         self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
+        self._left_out: dict[str, dict[str, str]] = {}
+        """Why devices are left out of a probe, by its place."""
         self._of_round: list[Measurement] | None = None
         """The measurements of the later round that is being measured, None in the first."""
         self._stood_still: str | None = None
@@ -66,6 +70,19 @@ class Measuring:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
         return budgets.budget(declared, metric, self._setup.terms.level, self._setup.terms.sku)
 
+    def _turns(self, request: Request) -> int:
+        """Return how many devices take turns at a probe; 1 if they are measured together."""
+        return len(self._devices) if request.runs == "in_turn" else 1
+
+    def expected(self, request: Request) -> float:
+        """Return the seconds that a measurement may take on all devices."""
+        return self.budget(request.declaration, request.metric) * self._turns(request)
+
+    def _measured(self, request: Request) -> list[Device]:
+        """Return the devices that a probe is run on."""
+        barred = self._barred(request.declaration)
+        return [device for device in self._devices if device.uuid not in barred]
+
     def host_facts(self) -> dict[str, Any]:
         """Return the facts of the host by name. The sensor reads them once in a run."""
         if self._host_facts is None:
@@ -76,10 +93,46 @@ class Measuring:
         """Return True if the request was measured already."""
         return request.key in self._results
 
-    def barred(self, request: Request, subject: str) -> str | None:
-        """Return why a device is left out of a probe: it is the wrong product, or its state would spoil the result."""
-        wrong = preconditions.wrong_product(subject, self._setup.terms.sku, self._devices)
-        return wrong or preconditions.stopped(request.declaration, subject, self._devices, self._setup.terms.platform)
+    def skipped(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
+        """Return the verdict on a subject that is not measured, or None.
+
+        If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
+        """
+        terms, declared, metric = self._setup.terms, request.declaration, request.metric
+        if terms.sku and (why := why_not_applicable(terms.sku, metric, terms.platform)):
+            return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
+        if declared.fact:
+            return None
+        status = Status.UNMEASURED
+        reason: Reason | None = None
+        if wrong := self._wrong_products.get(subject):
+            reason = Note("other_product", wrong)
+        elif not self.budget(declared, metric):
+            status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
+            enough = [each for each in LEVELS if budgets.budget(declared, metric, each, terms.sku)]
+            reason = NoBudget(terms.level, enough[0] if enough else "")
+        elif stopped := self._barred(declared).get(subject):
+            reason = Note("left_out", stopped)
+        elif not self.reached(request) and self._deadline.over:
+            reason = Note("out_of_time", self._deadline.unreached)
+        return Verdict(metric, subject, status, (reason,)) if reason else None
+
+    @cached_property
+    def _wrong_products(self) -> dict[str, str]:
+        """Why a device is not the named SKU, by UUID, and of any of them under NODE."""
+        sku, subjects = self._setup.terms.sku, [NODE, *(device.uuid for device in self._devices)]
+        return {one: why for one in subjects if (why := preconditions.wrong_product(one, sku, self._devices))}
+
+    def _barred(self, declared: Declaration) -> dict[str, str]:
+        """Return why devices are left out of a probe, by UUID and NODE: the wrong product, or a state that spoils it.
+
+        It is asked once for a probe: the facts that decide it are those of the discovery.
+        """
+        if declared.place not in self._left_out:
+            platform, subjects = self._setup.terms.platform, [NODE, *(device.uuid for device in self._devices)]
+            stopped = ((one, preconditions.stopped(declared, one, self._devices, platform)) for one in subjects)
+            self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
+        return self._left_out[declared.place]
 
     def result(self, request: Request) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
@@ -161,37 +214,36 @@ class Measuring:
 
     # -- again
 
-    def short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+    def _short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
         software = self._ledger.record.software
         return [one for metric, limit in limits for one in result.short(metric, limit, software)]
 
     def repeat(self, result: Attempts, request: Request, limits: Sequence[Judged]) -> None:
-        """Measure all devices again at once, still hot, then single ones that fall short again on their own.
+        """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
         while there is time for repeats (`judging/repeats.py`).
         """
-        declared, short = request.declaration, self.short(result, limits)
-        if declared.fact:
+        declared, short = request.declaration, self._short(result, limits)
+        if declared.fact or not short:
             return
         floors = [each.floor for each in short if each.floor is not None]
         pairs = peer_matrix.accused(result.rows, max(floors, default=0.0))
-        turns = len(self._devices) if declared.runs == "in_turn" else 1
-        first = self.budget(declared, request.metric) * turns
+        first = self.expected(request)
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         seconds = self._repeats.together(wanted, repeats.least(declared, first))
         if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
             self._leave(result, self._deadline.unreached if seconds else self._repeats.spent)
             return
-        self._again(result, request, seconds=seconds / turns, pairs=pairs)
+        self._again(result, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
             self._leave(result, self._deadline.stopped)
             return
-        subjects = {each.subject for each in self.short(result, limits)}
+        subjects = {each.subject for each in self._short(result, limits)}
         result.repeated = True
         if declared.runs == "together" and len(self._devices) > 1:
-            measured = sum(not self.barred(request, device.uuid) for device in self._devices)
+            measured = len(self._measured(request))
             self._alone(result, request, self._repeats.single_out(declared, subjects, measured))
 
     def _leave(self, result: Attempts, why: str) -> None:
@@ -220,8 +272,7 @@ class Measuring:
         """
         began, worked = clock.now(), self._pool.device_seconds
         self._measure(result, request, alone=alone, seconds=seconds, pairs=pairs)
-        turns = len(self._devices) if request.declaration.runs == "in_turn" else 1
-        busy = min(self._pool.device_seconds - worked, seconds * turns)
+        busy = min(self._pool.device_seconds - worked, seconds * self._turns(request))
         self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
     # -- one probe
@@ -247,8 +298,8 @@ class Measuring:
             how="alone" if alone else "together",
             started=clock.now(),
         )
-        self._forget_counters()
-        measured = [device for device in self._devices if not self.barred(request, device.uuid)]
+        self._ledger.forget_counters()  # the probe may raise one
+        self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
         outcomes: list[Outcome] = []
 
         def keep(outcome: Outcome) -> None:
@@ -258,7 +309,7 @@ class Measuring:
 
         complete = False
         try:
-            self._pool.measure(call, [alone] if alone else measured, keep)
+            self._pool.measure(call, [alone] if alone else self._measured(request), keep)
             complete = not self._deadline.over
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
@@ -276,11 +327,6 @@ class Measuring:
         if finder in (None, request.declaration):
             return True
         return request.judged_by_sku and finder.within.get(self._setup.terms.level) == request.declaration.name
-
-    def _forget_counters(self) -> None:
-        """Forget what was found of error counters that hold, since a probe that runs now may raise a counter."""
-        self._ledger.forget_counters()
-        self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
 
     def _gather(self, result: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the result."""

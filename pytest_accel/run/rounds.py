@@ -63,9 +63,7 @@ class Rounds:
 
     def ask(self, request: Request, judged: Sequence[Judged]) -> None:
         """Note a measurement that a test asked for, and what was judged of it."""
-        turns = len(self._setup.devices) if request.declaration.runs == "in_turn" else 1
-        budget = self._measuring.budget(request.declaration, request.metric) * turns
-        asked = self._asked.setdefault(request.key, Asked(request, took=budget))
+        asked = self._asked.setdefault(request.key, Asked(request, took=self._measuring.expected(request)))
         asked.judged += [each for each in judged if each not in asked.judged]
 
     @property
@@ -108,7 +106,9 @@ class Rounds:
         """Measure what is left of a round. It is complete unless the hours or the time limit end it."""
         self._announce(self._how_far(place))
         self._measuring.begin_round()
-        first = FirstRound(self._series, self._compared(), self._ledger.record.run["started"][:10])
+        accelerators = {each.uuid for each in self._setup.devices if registry.vendor(each.driver).accelerator}
+        compared = {*accelerators, NODE} if accelerators else set()  # other work changes the speed of a processor
+        first = FirstRound(self._series, compared, self._ledger.record.run["started"][:10])
         while left := [each for each in self._asked.values() if self._length(each) < place]:
             if self._hours_left <= 0 or self._deadline.over:
                 return
@@ -135,23 +135,13 @@ class Rounds:
         metrics = {metric for metric, _ in self._measuring.result(asked.request).attempts}
         return series.length(self._series, metrics)
 
-    def _compared(self) -> set[str]:
-        """Return the subjects that are compared with their first round; other work changes the speed of a processor."""
-        accelerators = {each.uuid for each in self._setup.devices if registry.vendor(each.driver).accelerator}
-        return accelerators | ({NODE} if accelerators else set())
-
     def _measure(self, asked: Asked, place: int, first: FirstRound) -> None:
         """Make one measurement of a round, judge it, and enter its values."""
         result = self._measuring.again(asked.request, first.past_of)
         if self._deadline.over:
             return
-        pairs = list(
-            {
-                (metric, None if limit is None else limit.origin): (metric, limit) for metric, _, limit in asked.judged
-            }.values()
-        )
-        if self._measuring.short(result, pairs):
-            self._measuring.repeat(result, asked.request, pairs)
+        pairs = {(metric, limit and limit.origin): (metric, limit) for metric, _, limit in asked.judged}
+        self._measuring.repeat(result, asked.request, list(pairs.values()))
         with self._pool.timeline.on("checks"):
             kept = self._judge(result, asked, place)
             series.enter(self._series, result.attempts, place)

@@ -9,19 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.reasons import NoBudget, Note
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import preconditions
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.judging.judge import judge
-from pytest_accel.probes.request import Request
 from pytest_accel.run import device_lock, earlier_records, resume
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import RESUMABLE, Ledger
@@ -32,10 +29,6 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
 from pytest_accel.run.rounds import Rounds
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import budgets
-
-if TYPE_CHECKING:
-    pass
 
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
@@ -136,30 +129,23 @@ class Session:
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
         not have or cannot use, and ProbeError for a bug in the probe.
         """
-        terms, devices = self.setup.terms, self.setup.devices
-        request = request_of(function, given, metric, terms.sku, terms.level)
-        binding = terms.required
+        binding = self.setup.terms.required
+        request = request_of(function, given, metric, self.setup.terms.sku, self.setup.terms.level)
         own = binding.get(request.metric) if request.judged_by_sku else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
-        fact = request.declaration.fact
-        why = preconditions.skip_verdict(request.metric, subject, terms.sku, terms.platform, devices, fact=fact)
-        why = (
-            why
-            or self._no_time(request, subject, binding=not all(each.only_warns for each in limits))
-            or self._stopped(request, subject)
-            or self._unreached(request, subject)
-        )
-        if why:
-            return [self.ledger.keep(replace(why, limit=limits[0] if limits else None))]
+        if skipped := self.measuring.skipped(request, subject, binding=not all(each.only_warns for each in limits)):
+            return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         result = self.measuring.result(request)
         software = self.ledger.record.software
         every = [*((request.metric, each) for each in limits or (None,)), *of_siblings(result, request, binding)]
-        if self.measuring.short(result, every):
-            self.measuring.repeat(result, request, every)
+        self.measuring.repeat(result, request, every)
         with self.pool.timeline.on("checks"):
             result.add_broken(request.metric, subject)
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
-            verdicts = [self.ledger.keep(self._with_vanished(each)) for each in judged]
+            if request.metric == "inventory.count" and (resumed := self.ledger.resumed):
+                gone = resumed.gone(self.setup.discovery.devices)
+                judged = [each.worsened(Status.FAIL, Note("vanished", gone)) if gone else each for each in judged]
+            verdicts = [self.ledger.keep(each) for each in judged]
             self.measuring.save(result, soon=True)
         self._judge_changes()
         if not request.declaration.fact:
@@ -176,15 +162,9 @@ class Session:
         return self.ledger.of_rounds(subject) or [self.rounds.information(subject)]
 
     def _look_between(self) -> None:
-        """Record what became of facts and counters during a measurement of a later round."""
+        """Record what became of facts and counters during a measurement."""
         self._judge_changes()
         self._judge_counters()
-
-    def _with_vanished(self, verdict: Verdict) -> Verdict:
-        """Return the verdict; that on the number of devices fails if one has vanished since a resumed run began."""
-        resumed = self.ledger.resumed
-        why = resumed.gone(self.setup.discovery.devices) if resumed and verdict.metric == "inventory.count" else None
-        return verdict.worsened(Status.FAIL, Note("vanished", why)) if why else verdict
 
     def _judge_counters(self) -> None:
         """Record error counters that break their limit by now: if a long run is killed, it reads them anew."""
@@ -214,27 +194,6 @@ class Session:
     def changes_of(self, subject: str) -> list[Verdict]:
         """Return the verdicts on facts of a device that changed since this was last asked for it."""
         return self._changes.pop(subject, [])
-
-    def _stopped(self, request: Request, subject: str) -> Verdict | None:
-        """Return UNMEASURED for a device that is left out of the probe, else None."""
-        if request.declaration.fact or not (why := self.measuring.barred(request, subject)):
-            return None
-        return Verdict(request.metric, subject, Status.UNMEASURED, (Note("left_out", why),))
-
-    def _no_time(self, request: Request, subject: str, binding: bool) -> Verdict | None:
-        """Return a verdict if the level has no time for the probe: UNMEASURED if a limit is `binding`. Else None."""
-        if request.declaration.fact or self.measuring.budget(request.declaration, request.metric):
-            return None
-        sku, status = self.setup.terms.sku, Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-        enough = [each for each in LEVELS if budgets.budget(request.declaration, request.metric, each, sku)]
-        why = NoBudget(self.setup.terms.level, enough[0] if enough else "")
-        return Verdict(request.metric, subject, status, (why,))
-
-    def _unreached(self, request: Request, subject: str) -> Verdict | None:
-        """Return UNMEASURED if the time limit of the run leaves nothing for a probe that was not run yet, else None."""
-        if request.declaration.fact or self.measuring.reached(request) or not self.deadline.over:
-            return None
-        return Verdict(request.metric, subject, Status.UNMEASURED, (Note("out_of_time", self.deadline.unreached),))
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that the run did not reach within its time limit."""
