@@ -79,7 +79,7 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
 
 def judge_figures(
     figures: Sequence[ExternalFigure], sku: Sku, terms: Terms
-) -> tuple[list[Verdict], Closing, list[str]]:
+) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
     """Return the verdicts, the closing line, and the required limits that the table has no value for.
 
     Those are given as "device metric". The result is never an acceptance, since it is not known how the other tool
@@ -91,7 +91,7 @@ def judge_figures(
     ]
     around = terms.circumstances()
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
-    lacking = [f"{subject} {metric}" for metric, subject, _ in around.required if (metric, subject) not in judged]
+    lacking = [(metric, subject) for metric, subject, _ in around.required if (metric, subject) not in judged]
     around = replace(
         around,
         required=[key for key in around.required if measurable(key[0])],

@@ -44,15 +44,14 @@ def meant(metric: str, known: Iterable[str]) -> str:
     return f"{hint}({len(names)} are known; 'pytest-accel sku show NAME' lists those with a limit)"
 
 
-def lacking(entries: Sequence[str], devices: Sequence[str]) -> str:
-    """Return the required limits that a table has no value for, given as "device metric".
+def lacking(entries: Sequence[tuple[str, str]], devices: Sequence[str]) -> str:
+    """Return the required limits that a table has no value for, given as metric and device.
 
     Metrics that a tool can measure are named, with their devices unless all lack them; of the facts, which only a run
     on the node reads, their number is.
     """
     by_metric: dict[str, list[str]] = {}
-    for entry in entries:
-        device, _, metric = entry.rpartition(" ")
+    for metric, device in entries:
         by_metric.setdefault(metric, []).append(device)
     measured = {metric: names for metric, names in by_metric.items() if measurable(metric)}
     texts = [f"{metric}{_of(names, devices)}" for metric, names in measured.items()]

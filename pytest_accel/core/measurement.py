@@ -107,6 +107,8 @@ class Trouble:
     """The UUID of the device that a trouble of the node is attributed to; empty if there is none."""
     wrong: bool = False
     """True if the device gave a wrong result; other troubles of a device are errors that its library reported."""
+    untried: bool = False
+    """True if nothing was tried, for the reason that is given."""
 
 
 @dataclass(frozen=True)

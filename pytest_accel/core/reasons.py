@@ -66,7 +66,7 @@ class Note:
     """A reason without figures. `text` is what a probe, a driver or a setting said about it, empty where nothing did.
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
-    "left_out": why a device was not measured. "first_failed": the trouble of the first attempt, where the repeat holds.
+    "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
     """
 

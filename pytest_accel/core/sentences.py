@@ -34,7 +34,7 @@ NOTES: Mapping[NoteKind, str] = {
     "not_returned": "the probe did not return {of.metric}",
     "not_in_record": "the record holds no measurement of it",
     "probe_failed": "the probe failed by an error in its own code",
-    "left_out": "{text}",
+    "left_out": "not measured: {text}",
     "out_of_time": "{text}",
     "required": "a limit requires it",
     "unproven": "{text}",

@@ -18,6 +18,7 @@ from pytest_accel.core.reasons import (
     BelowClass,
     BeyondMethod,
     Note,
+    NoteKind,
     OtherMethod,
     OtherVersion,
     Reason,
@@ -336,11 +337,12 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
     """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     if trouble.kind == "bug":
         raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
+    noted: NoteKind = "left_out" if trouble.untried else "trouble"
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
         status=_OF_TROUBLE[trouble.kind],
-        reasons=(WrongResult(trouble.reason) if trouble.wrong else Note("trouble", trouble.reason),),
+        reasons=(WrongResult(trouble.reason) if trouble.wrong else Note(noted, trouble.reason),),
         unit=measurement.unit,
         limit=limit,
         attempts=attempts,

@@ -107,7 +107,7 @@ def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platfor
     """
     for device in devices:
         if subject in (device.uuid, NODE) and (why := _why(probe, device, platform)):
-            return f"not measured: {device.name}: {why}"
+            return f"{device.name}: {why}"
     return None
 
 

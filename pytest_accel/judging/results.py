@@ -65,7 +65,7 @@ def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> M
     names = ", ".join(device.name for device in lost_here)
     when = f"(step: {step['what']})" if step else "before its first step"
     why = f"{names} was lost {when}" if lost_here else f"the process broke {when}"
-    return replace(broken, trouble=Trouble("need", f"not measured: {why}", event=LEFT_OUT))
+    return replace(broken, trouble=Trouble("need", why, event=LEFT_OUT, untried=True))
 
 
 def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> list[Measurement]:
@@ -231,10 +231,11 @@ def _troubled(outcome: Outcome, subject: str, call: Request) -> Measurement:
             message = {**message, "kind": "external"}
     if outcome.blocks:
         reason += f", after {len(outcome.blocks)} blocks"
+    untried = message.get("untried", False)
     return replace(
         _bare(call.metric, subject, call),
         seconds=tuple(each["seconds"] for each in outcome.blocks),
-        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message)),
+        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message), untried=untried),
         details={"traceback": message["traceback"]} if "traceback" in message else {},
     )
 

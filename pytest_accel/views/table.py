@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
@@ -131,17 +131,12 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
     for own in groups:
         first, name = own[0], names[own[0].subject]
         if full or first.subject not in failing:
-            sentence = sentence_of(first) if full else _shortened(sentence_of(first))
-            lines.append((f"marginal: {name} {first.metric}: {sentence}{more(own)}", "yellow"))
+            parts = phrases(first)
+            shown = parts if full or len(parts) <= MOST_PARTS else [*parts[:MOST_PARTS], "..."]
+            lines.append((f"marginal: {name} {first.metric}: {'; '.join(shown)}{more(own)}", "yellow"))
         elif len(own) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
     return lines
-
-
-def _shortened(sentence: str) -> str:
-    """Return the first `MOST_PARTS` parts of a sentence, with dots for the others."""
-    parts = sentence.split("; ")
-    return "; ".join(parts[:MOST_PARTS]) + "; ..." * (len(parts) > MOST_PARTS)
 
 
 def _waiver(waiver: Waiver) -> str:
@@ -329,7 +324,8 @@ def _told(group: Sequence[Verdict]) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
     if last.event == LEFT_OUT and len(metrics) > 1:
-        return f"{len(metrics)} limits{'' if sentence_of(last).startswith('not measured') else ':'} {sentence_of(last)}"
+        said = "" if last.reasons[0].kind == "left_out" else ":"
+        return f"{len(metrics)} limits{said} {sentence_of(last)}"
     return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {sentence_of(last)}"
 
 

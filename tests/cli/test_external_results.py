@@ -116,7 +116,7 @@ def test_every_mistake_is_named_at_once() -> None:
 
 def by_limits(
     figures: list[ExternalFigure], sku: Sku = SKU, platform: str = "hgx8"
-) -> tuple[list[Verdict], Closing, list[str]]:
+) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
     devices = tuple(Device(name, place, "nvidia", "") for place, name in enumerate(names(figures)))
     return judge_figures(figures, sku, Terms(sku, sku.platforms[platform], devices=devices))
 
@@ -133,7 +133,7 @@ def whole() -> dict[tuple[str, str], str]:
     """
     required = {"node": ["all_reduce.busbw@8GiB"], **{f"gpu{place}": [] for place in range(8)}}
     lacking = by_limits(read("gpu0,matmul.bf16,731,TFLOPS"))[2]
-    for metric in dict.fromkeys(each.rpartition(" ")[2] for each in lacking if each.startswith("missing device")):
+    for metric in dict.fromkeys(metric for metric, device in lacking if device.startswith("missing device")):
         if measurable(metric):
             required |= {device: [*metrics, metric] for device, metrics in required.items() if device != "node"}
     rows = {}
@@ -216,9 +216,9 @@ def test_what_no_limit_judges_alone_is_not_judged() -> None:
 def test_what_is_required_and_lacking_is_listed() -> None:
     figures = read("gpu0,matmul.bf16,731,TFLOPS", "gpu1,stream.copy_kernel,2900,GB/s")
     _, _, lacking = by_limits(figures)
-    assert "gpu1 matmul.bf16" in lacking
-    assert "gpu0 matmul.bf16" not in lacking
-    assert "node all_reduce.busbw@8GiB" in lacking
+    assert ("matmul.bf16", "gpu1") in lacking
+    assert ("matmul.bf16", "gpu0") not in lacking
+    assert ("all_reduce.busbw@8GiB", "node") in lacking
 
 
 def test_software_outside_of_the_validated_range() -> None:

@@ -68,7 +68,7 @@ def test_the_packaged_probes_say_what_they_stress() -> None:
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
     said = preconditions.stopped(MEASURING["stream"], "GPU-3", [gpu(remap_pending=True)], SWITCHED)
     assert said is not None
-    assert said.startswith("not measured: gpu3: the remapping of a memory row is pending (health.remap_pending); ")
+    assert said.startswith("gpu3: the remapping of a memory row is pending (health.remap_pending); ")
     assert "`nvidia-smi --gpu-reset -i 3`" in said
 
 

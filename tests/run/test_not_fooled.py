@@ -231,7 +231,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 
     assert [kind for kind, _ in kinds({})] == ["need", "need"]
     assert kinds({"GPU-1": "gpu1"}) == [
-        ("need", "not measured: gpu1 was lost before its first step"),
+        ("need", "gpu1 was lost before its first step"),
         ("device", "CUDA error: unknown error"),
     ]
 

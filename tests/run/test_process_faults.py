@@ -92,7 +92,8 @@ def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
     assert (killed.folder.parent / "turns").read_text() == "1 2 "
     (third,) = killed.measurements("dies@turn=3", "cpu1")
     worker = "the worker process of cpu1"
-    assert third["trouble"]["reason"] == f"not measured: {worker} ended in dies@turn=1 and in dies@turn=2"
+    assert third["trouble"]["untried"]
+    assert third["trouble"]["reason"] == f"{worker} ended in dies@turn=1 and in dies@turn=2"
 
 
 def test_hung_worker(tmp_path: Path) -> None:

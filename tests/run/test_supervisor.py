@@ -495,11 +495,13 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
     """The process that sees all devices may be lost twice; each device still has its own chances."""
     devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     both = "+".join(device.name for device in devices)
-    reasons = [(ask(pool, "dies", "peers", devices)[both].trouble or {})["reason"] for _ in range(3)]
+    troubles = [ask(pool, "dies", "peers", devices)[both].trouble or {} for _ in range(3)]
+    reasons = [each["reason"] for each in troubles]
     after = ask(pool, "adds", "together", devices)
 
     assert reasons[:2] == ["it was killed by SIGSEGV"] * 2
-    assert reasons[2] == "not measured: the worker process of peers ended in dies.peers and in dies.peers"
+    assert reasons[2] == "the worker process of peers ended in dies.peers and in dies.peers"
+    assert [each.get("untried", False) for each in troubles] == [False, False, True]
     assert [each.trouble for each in after.values()] == [None] * len(devices)
     assert all(each.findings for each in after.values())
 

@@ -14,6 +14,7 @@ from worded import worded
 from pytest_accel import suite
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Device, Measurement, Peak
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
@@ -250,8 +251,8 @@ def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
     assert rows(found)[1] == "FAIL gpu0 xid 3 ceiling 0"
 
 
-def left_out(metric: str, subject: str = "GPU-1", why: str = "not measured: its worker hung in a.b") -> Verdict:
-    return Verdict(metric, subject, Status.FAIL, worded(why), limit=FLOOR, fault=True, event="left out")
+def left_out(metric: str, subject: str = "GPU-1", why: str = "its worker hung in a.b") -> Verdict:
+    return Verdict(metric, subject, Status.FAIL, (Note("left_out", why),), limit=FLOOR, fault=True, event="left out")
 
 
 def test_a_device_that_hangs_is_two_rows_whatever_it_left_unmeasured() -> None:

@@ -62,6 +62,9 @@ PROGRESS_EVENTS = ("working", "ready", "block")
 class Child:
     """A child process that runs `module` and exchanges messages as lines of JSON. Its standard error goes to `log`."""
 
+    left_behind = False
+    """True if the process could not be killed."""
+
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
         self.name = name
         self.log = log
@@ -170,6 +173,7 @@ class Child:
             try:
                 self.ended = deaths.sentence(self._process.wait(seconds))
             except subprocess.TimeoutExpired:
+                self.left_behind = True
                 self.ended = f"process {self.pid} cannot be killed and was left behind"
             self._close()
         return f"{why}; {self.ended}" if why and self.left_behind else why or self.ended
@@ -179,11 +183,6 @@ class Child:
         if self.ended is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so no other process can have its number
-
-    @property
-    def left_behind(self) -> bool:
-        """True if the process could not be killed."""
-        return "left behind" in (self.ended or "")
 
     def _has_ended(self) -> bool:
         """Return True once the process has ended, even if another one still holds its pipe. It is not reaped."""

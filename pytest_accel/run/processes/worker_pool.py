@@ -151,8 +151,8 @@ class WorkerPool:
         absent = [group for group in groups if group in self._unopened]
         for group in absent:
             trouble = self._unopened[group]
-            event = trouble.event or "error"
-            keep(Outcome(group, trouble={"event": event, "kind": trouble.kind, "reason": trouble.reason}))
+            told = {"kind": trouble.kind, "reason": trouble.reason, "untried": trouble.untried}
+            keep(Outcome(group, trouble={"event": trouble.event or "error", **told}))
             self._unopened[group] = replace(trouble, event=LEFT_OUT)
         working = [group for group in groups if group not in absent]
         if request.runs == "ranks" and absent:
@@ -370,10 +370,10 @@ class WorkerPool:
         died_in = self._died_in.get(group, [])
         why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
-            self._unopened[group] = Trouble("device", f"not measured: {why}", event=LEFT_OUT)
+            self._unopened[group] = Trouble("device", why, event=LEFT_OUT, untried=True)
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
-            reason = f"not measured: the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
-            self._unopened[group] = Trouble("device", reason, event=LEFT_OUT)
+            reason = f"the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
+            self._unopened[group] = Trouble("device", reason, event=LEFT_OUT, untried=True)
         return group in self._unopened
 
     def _sees(self, group: Group) -> Group:
