@@ -77,17 +77,13 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
             raise
         traceback.print_exc()
         status = int(pytest.ExitCode.INTERNAL_ERROR)
-    if status == pytest.ExitCode.OK and _shows_by_configuration(config):
+    by_command = shows_by_command(config.invocation_params.args)
+    if status == pytest.ExitCode.OK and shows_only(config.option) and not by_command:  # every run would be green
         why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
     session = config.stash.get(SESSION, None)
     return exit_status(status, session.ledger.record.closing.get("exit") if session else None)
-
-
-def _shows_by_configuration(config: pytest.Config) -> bool:
-    """Return True if nothing runs because of an option that is not on the command line: every run would be green."""
-    return shows_only(config.option) and not shows_by_command(config.invocation_params.args)
 
 
 def _has_status(error: BaseException) -> bool:

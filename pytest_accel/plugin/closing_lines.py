@@ -38,11 +38,13 @@ def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]
 
 
 def _repeated(session: Session, closing: Closing) -> list[terminal.Line]:
-    """Return the command that measures again what the closing line names."""
+    """Return the command that measures again what the closing line names; the page of the first run stays."""
     named = [session.tests[each.key] for each in closing.named if each.key in session.tests]
     if not named:
         return []
-    words = [*_without_filters(session.setup.options.command), "-k", " or ".join(dict.fromkeys(named))]
+    command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
+    kept = without_options(command, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
+    words = [*kept, "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]
 
 
@@ -59,12 +61,6 @@ def _measured(session: Session, *, full: bool) -> list[terminal.Line]:
     run = session.ledger.record.run
     time = [terminal.time_line(run["seconds"])] if "seconds" in run else []
     return time + ([terminal.sampling_line(run["sampling"])] if full and "sampling" in run else [])
-
-
-def _without_filters(command: Sequence[str]) -> list[str]:
-    """Return the command line without what a repetition of some tests needs other values for, or none."""
-    kept = [word for word in command if word.partition("=")[0] != "--accel-report"]  # the page of the first run stays
-    return without_options(kept, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
 
 
 def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def _accel_subject(request: pytest.FixtureRequest) -> str:
     """Return the UUID of the device that the test is about, or "node"."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
@@ -41,36 +40,31 @@ def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
 @pytest.fixture
 def accel_inventory(request: pytest.FixtureRequest) -> str:
     """Return the name of an inventory fact, such as "vbios"; the test runs once for each fact that the SKU limits."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
 def accel_delivery(request: pytest.FixtureRequest) -> str:
     """Return "delivered", the fact that every listed board is here; without --accel-expect the test is left out."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
 def accel_health(request: pytest.FixtureRequest) -> str:
     """Return the name of a health fact, such as "remap_pending"; the test runs once for each that the SKU limits."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
 def accel_counters(request: pytest.FixtureRequest) -> str:
     """Return the name of an error counter, such as "nvlink_crc"; the test runs once for each that the SKU limits."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
 def accel_size(request: pytest.FixtureRequest) -> str:
     """Return a size of an all-reduce, such as "8GiB"; the test runs once for each size of this run."""
-    _session(request)
-    return str(request.param)
+    return _parameter(request)
 
 
 @pytest.fixture
@@ -100,10 +94,10 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         markers = item.stash.get(LIMITS, [])
         with _as_probe_error():
             verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
-        changes = session.changes_of(_accel_subject)
-        item.stash.setdefault(VERDICTS, []).extend([*verdicts, *changes])
+        found = [*verdicts, *session.changes_of(_accel_subject)]
+        item.stash.setdefault(VERDICTS, []).extend(found)
         _publish(request, session, verdicts[0])
-        _conclude(session, [*verdicts, *changes])
+        _conclude(session, found)
         return verdicts
 
     return check
@@ -137,6 +131,12 @@ def _session(request: pytest.FixtureRequest) -> Session:
     if session is None:
         pytest.skip("needs --accel-sku=NAME")
     return session
+
+
+def _parameter(request: pytest.FixtureRequest) -> str:
+    """Return the parameter of a fixture; skips the test if there is no acceptance run."""
+    _session(request)
+    return str(request.param)
 
 
 @contextlib.contextmanager

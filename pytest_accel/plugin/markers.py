@@ -8,35 +8,18 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_accel.core.sku import Limit
 
 
 class BadMarker(Exception):
     """An accel marker that is misspelt or has wrong arguments; the message says which ones are possible."""
-
-
-class Mark(Protocol):
-    """The attributes of a pytest.Mark that are read here."""
-
-    @property
-    def name(self) -> str:
-        """Name of the marker."""
-        ...
-
-    @property
-    def args(self) -> tuple[object, ...]:
-        """Positional arguments of the marker."""
-        ...
-
-    @property
-    def kwargs(self) -> Mapping[str, object]:
-        """Keyword arguments of the marker."""
-        ...
 
 
 def accel_min_tflops(of_peak: float | None = None, *, tflops: float | None = None) -> Limit:
@@ -102,7 +85,7 @@ def _number(name: str, value: object) -> float:
     return value
 
 
-def limits_from_marks(marks: Iterable[Mark], where: str) -> list[Limit]:
+def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
     """Return the limits that the markers of the test `where` declare.
 
     Raises BadMarker, whose message names the test, the value that was given and the values that are possible.

@@ -40,10 +40,6 @@ class UnaskedBenchmark:
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[Any]:
         """Show the line if a test uses it."""
-        return self._header if self._header and any(map(_uses, items)) else []
-
-
-def _uses(item: pytest.Item) -> bool:
-    """Return True for a test that uses pytest-benchmark; ours only hand it their samples."""
-    marked = item.get_closest_marker("benchmark") is not None and not measures(item)
-    return marked or "benchmark" in getattr(item, "fixturenames", ())
+        marked = (item.get_closest_marker("benchmark") and not measures(item) for item in items)  # ours hand it samples
+        named = ("benchmark" in getattr(item, "fixturenames", ()) for item in items)
+        return self._header if any(marked) or any(named) else []

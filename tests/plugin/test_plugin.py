@@ -825,6 +825,7 @@ def test_plugin_costs_nothing_unused(tmp_path: Path, capsys: pytest.CaptureFixtu
         "core.exits",
         "core.levels",
         "core.measurement",
+        "core.simulated",
         "core.sku",
         "core.output",
         "core.stats",
