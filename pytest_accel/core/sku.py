@@ -339,6 +339,8 @@ class Contract:
     """`Sku.left_out` of the file that was frozen."""
     other_datasheet: Sequence[str] = ()
     """`Sku.other_datasheet` of the file that was frozen."""
+    methods: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """How the probes measured then, by metric."""
 
     def named(self, sku: str, digits: int = 64) -> str:
         """Return so many digits of the hash, and the terms: "sha256 ab12..., h100-sxm on hgx8 at quick"."""

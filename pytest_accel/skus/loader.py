@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_nodes import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, shipped, skeleton
@@ -80,12 +80,13 @@ def read(name: str) -> tuple[Sku, Located]:
     path = find(name)
     findings = Findings()
     layers = _read(path, (), findings)
-    root = layers.root
+    root, own_file = layers.root, None if _shipped(path) else shown(path)
+    if "contract" in root.data:
+        return replace(contract.read(root), own_file=own_file, files=layers.files), root
     skeleton.find_unfilled(root, findings)
     findings.raise_if_any()
     found = SKU(root, "", findings) or {}
     findings.raise_if_any()
-    contract.check_frozen_keys(root, findings)
     check_limits(root, findings)
     check_probes(root, findings)
     check_spreads(root, findings)
@@ -93,10 +94,10 @@ def read(name: str) -> tuple[Sku, Located]:
     check_methods(root, found.get("probes", {}), findings)
     check_whole(root, findings)
     findings.raise_if_any()
-    sku = _build(found, layers, own_file=None if _shipped(path) else shown(path))
+    sku = _build(found, layers, own_file=own_file)
     check_applicable(sku, root, layers.own, findings)
     findings.raise_if_any()
-    return sku if sku.contract else _with_class_floors(sku), root
+    return _with_class_floors(sku), root
 
 
 def _with_class_floors(sku: Sku) -> Sku:
@@ -254,18 +255,12 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     """Return the SKU of a checked file."""
     root, own = layers.root, layers.own
-    terms = Contract(**found["contract"]) if "contract" in found else None
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
         levels = {metric: levels_with_time(declaration_of(metric), metric, budgets) for metric in raw}
         return {
-            metric: contract.thawed(
-                _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes),
-                one.get("frozen", {}),
-                terms,
-                probes,
-            )
+            metric: _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes)
             for metric, one in raw.items()
         }
 
@@ -300,22 +295,15 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         budgets=found.get("budgets", {}),
         not_applicable=found.get("not_applicable", {}),
         precision=found.get("precision", Sku.precision),
-        spread={key: _spread(found["spread"][key], at, layers) for key, at in items_of(root.data.get("spread"))},
+        spread={
+            key: Spread(**{**each, "source": Source(**each["source"]), "declared_by": layers.kinds[at[key].file]})
+            for key, each in found.get("spread", {}).items()
+            for at in [root.data["spread"].data]
+        },
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
-        contract=terms,
-        left_out=tuple(terms.left_out if terms else ()),
-        other_datasheet=tuple(terms.other_datasheet if terms else ()),
     )
-
-
-def _spread(raw: dict[str, Any], at: Located, layers: _Layers) -> Spread:
-    """Return the spread of a metric."""
-    frozen = raw.get("frozen")
-    kind = DeclaredBy(frozen["declared_by"]) if frozen else layers.kinds[at.file]
-    stated = {key: value for key, value in raw.items() if key != "frozen"}
-    return Spread(**{**stated, "source": Source(**raw["source"])}, declared_by=kind)
 
 
 def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, DeclaredBy
+from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
@@ -102,35 +102,6 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     return found
 
 
-_frozen = yaml_nodes.record_of(
-    {
-        "declared_by": yaml_nodes.one_of(
-            *(kind.value for kind in DeclaredBy if kind is not DeclaredBy.MARKER)
-        ).described("the kind of file that stated it; run: it follows from platform and datasheet"),
-        "at": text.described("file and line that stated it, or what it follows from"),
-        "of_reference": positive.described("the fraction of the reference by which the floor was derived"),
-        "overridden": flag.described("true: a user's own file changed it"),
-        "no_source": flag.described("true: it follows from the suite or the platform; the source names only these"),
-        "same_on_all": flag.described("true: beside its bound, the devices of a node must have the same value"),
-        "method": yaml_nodes.mapping_of(_method_value).described(
-            "how the probe measured then; the limit only advises where the installed one measures otherwise"
-        ),
-        "class_floor": yaml_nodes.record_of(
-            {
-                "value": positive.described("the floor, in the unit of the limit"),
-                "share": positive.described("the floor as a fraction of the datasheet"),
-                "lowest": positive.described("the lowest published healthy figure as a fraction of the datasheet"),
-                "row": text.described("the row of classes.yaml"),
-                "of": text.described("the figure of the datasheet"),
-                "origin": text.described("file and line of the row"),
-                "software": software_check.described("the versions from which on the row holds"),
-            },
-            required=("value", "share", "lowest", "row", "of", "origin"),
-        ).described("the floor of the class beneath the limit"),
-    },
-    required=("declared_by",),
-).stating(title="frozen")
-
 _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
 
 _limit_keys = yaml_nodes.record_of(
@@ -178,7 +149,6 @@ _limit_keys = yaml_nodes.record_of(
             "advises, and only the floor of the class still rejects. Known names: "
             f"{', '.join(MEANINGS)}."
         ),
-        "frozen": _frozen.described("where a frozen file has the limit from; only in files with a `contract`"),
     },
     required=("unit", "source"),
 ).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
@@ -317,25 +287,7 @@ _match = yaml_nodes.record_of(
     }
 )
 
-_contract = yaml_nodes.record_of(
-    {
-        "sha256": text.described("the hash of everything else in the file, whatever its layout and comments"),
-        "platform": text.described("the platform that the limits are for"),
-        "level": yaml_nodes.one_of(*LEVELS).described("the level that requires the limits"),
-        "suite": text.described("the version of pytest_accel that froze the file"),
-        "thresholds": text.described("the version of the shipped thresholds then"),
-        "date": yaml_nodes.date.described("the day on which the file was frozen"),
-        "left_out": _texts.described("metrics that the shipped file of the product limits, and the frozen one did not"),
-        "other_datasheet": _texts.described("values of the datasheet that differ from the shipped file's"),
-    },
-    required=("sha256", "platform", "level", "suite", "thresholds", "date"),
-)
-
 _FIELDS: dict[str, Check] = {
-    "contract": _contract.described(
-        "The terms of a file that `pytest-accel sku freeze` wrote. Such a file holds every limit: it extends nothing, "
-        "and nothing is merged or implied beside it."
-    ),
     "sku": text.described("the name of the SKU"),
     "title": text.described("what the product is, for people"),
     "vendor": _vendor.described("chooses the driver, and the vendor's limits that lie below"),
@@ -357,7 +309,6 @@ _FIELDS: dict[str, Check] = {
                 "between_runs": _deviation.described("standard deviation between runs of one device"),
                 "runs": count.described("number of runs that between_runs was estimated from"),
                 "source": _source.described("where the figures come from"),
-                "frozen": _frozen.described("where a frozen file has it from; only in files with a `contract`"),
             },
             required=("source",),
         )

@@ -101,5 +101,5 @@ def test_a_changed_contract_is_refused_by_every_command(file: Path, capsys: pyte
     for command in ("show", "lint", "freeze"):
         status, out, err = said(capsys, command, file.name)
         assert status == 4
-        assert "contract.yaml:3: " in out + err
+        assert "contract.yaml:4: " in out + err
         assert "contract.sha256: the file was changed after it was frozen" in out + err

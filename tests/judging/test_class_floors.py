@@ -340,7 +340,7 @@ def load_frozen(place: Place, folder: Path, **changed: float) -> Sku:
     if changed:
         tables = [content["limits"], content["platforms"][place.platform.name]["limits"]]
         (limit,) = (table[place.metric] for table in tables if place.metric in table)
-        limit["frozen"]["class_floor"].update(changed)
+        limit["beneath"].update(changed)
         content["contract"]["sha256"] = contract.seal(content)
         file.write_text(yaml.safe_dump(content, sort_keys=False))
     return loader.load(str(file))

@@ -104,7 +104,7 @@ def test_a_floor_that_was_changed_by_hand_is_noticed(tmp_path: Path, text: str) 
     changed = text.replace("floor: 2762", "floor: 2700", 1)
     assert changed != text
     said = refused(tmp_path, changed)
-    assert "contract.yaml:3: contract.sha256: the file was changed after it was frozen: it states sha256 " in said
+    assert "contract.yaml:4: contract.sha256: the file was changed after it was frozen: it states sha256 " in said
     assert said.endswith("; ask for the original, or freeze a new one")
 
 
@@ -112,7 +112,7 @@ def test_a_floor_that_was_changed_by_hand_is_noticed(tmp_path: Path, text: str) 
     ("old", "new"),
     [
         ("level: standard", "level: quick"),
-        ("severity: fail", "severity: warn"),
+        ("severity: warn", "severity: fail"),
         ("devices: 8", "devices: 7"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"),
         ("suite: 0.0.9", "suite: 0.1.0"),
@@ -127,7 +127,7 @@ def test_any_value_that_was_changed_is_noticed(old: str, new: str, tmp_path: Pat
 def test_comments_layout_and_order_do_not_count(tmp_path: Path, text: str) -> None:
     content = yaml.safe_load(text)
     other = "# ours\n" + yaml.safe_dump(content, sort_keys=True, default_flow_style=False, width=60)
-    assert other.index("sku: h100") > other.index("limits:")
+    assert other.index("name: h100") > other.index("limits:")
     assert thaw(tmp_path, other).contract == thaw(tmp_path, text).contract
     assert thaw(tmp_path, text.replace("gb: 80,", "gb: 80.0,  # decimal\n")).contract
 
@@ -147,11 +147,28 @@ def test_a_contract_cannot_be_extended(tmp_path: Path, text: str) -> None:
         loader.load(str(tmp_path / "mine.yaml"))
 
 
-def test_keys_of_a_frozen_file_are_refused_elsewhere(tmp_path: Path) -> None:
+def test_what_only_a_frozen_file_states_is_refused_elsewhere(tmp_path: Path) -> None:
     """`declared_by` would make a limit of one's own one of the shipped file."""
-    limit = "{floor: 2900, frozen: {declared_by: SKU file}, source: {kind: measured, by: us, date: 2026-11}}"
+    limit = "{floor: 2900, declared_by: SKU file, source: {kind: measured, by: us, date: 2026-11}}"
     said = refused(tmp_path, f"sku: ours\nextends: h100-sxm\nlimits: {{stream.triad: {limit}}}\n")
-    assert "contract.yaml:3: limits.stream.triad.frozen: only a file with `contract` has this key" in said
+    assert "contract.yaml:3: unknown key 'limits.stream.triad.declared_by'" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("floor: 2762.1", "floor: low", "limits.stream.triad.floor is "),
+        ("    floor: 2762.1", "    flor: 2762.1", "limits.stream.triad.flor is not known"),
+        ("platform: hgx8", "platform: hgx4", "contract.platform: is hgx4, but the file has hgx8"),
+    ],
+)
+def test_what_does_not_fit_is_named_although_the_hash_does(
+    old: str, new: str, why: str, tmp_path: Path, text: str
+) -> None:
+    assert old in text
+    content = yaml.safe_load(text.replace(old, new, 1))
+    content["contract"]["sha256"] = contract.seal(content)
+    assert why in refused(tmp_path, yaml.safe_dump(content))
 
 
 def test_what_an_own_file_overrides_is_overridden_in_its_contract(tmp_path: Path) -> None:
@@ -221,8 +238,8 @@ def test_another_datasheet_in_a_contract_is_told(tmp_path: Path, text: str) -> N
 def test_a_limit_only_advises_where_the_probe_measures_otherwise_by_now(tmp_path: Path, text: str) -> None:
     """The figure was agreed on for the probe of then."""
     content = yaml.safe_load(text)
-    assert content["limits"]["stream.triad"]["frozen"]["method"]["statistic"] == "best"
-    content["limits"]["stream.triad"]["frozen"]["method"]["statistic"] = "worst"
+    assert content["contract"]["methods"]["stream.triad"]["statistic"] == "best"
+    content["contract"]["methods"]["stream.triad"]["statistic"] = "worst"
     content["contract"]["sha256"] = contract.seal(content)
     made = thaw(tmp_path, yaml.safe_dump(content))
     assert made.limits["stream.triad"].differs == ("statistic worst (ours: best)",)
