@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_accel.core import exits
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
@@ -50,10 +51,8 @@ def lacking(entries: Sequence[tuple[str, str]], devices: Sequence[str]) -> str:
     Metrics that a tool can measure are named, with their devices unless all lack them; of the facts, which only a run
     on the node reads, their number is.
     """
-    by_metric: dict[str, list[str]] = {}
-    for metric, device in entries:
-        by_metric.setdefault(metric, []).append(device)
-    measured = {metric: names for metric, names in by_metric.items() if measurable(metric)}
+    by_metric = grouped(entries, lambda entry: entry[0])
+    measured = {metric: [name for _, name in some] for metric, some in by_metric.items() if measurable(metric)}
     texts = [f"{metric}{_of(names, devices)}" for metric, names in measured.items()]
     facts = len(by_metric) - len(measured)
     return "; and ".join(
@@ -80,11 +79,12 @@ def _of(names: Sequence[str], devices: Sequence[str]) -> str:
 
 def not_judged(verdicts: Sequence[Verdict]) -> list[str]:
     """Return a line for each reason that figures were not judged for, with the figures."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for verdict in verdicts:
-        if verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE):
-            reasons.setdefault((verdict.metric, sentence_of(verdict)), []).append(verdict.subject)
-    return [f"not judged: {metric} of {', '.join(names)}: {why}" for (metric, why), names in reasons.items()]
+    short = [verdict for verdict in verdicts if verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)]
+    reasons = grouped(short, lambda verdict: (verdict.metric, sentence_of(verdict)))
+    return [
+        f"not judged: {metric} of {', '.join(each.subject for each in own)}: {why}"
+        for (metric, why), own in reasons.items()
+    ]
 
 
 def alternatives(sku: Sku, platform: Platform) -> list[Platform]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.drivers.interface import Driver, Hint, NoDriver
 from pytest_accel.drivers.vendor import Vendor
 
@@ -45,9 +46,7 @@ def vendor(name: str) -> Vendor:
 
 def read(entries: Iterable[EntryPoint]) -> Registry:
     """Load the vendors of entry points. One that is broken costs only itself."""
-    named: dict[str, list[EntryPoint]] = {}
-    for entry in entries:
-        named.setdefault(entry.name, []).append(entry)
+    named = grouped(entries, lambda entry: entry.name)
     vendors, problems = {}, {}
     for name, several in named.items():
         try:

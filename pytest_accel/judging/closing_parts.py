@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 
 from pytest_accel.core.display_names import Names
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis
@@ -46,9 +47,7 @@ def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verd
 
     A failure of the node counts for the device that it is attributed to.
     """
-    groups: dict[str, list[Verdict]] = {}
-    for each in worst_first(list(verdicts)):
-        groups.setdefault(each.culprit, []).append(each)
+    groups = grouped(worst_first(list(verdicts)), lambda each: each.culprit)
     order = {subject: place for place, subject in enumerate(names)}
     return dict(sorted(groups.items(), key=lambda item: order.get(item[0], len(order))))
 
@@ -60,11 +59,9 @@ def rejected(failed: Sequence[Verdict], names: Names, expected_devices: int) -> 
     full = f"{worst.metric} {sentence_of(worst)}"
     if len(groups) == 1:
         return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}"
-    texts: dict[str, list[str]] = {}
-    for subject, own in groups.items():
-        count = f" ({len(own)} limits)" if len(own) > 1 else ""
-        texts.setdefault(_in_short(own[0]) + count, []).append(names[subject])
-    listed = "; ".join(f"{spanned(members)} {text}" for text, members in texts.items())
+    counts = {subject: f" ({len(own)} limits)" if len(own) > 1 else "" for subject, own in groups.items()}
+    texts = grouped(groups, lambda subject: _in_short(groups[subject][0]) + counts[subject])
+    listed = "; ".join(f"{spanned([names[each] for each in members])} {text}" for text, members in texts.items())
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
     told = "" if _in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
@@ -88,9 +85,7 @@ def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
 
 def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return what was not judged and why: the worst of every subject, those with one cause together."""
-    causes: dict[tuple[Status, str], list[Verdict]] = {}
-    for each in worst_first(verdicts):
-        causes.setdefault((each.status, sentence_of(each)), []).append(each)
+    causes = grouped(worst_first(verdicts), lambda each: (each.status, sentence_of(each)))
     seen: set[str] = set()
     parts, told = [], 0
     for (status, sentence), group in causes.items():
@@ -112,12 +107,9 @@ def _places(group: Sequence[Verdict], names: Names) -> str:
 
 def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
     """Return the (metric, subject) that have no verdict, by subject; subjects that lack the same are together."""
-    lacking: dict[str, list[str]] = {}
-    for metric, subject in places:
-        lacking.setdefault(names[subject], []).append(metric)
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for name, metrics in lacking.items():
-        alike.setdefault(tuple(metrics), []).append(name)
+    by_name = grouped(places, lambda place: names[place[1]])
+    lacking = {name: tuple(metric for metric, _ in own) for name, own in by_name.items()}
+    alike = grouped(lacking, lacking.__getitem__)
     return "; ".join(f"{spanned(members)} {listed(metrics)}" for metrics, members in alike.items())
 
 
@@ -172,15 +164,13 @@ def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
 
     `day` is the date of the run in ISO format; empty if it is not known. The result is empty if there is none.
     """
-    waived: dict[Waiver, list[Verdict]] = {}
-    for each in worst_first(verdicts):
-        if each.waiver:
-            waived.setdefault(each.waiver, []).append(each)
-    terms: dict[str, list[str]] = {}
-    for waiver, group in waived.items():
-        scope = [f"until {waiver.until}", *_reach(waiver, group, day)]
-        terms.setdefault(f"by {waiver.by} {', '.join(scope)}", []).append(_broken(group[0], names))
-    text = "; ".join(f"{', '.join(limits)} {by}" for by, limits in terms.items())
+    covered = [(each.waiver, each) for each in worst_first(verdicts) if each.waiver]
+    waived = grouped(covered, lambda pair: pair[0])
+    reach = {waiver: ", ".join(_reach(waiver, [each for _, each in group], day)) for waiver, group in waived.items()}
+    terms = grouped(waived, lambda waiver: f"by {waiver.by} {reach[waiver]}")
+    text = "; ".join(
+        f"{', '.join(_broken(waived[waiver][0][1], names) for waiver in some)} {by}" for by, some in terms.items()
+    )
     return f"{counted(len(waived), 'waiver')}: {text}" if waived else ""
 
 
@@ -192,11 +182,11 @@ def _broken(verdict: Verdict, names: Names) -> str:
 
 
 def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:
-    """Return how a waiver reaches further than one device and one year."""
+    """Return how far a waiver reaches: its last day, and whether that is more than one device and one year."""
     run = _date(day)
     far = run is not None and waiver.until - run > LONG
     everywhere = not waiver.devices and any(each.subject != NODE for each in group)
-    return ["more than a year ahead"] * far + ["for all devices"] * everywhere
+    return [f"until {waiver.until}", *["more than a year ahead"] * far, *["for all devices"] * everywhere]
 
 
 def _date(day: str) -> date | None:

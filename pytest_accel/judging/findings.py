@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_accel.core.details import ReportedError
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.reasons import WrongResult
 from pytest_accel.core.verdict import Status, Verdict
@@ -132,9 +133,7 @@ def findings(
     if not remarkable:
         return {}
     kinds = {uuid: kind_of(device) for uuid, device in known.items()}
-    attempts: dict[tuple[str, str], list[Measurement]] = {}
-    for each in measurements:
-        attempts.setdefault((each.metric, each.subject), []).append(each)
+    attempts = grouped(measurements, lambda each: (each.metric, each.subject))
     found: dict[Key, Finding] = {}
     for verdict in remarkable:
         place = verdict.metric, verdict.subject

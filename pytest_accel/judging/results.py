@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.details import SAMPLED, Details
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Event, Measurement, Peak, Trouble, estimate_of, is_rate
 from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.core.method import AS_FOUND
@@ -193,19 +194,15 @@ def compared(found: Sequence[Measurement]) -> list[Measurement]:
     The checksums of one metric are those of the same exact result on every device. Without a majority every device is
     suspect.
     """
-    groups: dict[str, list[int]] = {}
-    for each in found:
-        if "checksum" in each.details:
-            groups.setdefault(each.metric, []).append(each.details["checksum"])
+    groups = grouped((each for each in found if "checksum" in each.details), lambda each: each.metric)
     return [_odd(each, groups[each.metric]) if "checksum" in each.details else each for each in found]
 
 
-def _odd(one: Measurement, checksums: list[int]) -> Measurement:
-    own = one.details["checksum"]
-    agreeing = checksums.count(own)
-    if one.trouble or agreeing == len(checksums) or 2 * agreeing > len(checksums):
+def _odd(one: Measurement, alike: Sequence[Measurement]) -> Measurement:
+    agreeing = sum(each.details["checksum"] == one.details["checksum"] for each in alike)
+    if one.trouble or agreeing == len(alike) or 2 * agreeing > len(alike):
         return one
-    text = f"its result differs from that of {len(checksums) - agreeing} of {len(checksums)} devices"
+    text = f"its result differs from that of {len(alike) - agreeing} of {len(alike)} devices"
     return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))
 
 

@@ -15,6 +15,7 @@ from statistics import median
 
 from pytest_accel.core import simulated, untrusted, versions
 from pytest_accel.core.display_names import Names
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Value, is_rate
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.stats import SAMPLE_DIGITS
@@ -244,9 +245,7 @@ def _rounds(record: Run) -> Iterator[str]:
     around = record.circumstances
     if around is not None and around.hours != entry["hours"]:
         yield f"{entry['hours']:g} hours were asked for, but the circumstances say {around.hours:g}"
-    held: dict[tuple[str, str, int], list[Measurement]] = {}
-    for each in record.measurements:
-        held.setdefault((each.metric, each.subject, round_of(each)), []).append(each)
+    held = grouped(record.measurements, lambda each: (each.metric, each.subject, round_of(each)))
     for (metric, subject, place), attempts in held.items():
         values = entry["series"].get(metric, {"unit": "", "values": {}})["values"].get(subject, [])
         if len(values) >= place and values[place - 1] != value_in(attempts):
@@ -263,13 +262,11 @@ def _rounds(record: Run) -> Iterator[str]:
 def _verdicts(record: Run) -> Iterator[str]:
     """Yield a sentence for each verdict that does not follow from value and limit, and for the closing line."""
     names = names_of(record)
-    attempts: dict[tuple[str, str], list[Measurement]] = {}
-    alike: dict[str, list[Value | None]] = {}
-    for measured in record.measurements:
-        attempts.setdefault((measured.metric, measured.subject), []).append(measured)
-        alike.setdefault(measured.metric, []).append(measured.value)
+    attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
+    alike = grouped(record.measurements, lambda each: each.metric)
     for each in record.verdicts:
-        for why in _verdict(each, attempts.get((each.metric, each.subject), []), alike.get(each.metric, [])):
+        values = [one.value for one in alike.get(each.metric, ())]
+        for why in _verdict(each, attempts.get((each.metric, each.subject), []), values):
             yield f"{names[each.subject]} {each.metric}: {why}"
     yield from _closing(record)
 

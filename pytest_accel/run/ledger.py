@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest_accel
 from pytest_accel.core.display_names import Names
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances, RequestEntry, Run
@@ -349,9 +350,7 @@ class Ledger:
 
     def _finds(self) -> str:
         """Return the sentence on the losses of speed that the run rejects."""
-        attempts: dict[tuple[str, str], list[Measurement]] = {}
-        for each in self.record.measurements:
-            attempts.setdefault((each.metric, each.subject), []).append(each)
+        attempts = grouped(self.record.measurements, lambda each: (each.metric, each.subject))
         kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
         spread_of, past_of, software = self._setup.terms.spread_of, self.baseline.past_of, self.record.software
         return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, past_of, software=software))

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import LINE_CHARACTERS, BadFile
 
@@ -78,11 +79,7 @@ class PackingList:
     @cached_property
     def by_node(self) -> Mapping[str, Sequence[Listed]]:
         """The rows that name a node, by that name as `nodes` finds it."""
-        found: dict[str, list[Listed]] = {}
-        for each in self.rows:
-            if each.node:
-                found.setdefault(self.nodes.find(each.node), []).append(each)
-        return found
+        return grouped((each for each in self.rows if each.node), lambda each: self.nodes.find(each.node))
 
     def but_for_zeros(self, serial: str) -> Listed | None:
         """Return the row whose serial number differs from this one by leading zeros alone, None if there is none."""
@@ -109,10 +106,7 @@ class NodeNames:
     def __init__(self, names: Iterable[str]) -> None:
         """Take the names as they were written."""
         self._names = {_written(each) for each in names}
-        self._with_domain: dict[str, list[str]] = {}
-        for each in sorted(self._names):
-            if _short(each) != each:
-                self._with_domain.setdefault(_short(each), []).append(each)
+        self._with_domain = grouped((each for each in sorted(self._names) if _short(each) != each), _short)
 
     def find(self, name: str) -> str:
         """Return the name under which a node is known; empty if none, or more than one, could be meant."""

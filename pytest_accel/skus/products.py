@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
@@ -67,11 +68,9 @@ def products(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Product]:
 
     Devices that match the same SKUs are one product, however they call themselves.
     """
-    groups: dict[object, list[Device]] = {}
     matching = {device.uuid: recognise([device], skus) for device in devices}
-    for device in devices:
-        names = tuple(sku.name for sku in matching[device.uuid])
-        groups.setdefault(names or _stated(device), []).append(device)
+    names = {uuid: tuple(sku.name for sku in known) for uuid, known in matching.items()}
+    groups = grouped(devices, lambda device: names[device.uuid] or _stated(device))
     found = [
         Product(tuple(each), tuple(known), None if known else nearest(each[0], skus))
         for each in groups.values()

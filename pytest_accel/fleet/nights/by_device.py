@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.fleet.nights import database
 
 if TYPE_CHECKING:
@@ -38,10 +39,7 @@ def week_of(night: str) -> str:
 
 def by_week(nights: Iterable[str]) -> dict[str, list[str]]:
     """Return nights by their week."""
-    found: dict[str, list[str]] = {}
-    for night in nights:
-        found.setdefault(week_of(night), []).append(night)
-    return found
+    return grouped(nights, week_of)
 
 
 def files_of(store: Path, nights: Mapping[str, Path]) -> dict[str, Path]:

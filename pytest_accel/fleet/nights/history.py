@@ -8,6 +8,7 @@ from datetime import date
 from itertools import groupby
 from typing import Any, Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
@@ -104,10 +105,8 @@ def text(found: History, show: Show) -> Iterator[str]:
         bad = [each for each in some if each.status in TOLD]
         for status in dict.fromkeys(each.status for each in bad):
             yield f"  {night}  {status}  {listed([each.metric for each in bad if each.status == status])}"
-    series: dict[tuple[str, ...], list[Entry]] = {}
-    for each in found.entries:
-        if each.method and each.value is not None and each.night not in doubled:
-            series.setdefault((each.metric, each.level, each.unit, each.method, *each.software), []).append(each)
+    figures = [each for each in found.entries if each.method and each.value is not None and each.night not in doubled]
+    series = grouped(figures, lambda each: (each.metric, each.level, each.unit, each.method, *each.software))
     for key, entries in series.items():
         software = filter(None, (key[1], _named("driver", key[4]), _named("vbios", key[5])))
         yield f"  {key[0]} in {key[2]} ({', '.join(software)})"

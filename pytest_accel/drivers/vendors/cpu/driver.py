@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.host import cpus_of, told
 from pytest_accel.drivers.host.place import pseudonym
@@ -88,11 +89,8 @@ def _groups() -> list[tuple[int | None, list[int]]]:
 
 def _cores(cpus: list[int]) -> list[list[int]]:
     """Return the logical CPUs, grouped by the core that they share."""
-    groups: dict[str, list[int]] = {}
-    for cpu in cpus:
-        siblings = told(_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list")
-        groups.setdefault(siblings or f"cpu{cpu}", []).append(cpu)
-    return list(groups.values())
+    file = "topology/thread_siblings_list"
+    return list(grouped(cpus, lambda cpu: told(_CPUS / f"cpu{cpu}" / file) or f"cpu{cpu}").values())
 
 
 def _clock(device: Device) -> float | None:

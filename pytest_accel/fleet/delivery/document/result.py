@@ -74,13 +74,12 @@ def reasons(of: Delivery) -> list[str]:
 
 def _nodes(of: Delivery) -> list[str]:
     """Return which nodes are not accepted."""
-    by_result: dict[str, list[str]] = {}
-    for each in of.nodes:
-        by_result.setdefault(each.result, []).append(each.name)
+    rejected = [each.name for each in of.nodes if each.result == "rejected"]
+    not_judged = [each.name for each in of.nodes if each.result == "not judged"]
     absent = [*(of.against.absent_nodes if of.against else ()), *of.without_record]
     kinds = (
-        (by_result.get("rejected", []), "was rejected by its own run", "were rejected by their own runs"),
-        (by_result.get("not judged", []), "was neither accepted nor rejected", "were neither accepted nor rejected"),
+        (rejected, "was rejected by its own run", "were rejected by their own runs"),
+        (not_judged, "was neither accepted nor rejected", "were neither accepted nor rejected"),
         (absent, "has no record", "have no record"),
     )
     told = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import listed
 from pytest_accel.fleet.delivery.document.result import MOST_NODES, many
@@ -115,13 +116,10 @@ def all_in_place(of: Delivery) -> str:
 
 def _not_compared(unknown: Iterable[tuple[Board, str]]) -> list[str]:
     """Return a sentence for the boards of each node that could not be compared, with the reason of the first."""
-    found: dict[str, list[tuple[Board, str]]] = {}
-    for one, why in unknown:
-        found.setdefault(one.node, []).append((one, why))
     return [
         f"In {node}, not compared with the list: {many(len(several), 'board')}: "
         f"{listed([one.serial or one.place for one, _ in several], MOST_NAMED)}. {several[0][0].place}: {several[0][1]}"
-        for node, several in found.items()
+        for node, several in grouped(unknown, lambda each: each[0].node).items()
     ]
 
 
@@ -142,10 +140,10 @@ def _by_places(of: Delivery) -> dict[tuple[str, str], list[str]]:
 
 def _grouped(things: Iterable[T], place: Callable[[T], str], name: Callable[[T], str]) -> list[str]:
     """Return a sentence for all things of one place."""
-    found: dict[str, list[str]] = {}
-    for each in things:
-        found.setdefault(place(each), []).append(name(each))
-    return [f"{where}: {many(len(names), 'board')}: {listed(names, MOST_NAMED)}" for where, names in found.items()]
+    return [
+        f"{where}: {many(len(some), 'board')}: {listed(list(map(name, some)), MOST_NAMED)}"
+        for where, some in grouped(things, place).items()
+    ]
 
 
 # -- the metrics
