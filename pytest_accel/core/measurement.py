@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pytest_accel.core import details
 from pytest_accel.core.details import Details
-from pytest_accel.core.stats import Estimate, estimate, estimate_median, estimate_rate, estimate_ratio
+from pytest_accel.core.stats import Estimate, estimate, estimate_median, estimate_rate, estimate_ratio, standard_error
 
 NODE = "node"
 """The subject of a measurement that concerns all devices at once."""
@@ -45,6 +45,11 @@ def is_rate(unit: str) -> bool:
 def is_time(unit: str) -> bool:
     """Return True for a unit of time, of which less is better."""
     return unit in ("s", "ms", "us")
+
+
+def speed_share(value: float, expected: float, unit: str) -> float:
+    """Return the speed of a value as a share of that of an expected one: of a time the inverse. Neither may be 0."""
+    return expected / value if is_time(unit) else value / expected
 
 
 def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic = "mean") -> Estimate:
@@ -153,6 +158,12 @@ class Measurement:
     def estimate(self) -> Estimate | None:
         """The estimate of the samples, None without samples."""
         return estimate_of(self.samples, self.unit, self.statistic) if self.samples else None
+
+    @property
+    def noise(self) -> float:
+        """The standard error of the value as a fraction of it; 0 without samples."""
+        found = self.estimate
+        return standard_error(found) / abs(found.mean) if found and found.mean else 0.0
 
     @cached_property
     def of_peak(self) -> Estimate | None:

@@ -15,6 +15,12 @@ PastOf = Callable[[Measurement], "Past | None"]
 """A function that returns the earlier figures of the metric and the device of a measurement, None if there are none."""
 
 
+def between_runs(past: Past | None, spread: Spread | None) -> float | None:
+    """Return the deviation from run to run as a fraction: of the earlier runs, or else that of the SKU's file."""
+    known = past.between_runs if past else None
+    return known if known is not None or spread is None else spread.between_runs
+
+
 def no_past(measurement: Measurement) -> Past | None:  # noqa: ARG001  the signature of `PastOf`
     """Return None: there is no earlier run."""
     return None

@@ -14,11 +14,11 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.details import ClockLosses
-from pytest_accel.core.measurement import Device, Measurement, is_rate
+from pytest_accel.core.measurement import Device, Measurement, is_rate, is_time, speed_share
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.clock_losses import JOINT
-from pytest_accel.judging.like_devices import ENOUGH, TIMES, Attempt
+from pytest_accel.judging.like_devices import ENOUGH, Attempt
 from pytest_accel.judging.telemetry import ReasonName
 
 FULL_CLOCK = 0.97
@@ -183,7 +183,7 @@ def _last(attempt: Attempt, own: Measurement) -> Measurement | None:
 
 def _timed(measurement: Measurement) -> bool:
     """Return True for a rate or a time, of which a fraction can be said to be lost."""
-    return is_rate(measurement.unit) or (measurement.unit in TIMES and bool(measurement.samples))
+    return is_rate(measurement.unit) or (is_time(measurement.unit) and bool(measurement.samples))
 
 
 def _speed(measurement: Measurement, expected: float | None) -> float | None:
@@ -191,7 +191,7 @@ def _speed(measurement: Measurement, expected: float | None) -> float | None:
     value = measurement.value
     if not expected or not isinstance(value, int | float) or not value or not math.isfinite(value):
         return None
-    return expected / value if measurement.unit in TIMES else value / expected
+    return speed_share(value, expected, measurement.unit)
 
 
 def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Expected) -> float | None:

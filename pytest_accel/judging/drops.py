@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.reasons import AllAlike, BehindPast, Note, Reason, Since
+from pytest_accel.core.measurement import Measurement, speed_share
+from pytest_accel.core.reasons import AllAlike, BehindPast, Reason, Since
 from pytest_accel.core.sku import Spread
-from pytest_accel.core.stats import standard_error
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import PastOf
+from pytest_accel.judging.background import PastOf, between_runs
 from pytest_accel.judging.gaps import FAILS_AT, FOUND_AT, LEAST, LEAST_FAILING, SMALL_SPREAD
 from pytest_accel.judging.history import EarlierFigure, Past, kept
-from pytest_accel.judging.like_devices import ENOUGH, TIMES, Attempt, part_of, value_of
+from pytest_accel.judging.like_devices import ENOUGH, Attempt, part_of, together, value_of
+from pytest_accel.judging.repeats import unconfirmed
 
 UNKNOWN = {"memory": 0.02, "host": 0.02, "link": 0.02, "compute": 0.05}
 """The drop that is a finding where nobody knows how much two runs differ, by the part that a probe stresses: products
@@ -62,12 +62,10 @@ def allowed_drop(own: Measurement, past: Past, spread: Spread | None) -> float:
     former is known from earlier runs, or else from the SKU's file; without either the drop has to be large.
     """
     part = part_of(own.metric)
-    between = past.between_runs if past.between_runs is not None else spread.between_runs if spread else None
+    between = between_runs(past, spread)
     if between is None:
         return UNKNOWN[part]
-    found = own.estimate
-    within = standard_error(found) / abs(found.mean) if found and found.mean else 0.0
-    return max(FOUND_AT * math.sqrt(2 * (between**2 + within**2)), LEAST[part])
+    return max(FOUND_AT * math.sqrt(2 * (between**2 + own.noise**2)), LEAST[part])
 
 
 def lost(now: float, then: float, unit: str) -> float | None:
@@ -77,7 +75,7 @@ def lost(now: float, then: float, unit: str) -> float | None:
     """
     if now <= 0 or then <= 0:
         return None
-    return 1 - (then / now if unit in TIMES else now / then)
+    return 1 - speed_share(now, then, unit)
 
 
 def against(
@@ -93,23 +91,17 @@ def against(
     marginal, or fails where the user wants that; INCONCLUSIVE if only one of several attempts can be compared. Since
     the first round of the same run, a drop fails where a device so far behind its neighbours fails.
     """
-    together = [each for each in attempts if each.how == "together"]
-    pasts = [past_of(each) for each in together]
-    found = [_drop(each, past, spread) for each, past in zip(together, pasts, strict=True)]
-    drops = [(one, past, each) for one, past, each in zip(together, pasts, found, strict=True) if past and each]
+    rounds = together(attempts)
+    pasts = [past_of(each) for each in rounds]
+    found = [_drop(each, past, spread) for each, past in zip(rounds, pasts, strict=True)]
+    drops = [(one, past, each) for one, past, each in zip(rounds, pasts, found, strict=True) if past and each]
     if verdict.status is Status.FAIL or not drops or not all(each.found for *_, each in drops):
         return verdict
     own, past, now = drops[-1]
     fails = past.fails or (past.of_this_run and all(each.share > _fails_from(own, each) for *_, each in drops))
-    reasons = [now.reason(own.unit), *_shared(past_of, near, spread)]
-    status = Status.FAIL if fails else Status.MARGINAL
-    confirmed = len(drops) > 1 or len(together) == 1
-    if why := together[-1].details.get("not_repeated"):
-        reasons.append(Note("repeat_without_time", why))
-    elif not confirmed:
-        reasons.append(Note("one_round"))
-    if fails and (why or not confirmed):
-        status = Status.INCONCLUSIVE
+    doubt = unconfirmed(attempts, found)
+    status = Status.MARGINAL if not fails else Status.INCONCLUSIVE if doubt else Status.FAIL
+    reasons = now.reason(own.unit), *_shared(past_of, near, spread), *doubt
     return replace(verdict.worsened(status, *reasons), behind=True)
 
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import Protocol
 
-from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.measurement import NODE, Measurement, is_time
 from pytest_accel.core.sku import Limit, Spread
-from pytest_accel.core.stats import both_below, standard_error
+from pytest_accel.core.stats import both_below
 from pytest_accel.core.verdict import ErrorRates
 from pytest_accel.judging.allowance import BEYOND_NOISE, allowance, doubtful_from
-from pytest_accel.judging.background import Background
+from pytest_accel.judging.background import Background, between_runs
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.drops import allowed_drop
 from pytest_accel.judging.gaps import Gap, gap
 from pytest_accel.judging.history import kept
-from pytest_accel.judging.like_devices import TIMES, is_speed
+from pytest_accel.judging.like_devices import is_speed, together
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.skus import requirements
 
@@ -301,13 +301,13 @@ def rounded(chance: float) -> float:
 
 def bound_of(limit: Limit, unit: str) -> float | None:
     """Return the bound of a limit on the side of slow devices, None if it has none."""
-    bound = limit.ceiling if unit in TIMES else limit.floor
+    bound = limit.ceiling if is_time(unit) else limit.floor
     return bound if bound and bound > 0 else None
 
 
 def by_limit_of(own: Measurement, limit: Limit, background: Background, *, advises: bool) -> tuple[ByLimit | None, str]:
     """Return the way of a limit and the deviations that it is known by, or None and the reason."""
-    time, bound = own.unit in TIMES, bound_of(limit, own.unit)
+    time, bound = is_time(own.unit), bound_of(limit, own.unit)
     figures = _healthy(limit)
     noise, words = _noise_of(own, background)
     if noise is None or not figures or not bound:
@@ -353,8 +353,8 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     between = spread.between_nodes if of_node else spread.between_devices
     if between is None:
         return None, f"not known: no spread between {'nodes' if of_node else 'devices'} is stated"
-    runs = past.between_runs if past and past.between_runs is not None else spread.between_runs
-    error = noise_within(own)
+    runs = between_runs(past, spread)
+    error = own.noise
     if not math.isfinite(error):
         return None, "not known: too few samples for the error within the run"
     nodes = 0.0 if of_node else spread.between_nodes or 0.0
@@ -366,15 +366,9 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
     return Noise(math.hypot(between, nodes), math.hypot(runs or 0.0, error)), f"{', '.join(parts)}{whose}"
 
 
-def noise_within(own: Measurement) -> float:
-    """Return the standard error of a measurement as a fraction of its mean; 0 without samples."""
-    found = own.estimate
-    return standard_error(found) / abs(found.mean) if found and found.mean else 0.0
-
-
 def by_neighbours(own: Measurement, background: Background) -> ByNeighbours | None:
     """Return the way of the like devices; None if they are too few, or their spread is not known."""
-    last = [each[-1] for attempts in background.near if (each := [one for one in attempts if one.how == "together"])]
+    last = [each[-1] for each in map(together, background.near) if each]
     found = gap(own, last, background.spread) if background.spread else None
     return ByNeighbours(found) if found and math.isfinite(found.deviation) else None
 
@@ -384,6 +378,6 @@ def by_past(own: Measurement, background: Background) -> ByPast | None:
     past, spread = background.past_of(own), background.spread
     if past is None or not (past.first or past.last) or not kept(own):
         return None
-    runs = past.between_runs if past.between_runs is not None else spread.between_runs if spread else None
-    go = math.hypot(runs, noise_within(own)) if runs is not None else math.inf
+    runs = between_runs(past, spread)
+    go = math.hypot(runs, own.noise) if runs is not None else math.inf
     return ByPast(allowed_drop(own, past, spread), go, past.fails) if math.isfinite(go) else None

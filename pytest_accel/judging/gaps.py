@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.measurement import Measurement, is_rate
+from pytest_accel.core.measurement import Measurement, is_rate, is_time
 from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.sku import Spread
-from pytest_accel.core.stats import standard_error
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, TIMES, compared, part_of, usable, value_of
+from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, compared, part_of, usable, value_of
 from pytest_accel.judging.telemetry import power_capped
 
 FOUND_AT = 4.0
@@ -101,15 +100,14 @@ def _gap(
     """Return the gap between speeds, each divided by one of `by`: the own first, then those of the others."""
     speeds = [_speed(each) / one for each, one in zip([own, *others], by, strict=True)]
     middle, part = median(speeds[1:]), part_of(own.metric)
-    if not between or middle <= 0 or (own.unit in TIMES and speeds[0] <= 0):
+    if not between or middle <= 0 or (is_time(own.unit) and speeds[0] <= 0):
         return None
-    within = standard_error(own.estimate) / abs(own.estimate.mean) if own.estimate and own.estimate.mean else 0.0
-    one = math.sqrt(between**2 + (spread.between_runs or 0.0) ** 2 + within**2)
+    one = math.sqrt(between**2 + (spread.between_runs or 0.0) ** 2 + own.noise**2)
     of_median, at_middle = math.sqrt(1 + OF_MEDIAN / len(others)), middle * by[0]
     deviation = one * of_median
     return Gap(
         behind=1 - speeds[0] / middle,
-        middle=1 / at_middle if own.unit in TIMES else at_middle,
+        middle=1 / at_middle if is_time(own.unit) else at_middle,
         deviation=deviation,
         spread=between,
         least=LEAST[part],
@@ -125,7 +123,7 @@ def _fails_from(deviation: float, spread: Spread) -> float:
 
 def _speed(one: Measurement) -> float:
     value = value_of(one)
-    return (1 / value if value > 0 else 0.0) if one.unit in TIMES else value
+    return (1 / value if value > 0 else 0.0) if is_time(one.unit) else value
 
 
 def _clocks(every: Sequence[Measurement]) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pytest_accel.core import versions
 from pytest_accel.core.details import Details
-from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.measurement import Measurement, Trouble, is_time
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import (
     Alone,
@@ -32,7 +32,8 @@ from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, 
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.judging.error_rates import error_rates
-from pytest_accel.judging.like_devices import TIMES, Attempt, Kinds, usable, value_of
+from pytest_accel.judging.like_devices import Attempt, Kinds, together, usable, value_of
+from pytest_accel.judging.repeats import unconfirmed
 
 MOST_BY_LOAD = 0.95
 """The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
@@ -103,7 +104,7 @@ def _unchanged(details: Details) -> Details:
 
 def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
     """Return the attempts made on all devices together; all attempts if there is none."""
-    return [each for each in attempts if each.how == "together"] or list(attempts)
+    return together(attempts) or list(attempts)
 
 
 def _slowest(attempts: Sequence[Measurement]) -> Measurement:
@@ -111,7 +112,7 @@ def _slowest(attempts: Sequence[Measurement]) -> Measurement:
     known = [each for each in _deciding(attempts) if usable(each)]
     if not known:
         return _deciding(attempts)[-1]
-    return (max if known[-1].unit in TIMES else min)(reversed(known), key=value_of)
+    return (max if is_time(known[-1].unit) else min)(reversed(known), key=value_of)
 
 
 def _by_limit(
@@ -154,77 +155,56 @@ def _advise(verdict: Verdict, limit: Limit) -> Verdict:
 
 
 def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why) -> Verdict:
-    together = _deciding(attempts)
+    """Judge the attempts by the last one that was measured; one that could not be measured again counts all the same.
+
+    A shortfall that there was no time to repeat fails if it is far beyond the allowance of its limit, or if the limit
+    has none because it demands one value; else it is INCONCLUSIVE, as where somebody else stopped the repeat, such as
+    a timeout of another plugin.
+    """
+    rounds = _deciding(attempts)
     for each in attempts:
         if each.trouble and each.trouble.kind == "device":
-            return _troubled(each, each.trouble, limit, len(together))
-    last = together[-1]
-    if limit and (unrepeated := _unrepeated(together, limit, software, explain)):
-        return unrepeated
+            return _troubled(each, each.trouble, limit, len(rounds))
+    last, measured = rounds[-1], [each for each in rounds if not each.trouble]
+    judged = None
+    if limit and measured:
+        judged = _excused(_explained(measured[-1], limit, len(rounds), explain), measured[-1], limit, software)
+        if judged.status is Status.FAIL and (doubt := unconfirmed(rounds, ())):
+            return judged.because(*doubt, status=Status.FAIL if far(judged, limit) else Status.INCONCLUSIVE)
+        if judged.status is Status.FAIL and last.trouble:
+            status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL
+            return judged.because(Note("repeat_failed", last.trouble.reason), status=status)
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
         needed = Trouble("need", last.trouble.reason)
-        return _troubled(last, needed, limit, len(together)).because(Note("required"))
+        return _troubled(last, needed, limit, len(rounds)).because(Note("required"))
     if last.trouble:
-        return _troubled(last, last.trouble, limit, len(together))
-    if limit is None:
+        return _troubled(last, last.trouble, limit, len(rounds))
+    if limit is None or judged is None:
         return _information(last)
-    verdict = _excused(_explained(last, limit, len(together), explain), last, limit, software)
-    if verdict.status is Status.FAIL and (why := last.details.get("not_repeated")):
-        return _not_repeated(verdict, limit, why)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
-    if verdict.status is Status.FAIL and alone:
-        return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit)))
-    return _seen_before(verdict, together, limit, software, explain) if verdict.status.holds else verdict
+    if judged.status is Status.FAIL and alone:
+        return judged.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit)))
+    return _seen_before(judged, rounds, limit, software, explain) if judged.status.holds else judged
 
 
 def _seen_before(
-    verdict: Verdict, together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
+    verdict: Verdict, rounds: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
 ) -> Verdict:
     """Return the verdict on a metric that holds on the repeat after the attempts before it were taken into account.
 
     A shortfall far beyond noise fails although it was seen once, unless something from outside excuses it.
     """
-    for each in together[:-1]:
+    for each in rounds[:-1]:
         if each.trouble:
             continue
-        once = _excused(_explained(each, limit, len(together), explain), each, limit, software)
+        once = _excused(_explained(each, limit, len(rounds), explain), each, limit, software)
         if once.status is Status.FAIL and far_once(once, limit):
             return once.because(Repeated(verdict.value, verdict.unit, fails=True))
-    if len(together) > 1 and verdict.status is Status.PASS and not _holds(together[0], limit):
-        first = together[0]
+    if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit):
+        first = rounds[0]
         missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)
         return verdict.because(missed, status=Status.MARGINAL)
     return verdict
-
-
-def _unrepeated(
-    together: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
-) -> Verdict | None:
-    """Return the shortfall that stands because it could not be measured again, or None.
-
-    It is INCONCLUSIVE if somebody else stopped the repeat, such as a timeout of another plugin. A repeat that the time
-    limit of the run stopped counts as not made.
-    """
-    trouble, measured = together[-1].trouble, [each for each in together if not each.trouble]
-    if trouble is None or not measured:
-        return None
-    verdict = _excused(_explained(measured[-1], limit, len(together), explain), measured[-1], limit, software)
-    if verdict.status is not Status.FAIL:
-        return None
-    if why := together[-1].details.get("not_repeated"):
-        return _not_repeated(verdict, limit, why)
-    status = Status.INCONCLUSIVE if trouble.kind == "external" else Status.FAIL
-    return verdict.because(Note("repeat_failed", trouble.reason), status=status)
-
-
-def _not_repeated(verdict: Verdict, limit: Limit, why: str) -> Verdict:
-    """Return the verdict on a shortfall that there was no time to measure again, for the reason `why`.
-
-    It fails as it stands if it is far beyond the allowance of its limit, or if the limit has none because it demands
-    one value. Otherwise it is INCONCLUSIVE.
-    """
-    status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
-    return verdict.because(Note("repeat_without_time", why), status=status)
 
 
 def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Why) -> Verdict:
@@ -416,8 +396,7 @@ class Attempts:
         for each in attempts:
             self.add(each)
         self.take_unrecorded()
-        together = [[each for each in own if each.how == "together"] for own in self.attempts.values()]
-        self.repeated = any(len(each) > 1 for each in together)
+        self.repeated = any(len(together(each)) > 1 for each in self.attempts.values())
 
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.

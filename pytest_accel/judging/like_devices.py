@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
+from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate, is_time
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import WHOLE
 from pytest_accel.drivers import registry
@@ -14,8 +14,6 @@ from pytest_accel.probes.declare import declaration_of, finder_of
 
 ENOUGH = 4
 """Number of like devices from which on their median is that of healthy ones if one of them is slow."""
-TIMES = ("s", "ms", "us")
-"""Units of which less is better."""
 LATENCY = "us"
 """The unit of latencies. They depend on the place of a device in the node (socket, switch) by more than rates do, so a
 device is never marginal for one."""
@@ -57,6 +55,11 @@ def kind_of(device: Device) -> Kind | None:
 def _count(value: object) -> int:
     """Return the length of a list; 0 for what a record of somebody else has in its place."""
     return len(value) if isinstance(value, list | tuple) else 0
+
+
+def together(attempts: Attempt) -> Attempt:
+    """Return the attempts that were made on all devices together."""
+    return [each for each in attempts if each.how == "together"]
 
 
 Kinds = Mapping[str, "Kind | None"]
@@ -110,7 +113,7 @@ def is_speed(metric: str, unit: str) -> bool:
     """Return True for a rate, or for a time that is no count of seconds and no tail of a distribution."""
     declared = finder_of(metric) or finder_of(parse(metric).base)
     beside = declared is not None and parse(metric).base in declared.also
-    return is_rate(unit) or (unit in TIMES and not beside)
+    return is_rate(unit) or (is_time(unit) and not beside)
 
 
 def value_of(one: Measurement) -> float:

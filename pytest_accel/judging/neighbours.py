@@ -11,21 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.reasons import AllAlike, Alone, BehindMedian, NeighboursHold, Note, Reason
+from pytest_accel.core.measurement import Measurement, is_time, speed_share
+from pytest_accel.core.reasons import AllAlike, Alone, BehindMedian, NeighboursHold, Note
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, gap
 from pytest_accel.judging.like_devices import (
     ENOUGH,
     LATENCY,
-    TIMES,
     Attempt,
     compared,
     part_of,
+    together,
     usable,
     value_of,
 )
+from pytest_accel.judging.repeats import unconfirmed
 
 FAR = 0.5
 """A device below this share of the median fails: no two healthy devices of one product differ so much."""
@@ -58,9 +59,9 @@ def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
     if not compared(own.metric, own.subject, own.unit) or not usable(own) or len(values) < ENOUGH:
         return None
     middle, value = median(values), value_of(own)
-    if middle <= 0 or (own.unit in TIMES and value <= 0):
+    if middle <= 0 or (is_time(own.unit) and value <= 0):
         return None
-    return Standing(middle / value if own.unit in TIMES else value / middle, middle, len(values))
+    return Standing(speed_share(value, middle, own.unit), middle, len(values))
 
 
 def beside(
@@ -94,20 +95,16 @@ def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Ver
         return verdict
     now, before = known[-1], [each for each in known[:-1] if each.share < FAR]
     if status := _status(now, verdict):
-        after = _aftermath(attempts) if now.share < FAR else []
-        reasons = now.reason(verdict.unit or attempts[0].unit), *after, *_unconfirmed(rounds)
-        return verdict.worsened(status, *reasons)
+        behind = now.reason(verdict.unit or attempts[0].unit)
+        if now.share < FAR:
+            return verdict.worsened(status, behind, *_alone(attempts), *unconfirmed(attempts, rounds))
+        return verdict.worsened(status, behind, *unconfirmed((), rounds))
     if before:
         once = before[0].reason(verdict.unit, at_first=True)
         if _excused(attempts):
             return verdict.worsened(Status.MARGINAL, once)
         return verdict.worsened(Status.FAIL, once, Note("beyond_noise"))
     return verdict
-
-
-def _unconfirmed(rounds: Sequence[object | None]) -> list[Reason]:
-    """Return that only one of several rounds can be compared, or nothing."""
-    return [Note("one_round")] if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else []
 
 
 def _excused(attempts: Attempt) -> bool:
@@ -128,14 +125,11 @@ def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spre
     if not found or (found[-1].status is Status.PASS and not once):
         return verdict
     status, now, unit = Status.MARGINAL if once else found[-1].status, gaps[-1], verdict.unit or attempts[0].unit
-    reasons: list[Reason]
     if now.status is Status.PASS:
-        reasons = [found[0].reason(unit, at_first=True)]
-    else:
-        reasons = [now.reason(unit), *_aftermath(attempts), *_unconfirmed(rounds)]
-    if status is Status.FAIL and (attempts[-1].details.get("not_repeated") or _unconfirmed(rounds)):
-        status = Status.INCONCLUSIVE
-    return replace(verdict.worsened(status, *reasons), behind=True)
+        return replace(verdict.worsened(status, found[0].reason(unit, at_first=True)), behind=True)
+    doubt = unconfirmed(attempts, rounds)
+    status = Status.INCONCLUSIVE if doubt and status is Status.FAIL else status
+    return replace(verdict.worsened(status, now.reason(unit), *_alone(attempts), *doubt), behind=True)
 
 
 def _shared(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:
@@ -176,20 +170,14 @@ def _rounds(attempts: Attempt, others: Sequence[Attempt]) -> list[tuple[Measurem
 
     Of others that made fewer attempts the last one counts.
     """
-    own, alike = _together(attempts), [each for each in map(_together, others) if each]
+    own, alike = together(attempts), [each for each in map(together, others) if each]
     return [(one, [each[min(place, len(each) - 1)] for each in alike]) for place, one in enumerate(own) if alike]
 
 
-def _together(attempts: Attempt) -> Attempt:
-    return [each for each in attempts if each.how == "together"]
-
-
-def _aftermath(attempts: Attempt) -> list[Reason]:
-    """Return what came after a device was found behind: no repeat, or a measurement of it alone."""
-    if why := attempts[-1].details.get("not_repeated"):
-        return [Note("repeat_without_time", why)]
+def _alone(attempts: Attempt) -> list[Alone]:
+    """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
     alone = [each for each in attempts if each.how == "alone" and usable(each)]
-    return [Alone(alone[-1].value, alone[-1].unit)] if alone else []
+    return [Alone(alone[-1].value, alone[-1].unit)] if alone and "not_repeated" not in attempts[-1].details else []
 
 
 def _status(now: Standing, verdict: Verdict) -> Status | None:
@@ -208,4 +196,4 @@ def _decided(verdict: Verdict) -> bool:
     limit: Limit | None = verdict.limit
     if limit is None or verdict.advises or limit.declared_by is DeclaredBy.CLASS:
         return False
-    return limit.equals is not None or (limit.ceiling if verdict.unit in TIMES else limit.floor) is not None
+    return limit.equals is not None or (limit.ceiling if is_time(verdict.unit) else limit.floor) is not None

@@ -20,12 +20,11 @@ from pytest_accel.judging.error_rates import (
     Noise,
     bound_of,
     by_neighbours,
-    noise_within,
     of_speed,
     smallest_rejected,
 )
 from pytest_accel.judging.judge import validated_on
-from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Attempt, Kinds, compared, part_of, usable
+from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Kinds, compared, part_of, together, usable
 from pytest_accel.judging.neighbours import FAR
 
 FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "link": "peer links"}
@@ -67,14 +66,14 @@ def smallest_losses(
     found: dict[str, dict[str, list[Rejected]]] = {}
     short: set[tuple[str, str]] = set()
     for each in verdicts:
-        together = [one for one in attempts.get((each.metric, each.subject), ()) if one.how == "together"]
-        if not together or not usable(together[-1]) or not of_speed(together[-1]):
+        own = together(attempts.get((each.metric, each.subject), ()))
+        if not own or not usable(own[-1]) or not of_speed(own[-1]):
             continue
         family = COLLECTIVES if each.subject == NODE else FAMILIES[part_of(each.metric)]
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        one = Rejected(*_behind(together[-1], background), *_below(each, together[-1], background, software))
+        one = Rejected(*_behind(own[-1], background), *_below(each, own[-1], background, software))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     order = [*FAMILIES.values(), COLLECTIVES]
     return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
@@ -100,18 +99,13 @@ def _best(own: Iterable[Rejected]) -> Rejected:
 
 def _behind(own: Measurement, background: Background) -> tuple[float | None, int]:
     """Return the loss from which on the neighbours reject a device, and the number of devices that are alike."""
-    count = len([each for each in map(_last, background.others) if each and usable(each)])
+    count = len([each for each in map(together, background.others) if each and usable(each[-1])])
     if count < ENOUGH or not compared(own.metric, own.subject, own.unit):
         return None, 0
     narrow = by_neighbours(own, background)
     loss = smallest_rejected(narrow) if narrow else None
-    wide = 1 - FAR * _held(noise_within(own))
+    wide = 1 - FAR * _held(own.noise)
     return min(wide, loss if loss is not None else 1.0), count
-
-
-def _last(attempt: Attempt) -> Measurement | None:
-    together = [one for one in attempt if one.how == "together"]
-    return together[-1] if together else None
 
 
 def _below(
@@ -134,7 +128,7 @@ def _below(
     if not shares:
         return None, bounds
     runs = background.spread.between_runs if background.spread else None
-    return max(shares) * _held(math.hypot(runs or 0.0, noise_within(own))), True
+    return max(shares) * _held(math.hypot(runs or 0.0, own.noise)), True
 
 
 def _held(deviation: float) -> float:

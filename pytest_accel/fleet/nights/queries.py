@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core.measurement import is_time
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import damage, database, store
@@ -27,7 +28,7 @@ from pytest_accel.fleet.nights.extract import FINISHED, WAIVED
 from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
-from pytest_accel.judging.like_devices import TIMES, part_of
+from pytest_accel.judging.like_devices import part_of
 
 KIND: Final = "sku, platform, level, metric, unit, method"
 """The columns of `Kind`."""
@@ -232,7 +233,7 @@ class Fleet(Tables):
         One that ended before tonight is none: the device is gone, or on another driver or firmware.
         """
         least = LEAST[part_of(metric)] / 2
-        sign = 1 if unit in TIMES else -1
+        sign = 1 if is_time(unit) else -1
         steep = f"""
             WITH fleet AS (SELECT {KIND}, CASE WHEN count(DISTINCT device) >= {ENOUGH_DEVICES}
                                                THEN median(slope) ELSE 0 END AS shared

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_accel.core.measurement import is_time
 from pytest_accel.judging.calibration import deviation_of
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
-from pytest_accel.judging.like_devices import ENOUGH, TIMES, part_of
+from pytest_accel.judging.like_devices import ENOUGH, part_of
 
 ENOUGH_DEVICES: Final = 20
 """Devices from which on their spread is known well enough: with 20, a spread from the median absolute deviation is off
@@ -31,7 +32,7 @@ class Kind:
     @property
     def more_is_better(self) -> bool:
         """True for a rate, False for a time."""
-        return self.unit not in TIMES
+        return not is_time(self.unit)
 
 
 @dataclass(frozen=True)
