@@ -26,7 +26,6 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging import calibration
 from pytest_accel.judging.calibration import Calibration
 from pytest_accel.judging.history import TERMS
-from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import contribution, lint, loader
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
@@ -65,15 +64,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--allow-simulated", action="store_true", help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    """Calibrate, write the files, and return the exit status: 0, 4 for wrong inputs, or 6. Raises BadFile."""
-    try:
-        _check_options(chosen)
-        return _calibrate(chosen)
-    except Refused as error:
-        raise BadFile(str(error)) from None
-
-
 def _check_options(chosen: argparse.Namespace) -> None:
     """Raise BadFile for options that contradict each other, and for files that exist."""
     if not chosen.output and not chosen.contribute:
@@ -87,8 +77,9 @@ def _check_options(chosen: argparse.Namespace) -> None:
             raise BadFile(f"{option}: {path} exists; name a new file")
 
 
-def _calibrate(chosen: argparse.Namespace) -> int:
-    """Do what the options ask for, print it, and return the exit status. Raises BadFile or Refused."""
+def run(chosen: argparse.Namespace) -> int:
+    """Calibrate, write the files, and return the exit status: 0 or 6. Raises WrongUse."""
+    _check_options(chosen)
     inputs = known_good.gather(chosen.records, allow_simulated=chosen.allow_simulated)
     wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
     product = known_good.same_product(inputs, wanted.name if wanted else None)

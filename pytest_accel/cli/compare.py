@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import exits
-from pytest_accel.core.printable import printable_lines
+from pytest_accel.cli import screen
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
@@ -24,7 +21,6 @@ from pytest_accel.run.summaries import Summary
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
 
-ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
 OTHER_KIND = "another SKU"
 OTHER_DEVICES = "none of the same devices"
 
@@ -64,22 +60,18 @@ class Found:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Compare records, print what changed, and return the exit status: 0, 1, 6, or 4 for a wrong file."""
-    try:
-        found, notes = _find(chosen.records)
-        between: list[Found] = []
-        others: dict[str, str] = {}
-        left_out = ""
-        if len(found) > 2:
-            ends = found[0], found[-1]
-            found, others = _comparable(found)
-            between = found[1:-1]
-            left_out = _left_out(ends, others)
-        comparison, more = _compared(found)
-        comparison = replace(comparison, left_out=left_out)
-    except (BadFile, Refused) as error:
-        print(printable_lines(str(error)), file=sys.stderr)
-        return exits.WRONG
+    """Compare records, print what changed, and return the exit status. Raises WrongUse."""
+    found, notes = _find(chosen.records)
+    between: list[Found] = []
+    others: dict[str, str] = {}
+    left_out = ""
+    if len(found) > 2:
+        ends = found[0], found[-1]
+        found, others = _comparable(found)
+        between = found[1:-1]
+        left_out = _left_out(ends, others)
+    comparison, more = _compared(found)
+    comparison = replace(comparison, left_out=left_out)
     beside = differences.Beside(len(between), others, [*notes, *more])
     _print(comparison, beside, chosen.format)
     return comparison.exit
@@ -251,6 +243,4 @@ def _print(found: Comparison, beside: differences.Beside, form: str) -> None:
     if form == "md":
         print(differences.markdown(found, beside), end="")
         return
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line, colour in differences.text(found, beside):
-        print(f"\033[{ANSI[colour]}m{line}\033[0m" if coloured and colour else line)
+    screen.show(differences.text(found, beside))

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Sku, Spread
+from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
+from pytest_accel.judging.background import no_spread
 from pytest_accel.run import record
 from pytest_accel.skus import loader, packing_list
-from pytest_accel.views.html.page import MissingExtra
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
 """The function that writes the document, by the name of the format."""
@@ -57,17 +55,15 @@ def report(chosen: argparse.Namespace, form: str) -> int:
         raise BadFile(f"{chosen.folder}: holds no record that counts: {found.refused[0][1]}")
     sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
-    spread_of = sku.spread_of if sku else _no_spread
-    made = acceptance.delivery(name, found, boards, found.limits.__getitem__, spread_of, expected=_expected(there.runs))
+    spread_of = sku.spread_of if sku else no_spread
+    expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
+    made = acceptance.delivery(name, found, boards, found.limits.__getitem__, spread_of, expected=expected)
     try:
         text = FORMATS[form](made)
         if chosen.output:
             record.replace_file(chosen.output, text)
         else:
             print(text, end="")
-    except MissingExtra as error:
-        print(error, file=sys.stderr)
-        return exits.WRONG
     except OSError as error:
         raise BadFile(f"--output: cannot write {chosen.output}: {error.strerror}") from None
     if chosen.output:
@@ -76,11 +72,6 @@ def report(chosen: argparse.Namespace, form: str) -> int:
         against = [f"- {printable(each)}" for each in result.reasons(made)]
         print("\n".join([printable(f"{simulated}{word}: {sentence}"), *against, str(chosen.output)]))
     return made.exit
-
-
-def _expected(runs: Sequence[Path]) -> list[str]:
-    """Return the nodes that the runs of a fleet in these folders were asked to examine. Raises BadFile."""
-    return [each.name for folder in runs for each in run_folder.load(folder).expected]
 
 
 def _choose(found: Records, folders: Sequence[Path]) -> None:
@@ -119,7 +110,3 @@ def _sku_of(found: Records) -> Sku | None:
     sku = loader.load(max(set(shipped), key=shipped.count))
     stated = ", ".join(f"{name} {sha[:12]}" for name, sha in sorted(sku.files.items()))
     return sku if any(each.get("threshold files") == stated for each in named) else None
-
-
-def _no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `Sku.spread_of`
-    return None

@@ -49,9 +49,6 @@ def run(chosen: argparse.Namespace) -> int:
         refused = _look(setup, pool)
         products = terms.products_of(setup.discovery.devices)
         host = {} if chosen.skeleton else pool.sensor.host()
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return exits.WRONG
     finally:
         pool.stop()
     if chosen.skeleton:

@@ -6,8 +6,6 @@ import argparse
 
 from pytest_accel.cli import fleet_drain, fleet_manifest, fleet_run
 from pytest_accel.cli.actions import Actions, declare, run_chosen
-from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.jobs.slurm import SlurmError
 
 DESCRIPTION = "Run on many nodes by their scheduler, and report on all of them."
 ACTIONS: Actions = {**fleet_run.ACTIONS, **fleet_drain.ACTIONS, **fleet_manifest.ACTIONS}
@@ -18,9 +16,4 @@ def add(parser: argparse.ArgumentParser) -> None:
     declare(parser, ACTIONS)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    """Run the chosen action, and return the exit status. Raises BadFile."""
-    try:
-        return run_chosen(chosen)
-    except SlurmError as error:
-        raise BadFile(str(error)) from None
+run = run_chosen

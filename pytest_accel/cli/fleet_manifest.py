@@ -10,7 +10,6 @@ from pytest_accel.cli.actions import Action
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.kubernetes import manifest, node_labels
 from pytest_accel.fleet.kubernetes.manifest import Wanted
 from pytest_accel.run.options import time_limit
@@ -84,11 +83,7 @@ def _labels_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_labels(chosen: argparse.Namespace) -> int:
     """Print the commands, and on standard error which nodes get none; return the exit status that LABELS tells."""
-    try:
-        found = node_labels.of_folder(chosen.folder.absolute())
-    except BadFile as error:
-        print(printable(str(error)), file=sys.stderr)
-        return exits.WRONG
+    found = node_labels.of_folder(chosen.folder.absolute())
     for why in found.without:
         print(printable(why), file=sys.stderr)
     lines = list(node_labels.commands(found.nodes))

@@ -136,7 +136,7 @@ def run(chosen: argparse.Namespace) -> int:
     fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
         if not run_folder.exists(folder):
-            return _show_plan(fleet, folder, _usable(fleet))
+            return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
         _tell_changes(folder, fleet)
         nodes, notes = _needed(fleet, folder, chosen)
         _tell_all(notes)
@@ -267,11 +267,6 @@ def _tell_all(sentences: Sequence[str]) -> None:
     """Print sentences, one a line."""
     for sentence in sentences:
         print(printable(sentence))
-
-
-def _usable(fleet: Fleet) -> list[str]:
-    """Return the nodes of a new run that start jobs."""
-    return [each.name for each in fleet.expected if not each.skipped]
 
 
 def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:

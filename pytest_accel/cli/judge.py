@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.cli import external_results, rejudge, table_report
+from pytest_accel.cli import external_results, rejudge, screen, table_report
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run import consistency, record
@@ -34,8 +29,6 @@ from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
-
-ANSI = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
 another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
@@ -83,14 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Judge a record or a table, and return the exit status of a run; 4 for a wrong file or option."""
-    try:
-        if chosen.file.endswith(".csv"):
-            return _judge_figures(chosen)
-        return _judge_record(chosen)
-    except (BadFile, Refused) as error:
-        print(printable_lines(str(error)), file=sys.stderr)
-        return exits.WRONG
+    """Judge a record or a table, and return the exit status of a run. Raises WrongUse."""
+    return _judge_figures(chosen) if chosen.file.endswith(".csv") else _judge_record(chosen)
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
@@ -103,26 +90,26 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     terms, boards = _terms(old, chosen)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
-    _print([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
-    _print(_consistency(old, damage))
-    _print(_lists(old, new))
-    _print(table(new.verdicts, names, full=chosen.verbose, width=_width()))
+    screen.show([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
+    screen.show(_consistency(old, damage))
+    screen.show(_lists(old, new))
+    screen.show(table(new.verdicts, names, full=chosen.verbose, width=screen.width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
-    _print(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
-    _print(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
-    _print(changes.lines(rejudge.changes(old, new), files, names))
+    screen.show(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
+    screen.show(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
+    screen.show(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
-        _print([(f"before: {old.closing['line']}", "")])
+        screen.show([(f"before: {old.closing['line']}", "")])
     if note := contract.other_suite(terms.sku, pytest_accel.__version__):
-        _print([(f"note: {note}", "yellow")])
+        screen.show([(f"note: {note}", "yellow")])
     if damage:
         _close(_contradicted(damage), new.verdicts)
         return exits.NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
-    _print(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
-    _print(terminal.contract_lines(terms.sku))
+    screen.show(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
+    screen.show(terminal.contract_lines(terms.sku))
     if chosen.output:
-        _print([(f"record: {_write(new, old, path, chosen.output)}", "")])
+        screen.show([(f"record: {_write(new, old, path, chosen.output)}", "")])
     return int(new.closing["exit"])
 
 
@@ -132,7 +119,7 @@ def _consistency(saved: Run, damage: Sequence[str]) -> list[Line]:
         return [(f"contradiction: {each}", "red") for each in consistency.listed(damage)]
     doubt = consistency.unverified(saved)
     but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
-    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sealed, _width())]
+    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sealed, screen.width())]
 
 
 def _lists(old: Run, new: Run) -> list[Line]:
@@ -239,15 +226,15 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     terms = wanted.settled(sku, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)])
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
-    _print([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
-    _print(table(verdicts, Names(), full=chosen.verbose, width=_width()))
-    _print([(line, "yellow") for line in table_report.not_judged(verdicts)])
+    screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
+    screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
+    screen.show([(line, "yellow") for line in table_report.not_judged(verdicts)])
     missing = table_report.lacking(lacking, names)
-    _print([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
+    screen.show([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
         closing = _by_platform(figures, sku, terms)
     _close(closing, verdicts)
-    _print(terminal.contract_lines(sku))
+    screen.show(terminal.contract_lines(sku))
     return closing.exit
 
 
@@ -260,7 +247,7 @@ def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, t
     for name, found in statuses.items():
         if found != statuses[taken]:
             why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
-            _print([(f"{why}: --accel-platform={name}", "yellow")])
+            screen.show([(f"{why}: --accel-platform={name}", "yellow")])
     return table_report.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
@@ -279,19 +266,6 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 
 def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
     """Print the closing line."""
-    _print(terminal.closing_lines(closing, verdicts, _width()))
-    _print(terminal.next_lines(closing, _width()))
-    _print(terminal.finds_lines(closing, _width()))
-
-
-def _width() -> int | None:
-    """Return the columns of the terminal, None if stdout is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _print(lines: Sequence[Line]) -> None:
-    """Print lines, in colour if stdout is a terminal and NO_COLOR is not set."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line, colour in lines:
-        text = printable(line)
-        print(f"\033[{ANSI[colour]}m{text}\033[0m" if coloured and colour else text)
+    screen.show(terminal.closing_lines(closing, verdicts, screen.width()))
+    screen.show(terminal.next_lines(closing, screen.width()))
+    screen.show(terminal.finds_lines(closing, screen.width()))

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pytest_accel.core import exits, output, paths
-from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.printable import printable, printable_lines
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,8 +31,8 @@ def guarded(work: Callable[[], int]) -> int:
     output.protect()
     try:
         status = work()
-    except BadFile as bad:
-        print(bad, file=sys.stderr)
+    except exits.WrongUse as wrong:
+        print(printable_lines(str(wrong)), file=sys.stderr)
         return exits.WRONG
     except OSError as error:
         if not error.filename:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pytest_accel.core import exits
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
@@ -49,23 +48,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write a record in the chosen format; return 0, or 4 for a wrong file."""
-    try:
-        saved = record.read(record.find(Path(chosen.file)))
-        damage = contradictions(saved)
-        for each in listed(damage):
-            print(printable_lines(f"contradiction: {each}"), file=sys.stderr)
-        if chosen.format == HTML:
-            text = page.report(saved, saved.path.absolute().parent, damage)
-        else:
-            text = FORMATS[chosen.format](saved)
-        if chosen.output:
-            _replace(chosen.output, text)
-        else:
-            print(text, end="")
-    except (BadFile, page.MissingExtra) as error:
-        print(printable_lines(str(error)), file=sys.stderr)
-        return exits.WRONG
+    """Write a record in the chosen format; return 0. Raises WrongUse."""
+    saved = record.read(record.find(Path(chosen.file)))
+    damage = contradictions(saved)
+    for each in listed(damage):
+        print(printable_lines(f"contradiction: {each}"), file=sys.stderr)
+    if chosen.format == HTML:
+        text = page.report(saved, saved.path.absolute().parent, damage)
+    else:
+        text = FORMATS[chosen.format](saved)
+    if chosen.output:
+        _replace(chosen.output, text)
+    else:
+        print(text, end="")
     return 0
 
 

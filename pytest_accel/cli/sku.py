@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from datetime import date
 
-from pytest_accel.cli import freeze
+from pytest_accel.cli import freeze, screen
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
 from pytest_accel.core import exits
 from pytest_accel.skus import lint, loader, shipped
@@ -45,8 +42,7 @@ def _add_lint(parser: argparse.ArgumentParser) -> None:
 
 def _list(_: argparse.Namespace) -> int:
     """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(sheet.text([sheet.listing(loader.load_shipped(), width)]))
+    print(sheet.text([sheet.listing(loader.load_shipped(), screen.width())]))
     print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
     print(
         "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
@@ -80,8 +76,7 @@ def _lint(chosen: argparse.Namespace) -> int:
         print("\n".join(f"{name:{width}}  {explained}" for name, explained in rules.items()))
         return 0
     report = lint.lint(chosen.files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    shown = lint_report.text(report, everything=chosen.all, colour=colour)
+    shown = lint_report.text(report, everything=chosen.all, colour=screen.coloured())
     print(lint_report.as_json(report) if chosen.format == "json" else shown)
     return exits.HOLDS if report.clean else exits.WRONG
 

@@ -18,7 +18,6 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
 from pytest_accel.run.record import replace_file
-from pytest_accel.views.html.page import MissingExtra
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
@@ -49,8 +48,6 @@ def run(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
     try:
         return run_chosen(chosen)
-    except MissingExtra as missing:
-        raise BadFile(str(missing)) from None
     except OSError as error:
         raise BadFile(paths.refused(error) if error.filename else f"{chosen.store}: {error.strerror}") from None
 

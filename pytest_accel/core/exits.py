@@ -16,3 +16,7 @@ WRONG: Final = 4
 """A wrong option or file."""
 NOT_JUDGED: Final = 6
 """Something that was required could not be judged."""
+
+
+class WrongUse(Exception):
+    """A wrong option or file, or something that is lacking here: the command says the text, and ends with WRONG."""

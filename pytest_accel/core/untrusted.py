@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_accel.core import paths
+from pytest_accel.core.exits import WrongUse
 
 MIB = 1 << 20
 
@@ -59,7 +60,7 @@ _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-class BadFile(Exception):
+class BadFile(WrongUse):
     """A file cannot be used. The text lists every finding with file and line."""
 
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeou
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
-from pytest_accel.run.options import STANDARD, Options, Refused, option_words, plans_only, time_limit, too_few_files
+from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
 from pytest_accel.suite import ORDER, functions
 from pytest_accel.views import plan, terminal
@@ -185,7 +184,9 @@ class Acceptance:
 
     def _is_empty(self, item: object) -> bool:
         """Return True for a packaged test that has nothing to do: one over no fact, or over the rounds of no hours."""
-        return _has_no_fact(item) or (isinstance(item, pytest.Item) and self._is_not_asked(_place(item)))
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        no_fact = any(given.get(f"accel_{probe}", "") is None for probe in LIMITED)
+        return no_fact or (isinstance(item, pytest.Item) and self._is_not_asked(_place(item)))
 
     def _is_not_asked(self, place: int | None) -> bool:
         """Return True for the place of the module over rounds, in a run without hours."""
@@ -217,8 +218,11 @@ class Acceptance:
             key=lambda item: (_place(item), collected[item]),
         )
         kept = set(session.items)
-        self._note_left_out([item for item in collected if item not in kept])
-        self._note_not_found()
+        taken_out = [item for item in collected if item not in kept]
+        self._note_missing(taken_out, "taken out by a plugin or a conftest.py")
+        lacking = [name for place, name in sorted(functions() - self._found) if not self._is_not_asked(place)]
+        if lacking and not self.accel_session.setup.filtered:  # by an ini file or a hook
+            self.accel_session.setup.rule_out(f"the packaged suite was collected without {', '.join(lacking)}")
         ordered = iter(ours)
         session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
         self._items = list(session.items)  # a hook may take tests out of the session's own list later
@@ -231,25 +235,11 @@ class Acceptance:
         if items and not self.accel_session.setup.filtered:
             self.accel_session.setup.narrow(f"{len(items)} tests were deselected")
 
-    def _note_not_found(self) -> None:
-        """Note functions of the packaged suite that pytest makes no test of, by an ini file or a hook."""
-        missing = [name for place, name in sorted(functions() - self._found) if not self._is_not_asked(place)]
-        if missing and not self.accel_session.setup.filtered:
-            without = f"the packaged suite was collected without {', '.join(missing)}"
-            self.accel_session.setup.rule_out(without)
-
-    def _note_left_out(self, items: Sequence[pytest.Item]) -> None:
-        """Note tests that a hook took out without telling pytest, unless it is noted already that some are missing."""
+    def _note_missing(self, items: Sequence[pytest.Item], how: str) -> None:
+        """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
         if items and not self.accel_session.setup.filtered:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self.accel_session.setup.rule_out(f"{count} taken out by a plugin or a conftest.py")
-
-    def _note_not_run(self) -> None:
-        """Note measuring tests that a hook took over: they were collected, and pytest never ran them."""
-        missing = [item for item in self._items if measures(item) and item not in self._ran]
-        if missing and not self.accel_session.setup.filtered:
-            count = "1 test was" if len(missing) == 1 else f"{len(missing)} tests were"
-            self.accel_session.setup.rule_out(f"{count} never run")
+            self.accel_session.setup.rule_out(f"{count} {how}")
 
     # -- running
 
@@ -383,7 +373,8 @@ class Acceptance:
         if stopped_by == TIME_LIMIT:
             return accel_session.finish(cut_short=True)
         if exitstatus in JUDGED and not stopped_by:
-            self._note_not_run()
+            never = [item for item in self._items if measures(item) and item not in self._ran]
+            self._note_missing(never, "never run")
             return accel_session.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
@@ -441,41 +432,23 @@ class Acceptance:
 
 
 def _options(config: pytest.Config, own_tests: bool) -> Options:
-    option = config.option
-    filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(option, name, None)]
+    """Return the options of a run as pytest has read them. Raises pytest.UsageError for a wrong one of the ini file."""
+    filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(config.option, name, None)]
     if own_tests:
         filtered.append("tests were named on the command line")
-    return Options(
-        sku=option.accel_sku or "",
-        platform=option.accel_platform,
-        level=option.accel_level or (STANDARD if option.accel_hours is None else "long"),
-        level_named=option.accel_level is not None,
-        devices=tuple(filter(None, (part.strip() for part in option.accel_devices.split(",")))),
-        output=Path(option.accel_output) if option.accel_output else None,
-        waivers=Path(option.accel_waivers) if option.accel_waivers else None,
-        expect=Path(option.accel_expect) if option.accel_expect else None,
-        baseline=option.accel_baseline,
-        baseline_fail=option.accel_baseline_fail,
-        patience=option.accel_patience,
-        time_limit=option.accel_time_limit or _time_limit_of_ini(config),
-        hours=option.accel_hours,
-        resume=Path(option.accel_resume) if option.accel_resume else None,
-        simulate=option.accel_simulate,
-        report=option.accel_report,
+    ini = str(config.getini("accel_time_limit") or "")
+    try:
+        limit = time_limit(ini) if ini else None
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
+    return options_of(
+        config.option,
         command=("pytest", *config.invocation_params.args),
         filtered=tuple(filtered),
         own_tests=own_tests,
         launch=launch_of(os.environ),
+        time_limit=config.option.accel_time_limit or limit,
     )
-
-
-def _time_limit_of_ini(config: pytest.Config) -> float | None:
-    """Return the time limit that the ini file sets, None if it sets none. Raises pytest.UsageError for a wrong one."""
-    text = str(config.getini("accel_time_limit") or "")
-    try:
-        return time_limit(text) if text else None
-    except argparse.ArgumentTypeError as error:
-        raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
 
 
 def _place(item: pytest.Item) -> int | None:
@@ -483,9 +456,3 @@ def _place(item: pytest.Item) -> int | None:
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
-
-
-def _has_no_fact(item: object) -> bool:
-    """Return True for a test over the limited facts of a SKU that limits none of them."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED)

@@ -9,11 +9,12 @@ import re
 import resource
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.durations import duration
+from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.run.deadline import SHORTEST
 
@@ -38,7 +39,7 @@ AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
 
 
-class Refused(Exception):
+class Refused(WrongUse):
     """An error that keeps a run from starting: a wrong option or file, a device in use, an unwritable output folder."""
 
 
@@ -83,6 +84,14 @@ class Options:
         return self.launch is not None and self.launch.shared
 
 
+def options_of(read: argparse.Namespace, **more: Any) -> Options:
+    """Return the options of a run from those that pytest has read, and `more` that follow from the configuration."""
+    given = {each.name: getattr(read, f"accel_{each.name}", None) for each in fields(Options)}
+    given["level"] = read.accel_level or (STANDARD if read.accel_hours is None else "long")
+    given |= {"sku": read.accel_sku or "", "level_named": read.accel_level is not None, **more}
+    return Options(**{name: value for name, value in given.items() if value is not None})
+
+
 OPEN_FILES = 128
 """Files that a run may have open at once: eight devices take about 60, with their workers and locks."""
 
@@ -125,13 +134,15 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-devices",
         metavar="0,2|UUID",
-        default="",
+        type=_words,
+        default=(),
         help="Measure only these devices, given by index, name or beginning of the UUID. The expected number of "
         "devices does not change, so such a run never ends as ACCEPTED. Default: all devices.",
     )
     add(
         "--accel-waivers",
         metavar="FILE",
+        type=_path,
         help="YAML file of waivers: broken or unmeasured limits that do not reject this node. Each waiver states the "
         "limit, the reason, who grants it and its last day. The closing line counts the waivers used. The product, "
         "the number of devices and the driver cannot be waived.",
@@ -139,7 +150,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-expect",
         metavar="FILE",
-        type=_name,
+        type=_file,
         help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
         "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
         "node, rejects the node, and so does a board that is listed for this node and absent.",
@@ -147,6 +158,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-output",
         metavar="DIR",
+        type=_path,
         help="Folder for the record of the run and the logs of its processes; it must not hold another record. In a "
         "job of Slurm and under torchrun, MPI or Kubernetes on several nodes it is DIR/<node>, for a second run of the "
         "node DIR/<node>-2. Default: accel-records/<host>-<UTC time>.",
@@ -192,7 +204,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-resume",
         metavar="RECORD",
-        type=_name,
+        type=_file,
         help="Go on with a run at level long that was stopped, from its RECORD or folder, under the options that it "
         "was begun with. Complete measurements are not made again. If --accel-output names the same folder and nothing "
         "is there, the run begins: one command line starts a run and resumes it.",
@@ -264,6 +276,19 @@ def _name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; is a variable of the command line not set?")
     return text
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _file(text: str) -> Path:
+    """Return a path. Raises ArgumentTypeError for an empty one."""
+    return Path(_name(text))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def page_name(text: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 
 SECONDS = 120.0
@@ -33,7 +34,7 @@ NOT_ALLOWED = ("invalid user id", "access/permission denied", "permission denied
 """Words in the message of scontrol if the user may not change nodes."""
 
 
-class SlurmError(Exception):
+class SlurmError(WrongUse):
     """An error of a program of Slurm; the message names the program, its arguments and what it said."""
 
     def __init__(self, command: Sequence[str], said: str) -> None:

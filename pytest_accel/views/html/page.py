@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.measurement import finite
 from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
@@ -36,7 +37,7 @@ SCRIPTS = ("uPlot.iife.min.js", "tables.js", "report.js")
 """What is written into the report, in this order."""
 
 
-class MissingExtra(Exception):
+class MissingExtra(WrongUse):
     """The library that the report needs is not installed; the text says how to install it."""
 
 
