@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_accel.core.sentences import sentence_of
 from pytest_accel.plugin.stash import LIMITS, REPLAY, SESSION, VERDICTS
 from pytest_accel.run.options import plans_only
 
@@ -155,6 +154,7 @@ def _as_probe_error() -> Iterator[None]:
 
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     """Fail the test, skip it or let it pass, depending on its worst verdict."""
+    from pytest_accel.core.sentences import sentence_of
     from pytest_accel.core.verdict import Status
     from pytest_accel.judging.ranking import worst_first
 
