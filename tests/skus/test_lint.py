@@ -84,15 +84,18 @@ def test_our_own_files_leave_nothing_unexplained() -> None:
 
 
 @pytest.mark.parametrize("factor", [10, 0.1, 1000, 0.001])
-@pytest.mark.parametrize("name", sorted(set(loader.names()) - {"cpu"}))
-def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(name: str, factor: float) -> None:
-    sku, root = loader.read(name)
-    for _, limit, platform in Subject(sku, root).limits():
-        if limit.floor is not None and reach(sku, limit, platform) is not None:
-            slipped = replace(limit, floor=factor * limit.floor, reference=None)
-            alone = replace(platform, limits={limit.metric: slipped})
-            subject = Subject(replace(sku, limits={}, platforms={platform.name: alone}), root)
-            assert [*magnitude(subject), *physics(subject)], f"{platform.name} {limit.metric}"
+def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(factor: float) -> None:
+    unseen = []
+    for name in sorted(set(loader.names()) - {"cpu"}):
+        sku, root = loader.read(name)
+        for _, limit, platform in Subject(sku, root).limits():
+            if limit.floor is not None and reach(sku, limit, platform) is not None:
+                slipped = replace(limit, floor=factor * limit.floor, reference=None)
+                alone = replace(platform, limits={limit.metric: slipped})
+                subject = Subject(replace(sku, limits={}, platforms={platform.name: alone}), root)
+                if not [*magnitude(subject), *physics(subject)]:
+                    unseen.append(f"{name} {platform.name} {limit.metric}")
+    assert unseen == []
 
 
 @pytest.fixture
