@@ -35,14 +35,12 @@ def lines(changes: Sequence[Change], files: Sequence[str], names: Names) -> list
     """
     if not changes and not files:
         return [("changed: nothing", "")]
-    file_lines: list[Line] = [(f"file: {text}", "yellow") for text in files]
-    verdict_lines = [(_line(change, names), _colour(change.new)) for change in changes]
-    return file_lines + (verdict_lines or [("changed: no verdict", "")])
-
-
-def _line(change: Change, names: Names) -> str:
-    place = f"{names[change.subject]} {change.metric}"
-    return f"changed: {place}: {_summary(change.old)} -> {_summary(change.new)}{_why(change)}"
+    found: list[Line] = [(f"file: {text}", "yellow") for text in files]
+    for each in changes:
+        why = f": {sentence_of(each.new)}" if each.new and each.new.status.fails else ""
+        said = f"{names[each.subject]} {each.metric}: {_summary(each.old)} -> {_summary(each.new)}{why}"
+        found.append((f"changed: {said}", COLOURS.get(each.new.status, "") if each.new else ""))
+    return found if changes else [*found, ("changed: no verdict", "")]
 
 
 def _summary(verdict: Verdict | None) -> str:
@@ -52,12 +50,3 @@ def _summary(verdict: Verdict | None) -> str:
     limit = limit_of(verdict)
     status = "info" if verdict.information else verdict.status.value
     return f"{status} ({limit})" if limit else status
-
-
-def _why(change: Change) -> str:
-    """Return the sentence of the new verdict if it fails."""
-    return f": {sentence_of(change.new)}" if change.new and change.new.status.fails else ""
-
-
-def _colour(verdict: Verdict | None) -> str:
-    return COLOURS.get(verdict.status, "") if verdict else ""

@@ -17,14 +17,10 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     hidden = {name: answer["unreadable"] for name, answer in answers.items() if "unreadable" in answer}
     absent = {name: answer["absent"] for name, answer in answers.items() if "absent" in answer}
     shown = ["host:"]
-    shown += [f"  {name:{width}}  {_value(name, answer)}" for name, answer in known.items()]
+    for name, answer in known.items():
+        worst = f" ({answer['worst']})" if answer.get("worst") else ""
+        shown.append(f"  {name:{width}}  {show(answer['value'], HOST_FACTS[name].unit)}{worst}")
     shown += ["not readable for this user on this machine:"] if hidden else []
     shown += [f"  {', '.join(names)}: {why}" for why, names in grouped(hidden, hidden.__getitem__).items()]
     shown += ["not present on this machine:"] if absent else []
     return shown + [f"  {', '.join(names)}: {why}" for why, names in grouped(absent, absent.__getitem__).items()]
-
-
-def _value(name: str, answer: Mapping[str, Any]) -> str:
-    """Return a value with its unit, and in parentheses the part of the host that it comes from."""
-    worst = f" ({answer['worst']})" if answer.get("worst") else ""
-    return f"{show(answer['value'], HOST_FACTS[name].unit)}{worst}"

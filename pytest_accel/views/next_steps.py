@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_accel.core.display_names import Names
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.fault_codes import Severity
@@ -20,22 +21,15 @@ REJECTS = (Severity.CRITICAL, Severity.ERROR)
 COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
 
 
-def by_finding(found: Mapping[Key, Finding]) -> dict[Finding, dict[str, list[str]]]:
-    """Return the findings, worst first, with the metrics of every subject that has them.
+def by_finding(found: Mapping[Key, Finding]) -> Iterator[tuple[Finding, Sequence[str], Sequence[str]]]:
+    """Yield each finding, worst first, with the subjects that have it and the metrics, each once.
 
     `found` has the findings of the worst verdicts first.
     """
-    groups: dict[Finding, dict[str, list[str]]] = {}
-    for (metric, subject, _), finding in found.items():
-        groups.setdefault(finding, {}).setdefault(subject, []).append(metric)
-    order = list(Severity)
-    return dict(sorted(groups.items(), key=lambda item: order.index(item[0].severity)))
-
-
-def _named(subject: str, names: Names, places: Mapping[str, str]) -> str:
-    """Return the name of a subject, with its place if there is one: "gpu6 (serial 1650, PCI 0000:c1:00.0)"."""
-    place = places.get(subject)
-    return names[subject] + (f" ({place})" if place else "")
+    groups, order = grouped(found, found.__getitem__), list(Severity)
+    for finding in sorted(groups, key=lambda each: order.index(each.severity)):
+        own = grouped(groups[finding], lambda key: key[1])
+        yield finding, list(own), list(dict.fromkeys(metric for keys in own.values() for metric, *_ in keys))
 
 
 def next_steps(
@@ -46,13 +40,12 @@ def next_steps(
     `places` tell where to find a device, by UUID. One or two devices are told with theirs.
     """
     lines = []
-    for finding, members in by_finding(found).items():
+    for finding, members, metrics in by_finding(found):
         if not full and finding.severity not in REJECTS:
             continue
-        subjects = [subject for subject in names if subject in members]
-        subjects += [subject for subject in members if subject not in names]
-        who = spanned([_named(each, names, places if len(subjects) <= FEW else {}) for each in subjects])
-        metrics = dict.fromkeys(metric for each in members.values() for metric in each)
+        subjects = [*(each for each in names if each in members), *(each for each in members if each not in names)]
+        place = {each: f" ({places[each]})" for each in subjects if each in places and len(subjects) <= FEW}
+        who = spanned([names[each] + place.get(each, "") for each in subjects])
         text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))

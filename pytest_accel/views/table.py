@@ -9,7 +9,7 @@ from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.sentences import phrases, sentence_of
-from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
+from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
 from pytest_accel.judging.ranking import worst_first
@@ -77,7 +77,7 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
         return _host(host)
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
     slowest = _slowest(shown)
-    expected = [verdict for verdict in shown if not full and _as_expected(verdict)]
+    expected = [] if full else list(filter(_as_expected, shown))
     shown = [verdict for verdict in shown if verdict not in expected]
     several = not full and (devices > FEW or len(shown) > MOST_ROWS)
     groups = _alike(worst_first(shown), several=several, full=full)
@@ -93,11 +93,10 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
         rows = _without_further_marginal(rows)
     lines = _Rows(rows, slowest, names, devices).lines(width)
     lines += _marginal(worst_first(shown), names, full=full)
-    lines += [
-        (f"waived: {names[verdict.subject]} {verdict.metric}: {_waiver(verdict.waiver)}", "yellow")
-        for verdict in worst_first(shown)
-        if verdict.waiver
-    ]
+    for verdict in worst_first(shown):
+        if waiver := verdict.waiver:
+            granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
+            lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
@@ -107,16 +106,9 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
     """Return the groups without those of a subject's marginal verdicts that follow its worst `MOST_MARGINAL`."""
-    seen: dict[str, int] = {}
-    kept = []
-    for group in groups:
-        first = group[0]
-        if first.status is Status.MARGINAL:
-            seen[first.subject] = seen.get(first.subject, 0) + 1
-            if seen[first.subject] > MOST_MARGINAL:
-                continue
-        kept.append(group)
-    return kept
+    marginal = grouped((each[0] for each in groups if each[0].status is Status.MARGINAL), lambda each: each.subject)
+    left_out = [verdict for own in marginal.values() for verdict in own[MOST_MARGINAL:]]
+    return [group for group in groups if not any(verdict is group[0] for verdict in left_out)]
 
 
 def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[Line]:
@@ -137,11 +129,6 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
         elif len(own) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
     return lines
-
-
-def _waiver(waiver: Waiver) -> str:
-    """Return a waiver's reason, who granted it, its last day and its place in the file."""
-    return f"{waiver.reason} (by {waiver.by}, until {waiver.until}, {waiver.origin})"
 
 
 def _as_expected(verdict: Verdict) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Status, Verdict, margin_of, show
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.ranking import worst_first
@@ -32,41 +33,31 @@ def text(record: Run) -> str:
     terms = [record.sku.get("name") or "no SKU", run.get("platform"), run.get("level")]
     lines = [f"## :{icon}: {escaped(simulated + word)}: {code(run.get('host', 'unknown host'))}", ""]
     closing = record.closing.get("line") or "The run did not end: there is no closing line."
-    lines += [
-        f"**{escaped(closing)}**",
-        "",
-    ]  # the mark keeps a line that begins like a list or a heading from being one
-    lines += _listed(
-        ("judged as", ", ".join(code(each) for each in terms if each)),
-        ("this run", escaped(record.closing.get("finds", ""))),
-        ("time", f"{code(run.get('started', '?'))} to {code(run.get('ended', '?'))}"),
-        ("verdicts", _counted(record.verdicts)),
-        ("record", f"{code(run.get('output', '?'))}, SHA-256 {code(record.sha256 or 'none')}"),
-    )
-    lines += _steps(record, names)
-    lines += _verdicts(record, names)
-    lines += _devices(record, names)
-    return "\n".join(lines) + "\n"
-
-
-def _listed(*items: tuple[str, str]) -> list[str]:
-    return [*(f"- {name}: {words}" for name, words in items if words), ""]
+    lines += [f"**{escaped(closing)}**", ""]  # the mark keeps it from being a list or a heading
+    about = {
+        "judged as": ", ".join(code(each) for each in terms if each),
+        "this run": escaped(record.closing.get("finds", "")),
+        "time": f"{code(run.get('started', '?'))} to {code(run.get('ended', '?'))}",
+        "verdicts": _counted(record.verdicts),
+        "record": f"{code(run.get('output', '?'))}, SHA-256 {code(record.sha256 or 'none')}",
+    }
+    lines += [*(f"- {name}: {words}" for name, words in about.items() if words), ""]
+    return "\n".join([*lines, *_steps(record, names), *_verdicts(record, names), *_devices(record, names)]) + "\n"
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
     """Return the number of verdicts by status, those that do not apply left out."""
-    counts = {status: sum(each.status is status for each in verdicts) for status in Status}
-    return ", ".join(f"{n} {status.value}" for status, n in counts.items() if n and status is not Status.NOT_APPLICABLE)
+    counts = Counter(each.status for each in verdicts)
+    return ", ".join(f"{counts[each]} {each.value}" for each in WORST_FIRST[:-1] if counts[each])
 
 
 def _steps(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of fault codes, worst first."""
     rows = []
-    for finding, members in by_finding(findings_of(record)).items():
+    for finding, members, metrics in by_finding(findings_of(record)):
         subjects = spanned([name for subject, name in names.items() if subject in members])
-        metrics = listed(dict.fromkeys(metric for each in members.values() for metric in each))
-        title = escaped(finding.title)
-        rows.append((title, finding.severity.value, escaped(subjects), escaped(finding.do), escaped(metrics)))
+        title, metric = escaped(finding.title), escaped(listed(metrics))
+        rows.append((title, finding.severity.value, escaped(subjects), escaped(finding.do), metric))
     return _table("Next steps", ("code", "severity", "devices", "next step", "metrics"), rows, STEPS)
 
 

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE, Device, finite
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import printable_data
 from pytest_accel.core.run import Run
@@ -34,6 +34,8 @@ TYPES: Final = {
 }
 """The type of the diagnosis for each status; what does not apply has none."""
 DUT: Final = "node"
+KINDS: Final = {"vbios": "FIRMWARE", "gsp_firmware": "FIRMWARE", "kernel": "SYSTEM", "driver": "SYSTEM"}
+"""The kind of each software of the record in the words of the specification, if it is no application."""
 LONG: Final = 2000
 """Characters of the longest text."""
 
@@ -60,17 +62,14 @@ def _artifacts(record: Run) -> Iterator[Artifact]:
     started = seconds_of(record.run.get("started")) or 0.0
     yield started, {"schemaVersion": VERSION}
     yield started, {"testRunArtifact": {"testRunStart": _start(record)}}
-    steps = grouped(record.verdicts, lambda each: parse(each.metric).probe)
     found, names = findings_of(record), device_names(record)
     times = {(each.metric, each.subject): (each.started, each.ended) for each in record.measurements}
-    told = {
-        probe: [
-            (each, times.get((each.metric, each.subject), (0.0, 0.0)), _diagnosis(each, found.get(each.key), names))
-            for each in verdicts
-        ]
-        for probe, verdicts in steps.items()
-    }
-    by_end = sorted(told.items(), key=lambda step: max(end for _, (_, end), _ in step[1]))
+    told = [
+        (each, times.get((each.metric, each.subject), (0.0, 0.0)), _diagnosis(each, found.get(each.key), names))
+        for each in record.verdicts
+    ]
+    steps = grouped(told, lambda one: parse(one[0].metric).probe)
+    by_end = sorted(steps.items(), key=lambda step: max(end for _, (_, end), _ in step[1]))
     for number, (probe, own) in enumerate(by_end):
         yield from _step(str(number), probe, own)
     ended = seconds_of(record.run.get("ended")) or 0.0
@@ -105,15 +104,14 @@ def _measurement(verdict: Verdict) -> dict[str, Any]:
     validators = [
         {"name": name, "type": kind, "value": _value(bound)} for name, kind, bound in bounds if bound is not None
     ]
-    metadata = {"status": verdict.status.value, "limit_from": verdict.limit.origin if verdict.limit else None}
-    if verdict.margin is not None and math.isfinite(verdict.margin):
-        metadata["margin"] = verdict.margin  # type: ignore[assignment]
+    limit_from = verdict.limit.origin if verdict.limit else None
+    metadata = {"status": verdict.status.value, "limit_from": limit_from, "margin": finite(verdict.margin)}
     return {
         "name": verdict.metric,
         "value": _value(verdict.value),
         **({"unit": verdict.unit} if verdict.unit else {}),
         **({"validators": validators} if validators else {}),
-        **_of_hardware(verdict),
+        "hardwareInfoId": verdict.subject,
         "metadata": {name: each for name, each in metadata.items() if each is not None},
     }
 
@@ -128,12 +126,7 @@ def _diagnosis(verdict: Verdict, finding: Finding | None, names: Mapping[str, st
         parts.append(f"Waived by {waiver.by} until {waiver.until}: {waiver.reason}.")
     short = f"{finding.code}-{finding.fault.name}" if finding else f"{verdict.metric}-pass"
     kind = TYPES.get(verdict.status, "UNKNOWN")
-    return {"verdict": short, "type": kind, "message": " ".join(parts), **_of_hardware(verdict)}
-
-
-def _of_hardware(verdict: Verdict) -> dict[str, str]:
-    """Return the reference to the hardware that a verdict speaks about."""
-    return {"hardwareInfoId": verdict.subject}
+    return {"verdict": short, "type": kind, "message": " ".join(parts), "hardwareInfoId": verdict.subject}
 
 
 def _start(record: Run) -> dict[str, Any]:
@@ -165,7 +158,7 @@ def _dut(record: Run) -> dict[str, Any]:
     for verdict in record.verdicts:
         hardware.setdefault(verdict.subject, {"name": verdict.subject, "hardwareInfoId": verdict.subject})
     software = [
-        {"softwareInfoId": name, "name": name, "version": str(version), "softwareType": _software_type(name)}
+        {"softwareInfoId": name, "name": name, "version": str(version), "softwareType": KINDS.get(name, "APPLICATION")}
         for name, version in record.software.items()
         if version is not None
     ]
@@ -191,13 +184,6 @@ def _hardware(device: Device) -> dict[str, str]:
     stated = {name: str(each) for name, each in known.items() if each}
     name = f"{device.name} {device.product}"
     return {"name": name, "hardwareInfoId": device.uuid, "partType": "accelerator", **stated}
-
-
-def _software_type(name: str) -> str:
-    """Return the kind of a software of the record in the words of the specification."""
-    if name in ("vbios", "gsp_firmware"):
-        return "FIRMWARE"
-    return "SYSTEM" if name in ("kernel", "driver") else "APPLICATION"
 
 
 def _result(record: Run) -> tuple[str, str]:
