@@ -20,10 +20,13 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
+from pytest_accel.core import structured
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.run import Past
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.background import PastOf
-from pytest_accel.judging.history import EarlierRun, History, KnownDevice, Past, key
+from pytest_accel.judging.history import History, key
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.run import earlier_records
@@ -31,7 +34,6 @@ from pytest_accel.run.summaries import SUMMARY
 
 DEVICES = [Device(f"GPU-{place}", place, "nvidia", "NVIDIA H100 80GB HBM3") for place in range(8)]
 KINDS = {device.uuid: kind_of(device) for device in DEVICES}
-KNOWN = {device.uuid: KnownDevice(device.uuid) for device in DEVICES}
 FIRST_NIGHT = date(2026, 1, 1)
 NIGHTS = 730
 A_MONTH = 365 / 12
@@ -49,11 +51,13 @@ def night(metric: str, number: int, loss: float, draw: random.Random) -> list[Me
     ]
 
 
-def run_of(number: int, figures: list[Measurement]) -> EarlierRun:
+def run_of(number: int, figures: list[Measurement]) -> Summary:
     """Return a night as an earlier run."""
     day = (FIRST_NIGHT + timedelta(days=number)).isoformat()
     values = {each.subject: float(each.value or 0) for each in figures}
-    return EarlierRun(f"r{number}", day, "ACCEPTED", {}, KNOWN, {key(figures[0]): values})
+    return Summary(
+        started=day, word="ACCEPTED", devices=DEVICES, figures={key(figures[0]): values}, path=Path(f"r{number}")
+    )
 
 
 def only(past_of: PastOf, which: str) -> PastOf:
@@ -96,11 +100,13 @@ def summaries(folder: Path, count: int, metrics: int) -> Iterator[Path]:
         place = folder / f"node-{number:04}"
         place.mkdir()
         figures = {
-            f"metric.{name} GB/s {name:08x}": {uuid: round(3000 * (1 + draw.gauss(0, 0.01)), 2) for uuid in KNOWN}
+            f"metric.{name} GB/s {name:08x}": {
+                each.uuid: round(3000 * (1 + draw.gauss(0, 0.01)), 2) for each in DEVICES
+            }
             for name in range(metrics)
         }
         told = {
-            "schema": 2,
+            "schema": 1,
             "started": f"{(FIRST_NIGHT + timedelta(days=number)).isoformat()}T02:00:00+00:00",
             "host": "node",
             "state": "finished",
@@ -111,7 +117,7 @@ def summaries(folder: Path, count: int, metrics: int) -> Iterator[Path]:
             "terms": {"level": "quick", "torch": "2.9", "driver": "580"},
             "simulated": False,
             "judged_again": False,
-            "devices": [{"uuid": uuid, "model": "H100", "driver": "nvidia", "serial": uuid} for uuid in KNOWN],
+            "devices": structured.plain(DEVICES),
             "rejected": [],
             "figures": figures,
         }

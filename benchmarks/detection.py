@@ -26,8 +26,9 @@ from field_noise import AT_CLOCK, FAMILIES, FieldNode
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.history import EarlierRun, History, KnownDevice, key
+from pytest_accel.judging.history import History, key
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.skus import loader
@@ -132,14 +133,13 @@ def _goes(node: Drawn, loss: float) -> Iterator[list[Measurement]]:
 
 def past(node: Drawn, nights: int) -> History:
     """Return the history of a node that lost nothing in so many nights."""
-    known = {device.uuid: KnownDevice(device.uuid) for device in DEVICES}
     runs = []
     for night in range(nights):
         figures: dict[str, dict[str, float]] = {}
         for one in node.go(0.0):
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)
         day = f"2026-{1 + night // 28:02}-{1 + night % 28:02}"
-        runs.append(EarlierRun(f"r{night}", day, "ACCEPTED", {}, known, figures))
+        runs.append(Summary(started=day, word="ACCEPTED", devices=DEVICES, figures=figures, path=Path(f"r{night}")))
     return History(runs, DEVICES, dict)
 
 
@@ -215,13 +215,13 @@ def _healthy(node: FieldNode, family: str, limit: Limit, draw: random.Random) ->
             ]
             turn += 1
 
-    known = {device.uuid: KnownDevice(device.uuid) for device in DEVICES}
     runs = []
     for night in range(2):
         figures: dict[str, dict[str, float]] = {}
         for one in next(goes()):
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)
-        runs.append(EarlierRun(f"r{night}", f"2026-01-{1 + night:02}", "ACCEPTED", {}, known, figures))
+        day = f"2026-01-{1 + night:02}"
+        runs.append(Summary(started=day, word="ACCEPTED", devices=DEVICES, figures=figures, path=Path(f"r{night}")))
     history = History(runs, DEVICES, dict)
     return verdicts(Attempts(kinds=KINDS, spread_of=lambda _: spread, past_of=history.past), goes(), limit)
 

@@ -28,14 +28,14 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
-from pytest_accel.judging.history import EarlierRun, History, KnownDevice, key
+from pytest_accel.judging.history import History, key
 from pytest_accel.judging.judge import Attempts
 from pytest_accel.skus import loader
 
 SKU = loader.load("h100-sxm")
-KNOWN = {device.uuid: KnownDevice(device.uuid) for device in DEVICES}
 RACK = 8
 """Nodes that share a room, so that their nights are hot together."""
 
@@ -192,7 +192,7 @@ LIMITS = {family: one.limit for family, one in METRICS.items()}
 def nights(number: int, asked: Asked, fault: Fault | None = None) -> Iterator[list[Verdict]]:
     """Yield the verdicts of every night of a node."""
     count, fails = asked.nights, asked.fails
-    node, runs = Node(number, count, fault, asked.most), list[EarlierRun]()
+    node, runs = Node(number, count, fault, asked.most), list[Summary]()
     for night in range(count):
         node.begin()
         terms = {"driver": "580.95" if night < node.updated else "590.10"}
@@ -200,7 +200,9 @@ def nights(number: int, asked: Asked, fault: Fault | None = None) -> Iterator[li
         figures: dict[str, dict[str, float]] = {}
         found = [verdict for family in LIMITS for verdict in _judged(node, family, night, history, figures)]
         word = close(found, Circumstances(expected_devices=len(DEVICES))).word
-        runs.append(EarlierRun(f"r{night}", f"{night:05}", word, terms, KNOWN, figures))
+        runs.append(
+            Summary(f"{night:05}", word=word, terms=terms, devices=DEVICES, figures=figures, path=Path(f"r{night}"))
+        )
         yield found
 
 

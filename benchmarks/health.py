@@ -30,8 +30,8 @@ def results(folder: Path) -> None:
         place = folder / f"node{number:04d}"
         place.mkdir()
         summary = {
-            "schema": 2, "started": datetime.now(timezone.utc).isoformat(), "host": place.name, "state": "finished",
-            "line": "ACCEPTED", "word": "ACCEPTED", "sku": "cpu", "simulated": False, "judged_again": False,
+            "schema": 1, "started": datetime.now(timezone.utc).isoformat(), "host": place.name, "state": "finished",
+            "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, "sku": "cpu", "simulated": False, "judged_again": False,
             "devices": [], "rejected": [],
         }  # fmt: skip
         (place / "summary.json").write_text(json.dumps(summary), encoding="utf-8")

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytest_accel.cli import screen
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.difference import Contents
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
 from pytest_accel.run import consistency, earlier_records, record, summaries
 from pytest_accel.run.options import Refused
-from pytest_accel.run.summaries import Summary
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
 
@@ -39,30 +37,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json", "md"), default="text", help=text)
 
 
-@dataclass(frozen=True)
-class Found:
-    """A record with its summary. `read` is its content, None for one in a folder that was not read as a whole yet."""
-
-    path: Path
-    summary: Summary
-    read: Run | None = None
-
-    @property
-    def kind(self) -> tuple[str, bool]:
-        """The SKU, and whether the node was simulated. Records are comparable if both are the same."""
-        return self.summary["sku"], self.summary["simulated"]
-
-    @property
-    def devices(self) -> set[str]:
-        """The identities of its devices: UUIDs and serials."""
-        each = self.summary["devices"]
-        return {one["uuid"] for one in each} | {str(one["serial"]) for one in each if one.get("serial")}
-
-
 def run(chosen: argparse.Namespace) -> int:
     """Compare records, print what changed, and return the exit status. Raises WrongUse."""
     found, notes = _find(chosen.records)
-    between: list[Found] = []
+    between: list[Summary] = []
     others: dict[str, str] = {}
     left_out = ""
     if len(found) > 2:
@@ -77,12 +55,12 @@ def run(chosen: argparse.Namespace) -> int:
     return comparison.exit
 
 
-def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
+def _find(names: Sequence[str]) -> tuple[list[Summary], list[str]]:
     """Return the records under some names, and notes on what was not read. Raises BadFile.
 
     More than two, or those of a folder, are in the order in which they started.
     """
-    found: list[Found] = []
+    found: list[Summary] = []
     notes: list[str] = []
     for name in names:
         path = Path(name)
@@ -91,43 +69,34 @@ def _find(names: Sequence[str]) -> tuple[list[Found], list[str]]:
             if not inside.found:
                 why = f": {inside.ignored[0]}" if inside.ignored else ""
                 raise BadFile(f"{name}: holds no record of a run{why}; name a record.json or a folder with one")
-            found += [Found(*each) for each in inside.found]
+            found += inside.found
             notes += inside.notes()
         else:
-            found.append(_read(record.find(path)))
+            found.append(summaries.summary(record.read(record.find(path))))
     found = list({each.path.absolute(): each for each in found}.values()) if len(found) > 2 else found
     if len(found) < 2:
         raise BadFile(f"{', '.join(names)}: holds one record; name another one to compare it with")
     if len(names) != 2 or len(found) != 2:
-        found.sort(key=lambda each: each.summary["started"])
+        found.sort(key=lambda each: each.started)
     return found, notes
 
 
-def _read(path: Path) -> Found:
-    """Return a record that was read as a whole. Raises BadRecord."""
-    read = record.read(path)
-    try:
-        return Found(path, summaries.summary(record.content(read)), read)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one: {error}") from None
-
-
-def _comparable(found: Sequence[Found]) -> tuple[list[Found], dict[str, str]]:
+def _comparable(found: Sequence[Summary]) -> tuple[list[Summary], dict[str, str]]:
     """Return those of several records that share SKU and devices with most others, and why the others do not.
 
     Of groups of the same size the newest counts. Where no two records share a device, the first and the last of the
     SKU are compared: two nodes.
     """
     groups = _groups(found)
-    group = max(groups, key=lambda each: (len(each), each[-1].summary["started"]))
+    group = max(groups, key=lambda each: (len(each), each[-1].started))
     if len(group) == 1:
-        of_sku = [each for each in found if each.kind == group[0].kind]
+        of_sku = [each for each in found if _kind(each) == _kind(group[0])]
         group = [of_sku[0], of_sku[-1]] if len(of_sku) > 1 else [found[0], found[-1]]
     kept = {id(each) for each in group}
     return group, {str(each.path): _why(each, group[-1]) for each in found if id(each) not in kept}
 
 
-def _left_out(ends: tuple[Found, Found], others: Mapping[str, str]) -> str:
+def _left_out(ends: tuple[Summary, Summary], others: Mapping[str, str]) -> str:
     """Return which of the oldest and the newest record was not compared, with its result and why; empty if none.
 
     What changed since or until such a record is not known, so that nothing may be called as good as before.
@@ -139,40 +108,48 @@ def _left_out(ends: tuple[Found, Found], others: Mapping[str, str]) -> str:
     return "; ".join(said)
 
 
-def _result(found: Found) -> str:
-    return " ".join(["SIMULATED"] * found.summary["simulated"] + [found.summary["word"] or "not ended"])
+def _result(found: Summary) -> str:
+    return " ".join(["SIMULATED"] * found.simulated + [found.word or "not ended"])
 
 
-def _groups(found: Iterable[Found]) -> list[list[Found]]:
+def _kind(found: Summary) -> tuple[str, bool]:
+    """Return the SKU, and whether the node was simulated. Records are comparable if both are the same."""
+    return found.sku, found.simulated
+
+
+def _names(found: Summary) -> set[str]:
+    """Return the identities of the devices: UUIDs and serials."""
+    return {each.uuid for each in found.devices} | {each.serial for each in found.devices if each.serial}
+
+
+def _groups(found: Iterable[Summary]) -> list[list[Summary]]:
     """Return records in groups that share SKU and devices, one through another."""
-    groups: list[list[Found]] = []
+    groups: list[list[Summary]] = []
     for each in found:
         near = [
             group
             for group in groups
-            if group[0].kind == each.kind and any(each.devices & other.devices for other in group)
+            if _kind(group[0]) == _kind(each) and any(_names(each) & _names(other) for other in group)
         ]
-        joined = sorted([*(one for group in near for one in group), each], key=lambda one: one.summary["started"])
+        joined = sorted([*(one for group in near for one in group), each], key=lambda one: one.started)
         groups = [*(group for group in groups if group not in near), joined]
     return groups
 
 
-def _why(each: Found, last: Found) -> str:
-    if each.summary["simulated"] != last.summary["simulated"]:
-        return "simulated" if each.summary["simulated"] else "not simulated"
-    return f"{OTHER_KIND}: {each.summary['sku'] or 'none'}" if each.kind != last.kind else OTHER_DEVICES
+def _why(each: Summary, last: Summary) -> str:
+    if each.simulated != last.simulated:
+        return "simulated" if each.simulated else "not simulated"
+    return f"{OTHER_KIND}: {each.sku or 'none'}" if _kind(each) != _kind(last) else OTHER_DEVICES
 
 
-def _compared(found: Sequence[Found]) -> tuple[Comparison, list[str]]:
+def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
-    saved = [each.read or record.read(each.path) for each in (found[0], found[-1])]
-    first, last = (contents_of(each) for each in saved)
-    notes = [note for each, one in zip((found[0], found[-1]), saved, strict=True) for note in _incomplete(each, one)]
+    first, last = saved = [record.read(each.path) for each in (found[0], found[-1])]
+    notes = [note for each in saved for note in _incomplete(each)]
     if why := not_comparable(first, last) or next(filter(None, map(_changed, saved)), ""):
         return Comparison(first, last, other=why), notes
-    runs = [summaries.run_of(str(each.path), each.summary) for each in found]
-    spread, said = _spread(saved[-1])
-    return compare(first, last, spread, runs), [*notes, *said]
+    spread, said = _spread(last)
+    return compare(first, last, spread, found), [*notes, *said]
 
 
 def _changed(saved: Run) -> str:
@@ -180,41 +157,16 @@ def _changed(saved: Run) -> str:
     return f"{saved.path} was changed after it was written" if saved.altered else ""
 
 
-def _incomplete(found: Found, saved: Run) -> list[str]:
+def _incomplete(saved: Run) -> list[str]:
     """Return what a reader should know of a record: that it is not of a whole run, or contradicts itself."""
     notes = []
     if saved.state != "finished":
         notes.append("the run did not end; what it did not measure is not compared")
-    elif found.summary["filtered"]:
+    elif saved.circumstances and saved.circumstances.filtered:
         notes.append("the run was filtered; what it did not measure is not compared")
     if damage := consistency.contradictions(saved):
         notes.append(f"contradicts itself: {damage[0]}")
-    return [f"{found.path}: {note}" for note in notes]
-
-
-def contents_of(one: Run) -> Contents:
-    """Return what is compared of a record."""
-    kept = one.run.get("environment", {}).get("kept", {})
-    settings = {"level": one.run.get("level", ""), "platform": one.run.get("platform", ""), **kept}
-    software: dict[str, Any] = dict(one.software)
-    if one.sku.get("thresholds"):
-        software["thresholds"] = one.sku["thresholds"]
-    return Contents(
-        record=str(one.path),
-        started=one.run.get("started", ""),
-        host=one.run.get("host", ""),
-        word=one.closing.get("word", ""),
-        line=one.closing.get("line", ""),
-        sku=one.sku.get("name", ""),
-        simulated=bool(one.run.get("simulated")),
-        judged_again=bool(one.judged_from),
-        devices=one.devices,
-        measurements=one.measurements,
-        verdicts=one.verdicts,
-        software=software,
-        settings={name: value for name, value in settings.items() if value},
-        files=one.sku.get("files", {}),
-    )
+    return [f"{saved.path}: {note}" for note in notes]
 
 
 def _spread(one: Run) -> tuple[SpreadOf, list[str]]:

@@ -96,14 +96,14 @@ def _choose(found: Records, folders: Sequence[Path]) -> None:
 
 def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> NodeRecord:
     """Return a record; one in the run of a fleet is not accepted unless `fleet report` counts it as good."""
-    if run is None or not one.accepted or Path(one.path).parent in good:
+    if run is None or not one.accepted or one.folder in good:
         return one
     return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
 
 
 def _sku_of(found: Records) -> Sku | None:
     """Return the shipped SKU that most records name, None where it is no shipped one, or they were judged by a file."""
-    named = [each.terms for each in found.nodes if "SKU" in each.terms]
+    named = [each.judged_on for each in found.nodes if "SKU" in each.judged_on]
     shipped = [each["SKU"] for each in named if each["SKU"] in loader.names()]
     if not shipped:
         return None

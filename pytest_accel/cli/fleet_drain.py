@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from pytest_accel.cli.actions import Action, Actions
-from pytest_accel.core import exits, untrusted
+from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import drain as plans
@@ -22,7 +22,7 @@ from pytest_accel.fleet.jobs.drain import Plan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import Watch
-from pytest_accel.run.record import FILE
+from pytest_accel.run import record
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
 are drained, and none that has a reason of somebody else. The exit status is 1 if a node is rejected, 4 if nothing may
@@ -78,10 +78,10 @@ def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: a
     at, found, old = datetime.now(timezone.utc), {}, {}
     for each in nodes:
         if each.state is State.REJECTED and each.result:
-            raw = _record(each)
-            found[each.node] = plans.failures(raw)
-            started = each.began.isoformat() if each.began else each.result.summary["started"]
-            if why := plans.too_old(raw, started, at, chosen.max_age):
+            run = _record(each)
+            found[each.node] = plans.failures(run)
+            started = each.began.isoformat() if each.began else each.result.started
+            if why := plans.too_old(run, started, at, chosen.max_age):
                 old[each.node] = why
     return plans.plan_of(nodes, found, now, chosen.most, old)
 
@@ -98,12 +98,12 @@ def _holding(each: NodeResult) -> set[str]:
     return (plans.measured if each.state is State.ACCEPTED else plans.held)(_record(each))
 
 
-def _record(each: NodeResult) -> Any:
-    """Return the content of the record of a node, None if it cannot be read."""
+def _record(each: NodeResult) -> Run | None:
+    """Return the record of a node, None if it cannot be read."""
     if each.result is None:
         return None
     try:
-        return untrusted.read_json(each.result.folder / FILE, follow=False)
+        return record.read(each.result.path, follow=False)
     except BadFile as bad:
         print(printable(str(bad)), file=sys.stderr)
         return None

@@ -115,7 +115,7 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
         print(health_line.refused(str(error)))
         print(printable(str(error)), file=sys.stderr)
         return NPD_UNKNOWN if chosen.npd else exits.WRONG
-    fresh = checked.last is not None and checked.last.age <= chosen.max_age
+    fresh = checked.age <= chosen.max_age
     simulated = "SIMULATED " if chosen.simulate else ""
     room = health_line.WIDTH - len(simulated)
     print(f"{simulated}{health_line.line(checked, fresh=fresh, place=chosen.record, width=room)}")

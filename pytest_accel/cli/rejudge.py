@@ -19,7 +19,6 @@ from pytest_accel.judging import delivery
 from pytest_accel.judging.background import background_of
 from pytest_accel.judging.closing import close
 from pytest_accel.judging.diagnosis import explaining
-from pytest_accel.judging.history import terms_of
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
@@ -159,9 +158,7 @@ class _Again:
         self.record, self.terms, self.limits = record, terms, limits
         self.explain = explaining(record.devices)
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
-        run = record.run
-        terms_then = terms_of(run.get("level", ""), run.get("platform", ""), record.software)
-        self.past_of = baseline.kept_in(record.baseline, terms_then)
+        self.past_of = baseline.kept_in(record.baseline)
         self.before: dict[Place, list[Verdict]] = {}
         for verdict in record.verdicts:
             self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
@@ -171,7 +168,7 @@ class _Again:
                 self.attempts.setdefault((each.metric, each.subject), []).append(each)
         uuids = {uuid for uuid, kind in self.kinds.items() if kind is not None}
         self.first_round = FirstRound(
-            record.rounds.get("series", {}), {*uuids, NODE} if uuids else (), run.get("started", "")[:10]
+            record.rounds.get("series", {}), {*uuids, NODE} if uuids else (), record.started[:10]
         )
         for each in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):
             self._exchange_fact(each)

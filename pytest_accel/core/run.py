@@ -244,33 +244,35 @@ class EarlierRecord(TypedDict, total=False):
     """UUIDs of those that it rejected, or "node" for what concerns all."""
 
 
-class BaselineRun(TypedDict):
-    """An earlier run that figures were compared with."""
-
-    record: str
-    started: str
-    word: str
-    terms: dict[str, str]
-    """Level, platform and software, by name."""
-
-
-class BaselineFigure(TypedDict):
-    """A figure of an earlier run, in the unit of its key; `run` is its place in `runs`."""
+@dataclass(frozen=True)
+class EarlierFigure:
+    """The value of a metric of one device in an earlier record, in the metric's unit."""
 
     value: float
-    run: int
+    day: str
+    """The day of the run: ISO 8601."""
+    record: str
+    """The path of the record."""
+    differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The terms that differ from those of this run, by name: then and now."""
 
 
-class BaselinePast(TypedDict):
-    """The earlier figures of one metric of one device."""
+@dataclass(frozen=True)
+class Past:
+    """The earlier figures of one metric of one device that are comparable with the one of this run.
 
-    first: BaselineFigure | None
-    """That of the first accepted run."""
-    last: BaselineFigure | None
-    between_runs: float | None
-    """The standard deviation from run to run as a fraction of the value; None if there were too few runs."""
-    runs: int
-    """The number of comparable runs."""
+    `first` is that of the first accepted record, `last` that of the last one. `between_runs` is the standard deviation
+    from run to run as a fraction of the value, estimated from `runs` earlier runs; None if there are too few.
+    """
+
+    first: EarlierFigure | None = None
+    last: EarlierFigure | None = None
+    between_runs: float | None = None
+    runs: int = 0
+    fails: bool = False
+    """True if the user wants a drop to fail instead of being marginal."""
+    of_this_run: bool = False
+    """True if `first` is the figure of the first round of this run, and there is no earlier run."""
 
 
 class BaselineEntry(TypedDict, total=False):
@@ -278,10 +280,7 @@ class BaselineEntry(TypedDict, total=False):
 
     asked: str
     """The value of --accel-baseline."""
-    fails: bool
-    """True if a drop fails (--accel-baseline-fail)."""
-    runs: list[BaselineRun]
-    pasts: dict[str, dict[str, BaselinePast]]
+    pasts: dict[str, dict[str, Past]]
     """By metric, unit and hash of the method, and by subject."""
 
 
@@ -390,3 +389,33 @@ class Run:
     def altered(self) -> bool:
         """True for a record whose file was changed after it was written."""
         return self.sealed != self.sha256
+
+    @property
+    def started(self) -> str:
+        """When the run began: ISO 8601; empty for one that never began."""
+        return self.run.get("started", "")
+
+    @property
+    def host(self) -> str:
+        """The name of the node."""
+        return self.run.get("host", "")
+
+    @property
+    def finished(self) -> bool:
+        """True for a run that came to its end."""
+        return self.state == "finished"
+
+    @property
+    def simulated(self) -> bool:
+        """True if the run says that its node was simulated."""
+        return bool(self.run.get("simulated"))
+
+    @property
+    def rejected(self) -> list[str]:
+        """The UUIDs of the devices that the run rejects, or "node" for what concerns all."""
+        return sorted({each.subject for each in self.verdicts if each.rejects})
+
+    @property
+    def word(self) -> str:
+        """The result, such as ACCEPTED; empty for a run that did not end."""
+        return self.closing.get("word", "")

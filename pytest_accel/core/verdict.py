@@ -124,6 +124,11 @@ class Verdict:
         return self.status.fails and self.waiver is None
 
     @property
+    def rejects(self) -> bool:
+        """True if the verdict rejects its device: it is FAIL, and no waiver covers it."""
+        return self.status is Status.FAIL and self.waiver is None
+
+    @property
     def warned(self) -> tuple[float, float] | None:
         """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
         limit, value = self.limit, self.value

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Past
 from pytest_accel.core.sku import Spread
-from pytest_accel.judging.history import Past
 from pytest_accel.judging.like_devices import AllAttempts, Attempt, Kinds, like, near
 
 PastOf = Callable[[Measurement], "Past | None"]

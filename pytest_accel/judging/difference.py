@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
 from typing import Any
 
-from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.run import Run
 
 
 class Kind(Enum):
@@ -30,33 +30,6 @@ class Direction(Enum):
     OTHER = "other"
     """Neither worse nor better, such as another version."""
     BETTER = "better"
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The parts of a record that are compared. `host` and the texts are as the record states them."""
-
-    record: str
-    """The path of the record."""
-    started: str = ""
-    """ISO 8601."""
-    host: str = ""
-    word: str = ""
-    """The result, such as ACCEPTED; empty for a run that did not end."""
-    line: str = ""
-    """The closing line."""
-    sku: str = ""
-    simulated: bool = False
-    judged_again: bool = False
-    devices: Sequence[Device] = ()
-    measurements: Sequence[Measurement] = ()
-    """In the order in which they were made."""
-    verdicts: Sequence[Verdict] = ()
-    software: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """What the user chose or set: level, platform, variables of the environment."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of the threshold files, by file."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +142,7 @@ class Subjects:
         return {NODE: NODE, **{pair.now.uuid: pair.then.uuid for pair in self.pairs}}
 
 
-def subjects(first: Contents, last: Contents) -> Subjects:
+def subjects(first: Run, last: Run) -> Subjects:
     """Return the subjects that two records share."""
     found = pairs(first.devices, last.devices)
     return Subjects(found, len(found) == len(first.devices) == len(last.devices))

@@ -13,20 +13,22 @@ from dataclasses import dataclass, field, replace
 from pytest_accel.core import exits
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY
 from pytest_accel.core.measurement import NODE
+from pytest_accel.core.run import Run
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.core.words import listed
 from pytest_accel.judging import figure_differences, state_differences, verdict_differences
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects, ordered, subjects
+from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects, ordered, subjects
 from pytest_accel.judging.figure_differences import SpreadOf, Trend
-from pytest_accel.judging.history import EarlierRun, kept
+from pytest_accel.judging.history import kept
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The differences between two records, most important first. `other` says why they are not comparable."""
 
-    first: Contents
-    last: Contents
+    first: Run
+    last: Run
     same_devices: bool = True
     """False if the records share no device: two nodes, which are compared by the medians of their devices."""
     differences: Sequence[Difference] = ()
@@ -47,7 +49,7 @@ class Comparison:
         return exits.NOT_JUDGED if self.other or self.left_out else exits.HOLDS
 
 
-def compare(first: Contents, last: Contents, spread_of: SpreadOf, runs: Sequence[EarlierRun] = ()) -> Comparison:
+def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] = ()) -> Comparison:
     """Return the differences between two records.
 
     `spread_of` returns the variation of a metric among healthy devices. `runs` are the figures of all records that are
@@ -74,16 +76,17 @@ def compare(first: Contents, last: Contents, spread_of: SpreadOf, runs: Sequence
     return Comparison(first, last, True, ordered(differences), found.compared, found.not_compared, trends)
 
 
-def not_comparable(first: Contents, last: Contents) -> str:
+def not_comparable(first: Run, last: Run) -> str:
     """Return why two records cannot be compared; empty if they can."""
     if first.simulated != last.simulated:
         return "one record is of a simulated node, the other one of hardware"
-    if first.sku != last.sku:
-        return f"other SKU: {first.sku or 'none'} and {last.sku or 'none'}"
+    then, now = (each.sku.get("name", "") for each in (first, last))
+    if then != now:
+        return f"other SKU: {then or 'none'} and {now or 'none'}"
     if not first.devices or not last.devices:
         return "a record without devices"
     models = [{device.model for device in each.devices} for each in (first, last)]
-    if not first.sku and models[0] != models[1]:
+    if not now and models[0] != models[1]:
         return f"other products: {listed(sorted(models[0]), 8)} and {listed(sorted(models[1]), 8)}"
     return ""
 
@@ -105,7 +108,7 @@ def _better(each: Difference) -> bool:
 # -- two nodes
 
 
-def _nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Comparison:
+def _nodes(first: Run, last: Run, spread_of: SpreadOf) -> Comparison:
     """Compare two nodes with other devices: counts, verdicts by metric, facts, and the medians of the figures."""
     found = figure_differences.of_nodes(first, last, spread_of)
     none = Subjects((), whole=False)
@@ -121,14 +124,14 @@ def _nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Comparison:
     return Comparison(first, last, False, ordered(differences), found.compared, found.not_compared)
 
 
-def _count(first: Contents, last: Contents) -> list[Difference]:
+def _count(first: Run, last: Run) -> list[Difference]:
     then, now = len(first.devices), len(last.devices)
     fewer = now < then
     direction = Direction.WORSE if fewer else Direction.BETTER
     return [Difference(Kind.DEVICE, (), "devices", str(then), str(now), direction, fewer)] if then != now else []
 
 
-def _worst(first: Contents, last: Contents) -> list[Difference]:
+def _worst(first: Run, last: Run) -> list[Difference]:
     """Return the metrics whose worst verdict on a node is another one than on the other node, with both devices."""
     then, now = _worst_of(first), _worst_of(last)
     rates = {each.metric for each in last.measurements if kept(each)}
@@ -142,7 +145,7 @@ def _worst(first: Contents, last: Contents) -> list[Difference]:
     return found
 
 
-def _said(contents: Contents, worst: Verdict) -> str:
+def _said(contents: Run, worst: Verdict) -> str:
     """Return the worst verdict on a metric with its device. If that passes, all devices do."""
     name, text = _name(contents, worst), verdict_differences.said(worst)
     if name == NODE:
@@ -150,7 +153,7 @@ def _said(contents: Contents, worst: Verdict) -> str:
     return f"all {Status.PASS.value}" if worst.status is Status.PASS else f"{name} {text}"
 
 
-def _worst_of(contents: Contents) -> dict[str, Verdict]:
+def _worst_of(contents: Run) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     for each in contents.verdicts:
         old = found.get(each.metric)
@@ -159,11 +162,11 @@ def _worst_of(contents: Contents) -> dict[str, Verdict]:
     return {metric: each for metric, each in found.items() if each.status is not Status.NOT_APPLICABLE}
 
 
-def _name(contents: Contents, verdict: Verdict) -> str:
+def _name(contents: Run, verdict: Verdict) -> str:
     return next((each.name for each in contents.devices if each.uuid == verdict.subject), NODE)
 
 
-def _facts(first: Contents, last: Contents) -> list[Difference]:
+def _facts(first: Run, last: Run) -> list[Difference]:
     """Return the facts that the devices of each node share, and that differ between the nodes.
 
     What names a part or its place differs by itself.

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from pytest_accel.core.measurement import Measurement, speed_share
 from pytest_accel.core.reasons import AllAlike, BehindPast, Reason, Since
+from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import PastOf, between_runs
 from pytest_accel.judging.gaps import FAILS_AT, FOUND_AT, LEAST, LEAST_FAILING, SMALL_SPREAD
-from pytest_accel.judging.history import EarlierFigure, Past, kept
+from pytest_accel.judging.history import kept
 from pytest_accel.judging.like_devices import ENOUGH, Attempt, part_of, together, value_of
 from pytest_accel.judging.repeats import unconfirmed
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.sku import Spread
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects
+from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects
 from pytest_accel.judging.drops import Drop, allowed_drop, drop, lost
 from pytest_accel.judging.gaps import OF_MEDIAN
-from pytest_accel.judging.history import EarlierFigure, EarlierRun, History, Past, kept, key
+from pytest_accel.judging.history import History, kept, key
 from pytest_accel.judging.like_devices import LATENCY, POWER, usable, value_of
 
 OTHER_METHOD = "measured by another method or under other conditions"
@@ -63,9 +65,7 @@ class Figures:
     not_compared: Counter[str]
 
 
-def figures(
-    first: Contents, last: Contents, shared: Subjects, earlier: Sequence[EarlierRun], spread_of: SpreadOf
-) -> Figures:
+def figures(first: Run, last: Run, shared: Subjects, earlier: Sequence[Summary], spread_of: SpreadOf) -> Figures:
     """Return the figures that differ by device and metric. `earlier` are the runs before the last one."""
     then_of, names = shared.then_of(), shared.names
     before, after = latest(first), latest(last)
@@ -76,7 +76,7 @@ def figures(
         if then is None or (subject == NODE and not shared.whole):
             continue
         found.compared += 1
-        change = since(now, EarlierFigure(value_of(then), first.started[:10], first.record), history, spread_of)
+        change = since(now, EarlierFigure(value_of(then), first.started[:10], str(first.path)), history, spread_of)
         if change is not None and abs(change.share) > change.allowed:
             found.differences.append(_difference(names[subject], then, now, change, last))
     found.not_compared = _not_compared(first, last, shared)
@@ -90,12 +90,12 @@ def since(now: Measurement, then: EarlierFigure, history: History, spread_of: Sp
     return drop(now, Past(None, then, between, runs), spread_of(now.metric))
 
 
-def latest(contents: Contents) -> dict[Place, Measurement]:
+def latest(contents: Run) -> dict[Place, Measurement]:
     """Return the figures of a record that are compared; of several attempts the last one counts."""
     return {(key(each), each.subject): each for each in contents.measurements if kept(each)}
 
 
-def _difference(where: str, then: Measurement, now: Measurement, change: Drop, last: Contents) -> Difference:
+def _difference(where: str, then: Measurement, now: Measurement, change: Drop, last: Run) -> Difference:
     processor = not _accelerators(last)
     worse = Direction.OTHER if processor else Direction.WORSE if change.share > 0 else Direction.BETTER
     return Difference(
@@ -112,11 +112,11 @@ def _difference(where: str, then: Measurement, now: Measurement, change: Drop, l
     )
 
 
-def _accelerators(contents: Contents) -> bool:
+def _accelerators(contents: Run) -> bool:
     return any(registry.vendor(device.driver).accelerator for device in contents.devices)
 
 
-def _not_compared(first: Contents, last: Contents, shared: Subjects) -> Counter[str]:
+def _not_compared(first: Run, last: Run, shared: Subjects) -> Counter[str]:
     """Return how many figures of the shared devices were not compared, by reason."""
     now_of = {then: now for now, then in shared.then_of().items()}
     then, now = (
@@ -136,7 +136,7 @@ def _not_compared(first: Contents, last: Contents, shared: Subjects) -> Counter[
     return reasons
 
 
-def _tried(contents: Contents, now_of: Mapping[str, str]) -> dict[Place, list[Measurement]]:
+def _tried(contents: Run, now_of: Mapping[str, str]) -> dict[Place, list[Measurement]]:
     """Return the attempts at figures by metric and subject. What cannot exist here is none."""
     found: dict[Place, list[Measurement]] = {}
     for each in contents.measurements:
@@ -149,7 +149,7 @@ def _tried(contents: Contents, now_of: Mapping[str, str]) -> dict[Place, list[Me
     return found
 
 
-def of_nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Figures:
+def of_nodes(first: Run, last: Run, spread_of: SpreadOf) -> Figures:
     """Return the metrics whose median over the devices differs between two nodes with other devices."""
     before, after = _by_key(first), _by_key(last)
     found = Figures([], 0, Counter())
@@ -159,7 +159,7 @@ def of_nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Figures:
             continue
         found.compared += 1
         own, old = (replace(each[0], value=median(map(value_of, each)), samples=()) for each in (now, then))
-        figure = EarlierFigure(value_of(old), first.started[:10], first.record)
+        figure = EarlierFigure(value_of(old), first.started[:10], str(first.path))
         fewest = min(len(then), len(now))
         past, spread = Past(None, figure), _of_medians(spread_of(own.metric), fewest)
         share = lost(value_of(own), value_of(old), own.unit)
@@ -174,7 +174,7 @@ def of_nodes(first: Contents, last: Contents, spread_of: SpreadOf) -> Figures:
     return found
 
 
-def _by_key(contents: Contents) -> dict[str, list[Measurement]]:
+def _by_key(contents: Run) -> dict[str, list[Measurement]]:
     found: dict[str, list[Measurement]] = {}
     for (name, _), each in latest(contents).items():
         found.setdefault(name, []).append(each)
@@ -192,7 +192,7 @@ def _of_medians(spread: Spread | None, devices: int) -> Spread | None:
     return replace(spread, between_runs=math.hypot(spread.between_runs, of_devices))
 
 
-def trends(last: Contents, runs: Sequence[EarlierRun], shared: Subjects, spread_of: SpreadOf) -> list[Trend]:
+def trends(last: Run, runs: Sequence[Summary], shared: Subjects, spread_of: SpreadOf) -> list[Trend]:
     """Return the trend of each figure of the last record over `runs`, oldest first, the largest loss first.
 
     The last of `runs` is the last record. Values of a device count that the runs know by the same UUID and serial.
@@ -200,7 +200,7 @@ def trends(last: Contents, runs: Sequence[EarlierRun], shared: Subjects, spread_
     history = History(runs[:-1], last.devices, dict)
 
     def since_first(now: Measurement, first: float) -> Drop | None:
-        return since(now, EarlierFigure(first, runs[0].day, runs[0].record), history, spread_of)
+        return since(now, EarlierFigure(first, runs[0].day, str(runs[0].path)), history, spread_of)
 
     found = [_trend(now, place, runs, shared, since_first) for place, now in latest(last).items()]
     return sorted((each for each in found if each), key=lambda each: (-each.lost / each.allowed, each.metric))
@@ -209,7 +209,7 @@ def trends(last: Contents, runs: Sequence[EarlierRun], shared: Subjects, spread_
 def _trend(
     now: Measurement,
     place: Place,
-    runs: Sequence[EarlierRun],
+    runs: Sequence[Summary],
     shared: Subjects,
     since_first: Callable[[Measurement, float], Drop | None],
 ) -> Trend | None:
@@ -237,16 +237,16 @@ def _trend(
         median(value for _, value in values),
         change.share,
         change.allowed,
-        begun.record if begun else "",
+        str(begun.path) if begun else "",
         begun.day if begun else "",
     )
 
 
 def _values(
-    runs: Iterable[EarlierRun], name: str, subject: str, serials: Mapping[str, str | None]
-) -> Iterable[tuple[EarlierRun, float]]:
+    runs: Iterable[Summary], name: str, subject: str, serials: Mapping[str, str | None]
+) -> Iterable[tuple[Summary, float]]:
     for run in runs:
-        known = run.devices.get(subject)
+        known = run.by_uuid.get(subject)
         serial = serials.get(subject)
         same = subject == NODE or (known is not None and (not known.serial or not serial or known.serial == serial))
         if same and subject in run.figures.get(name, {}):

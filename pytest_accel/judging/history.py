@@ -10,12 +10,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
+from pytest_accel.core.run import EarlierFigure, Past
+from pytest_accel.core.summary import Summary
 from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, compared, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
@@ -30,70 +31,6 @@ OF_NORMAL = 1.4826
 """The standard deviation of a normal distribution as a multiple of its median absolute deviation."""
 ACCEPTING = ("ACCEPTED", "HELD")
 """The words of the runs whose figures a device has to keep."""
-
-
-@dataclass(frozen=True)
-class KnownDevice:
-    """A device as an earlier record states it; None for what it does not."""
-
-    uuid: str
-    serial: str | None = None
-    slot: str | None = None
-    """Its PCI address."""
-    vbios: str | None = None
-
-
-@dataclass(frozen=True)
-class EarlierRun:
-    """A complete earlier run. `figures` are values in the unit of `key`, by UUID (or `NODE`), by `key`."""
-
-    record: str
-    """The path of the record."""
-    started: str
-    """ISO 8601."""
-    word: str
-    """The result, such as ACCEPTED."""
-    terms: Mapping[str, str] = field(default_factory=dict)
-    """The value of each of `TERMS` that is known."""
-    devices: Mapping[str, KnownDevice] = field(default_factory=dict)
-    """By UUID."""
-    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @property
-    def day(self) -> str:
-        """The day of the run: ISO 8601."""
-        return self.started[:10]
-
-
-@dataclass(frozen=True)
-class EarlierFigure:
-    """The value of a metric of one device in an earlier record, in the metric's unit."""
-
-    value: float
-    day: str
-    """The day of the run: ISO 8601."""
-    record: str
-    """The path of the record."""
-    differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """The terms that differ from those of this run, by name: then and now."""
-
-
-@dataclass(frozen=True)
-class Past:
-    """The earlier figures of one metric of one device that are comparable with the one of this run.
-
-    `first` is that of the first accepted record, `last` that of the last one. `between_runs` is the standard deviation
-    from run to run as a fraction of the value, estimated from `runs` earlier runs; None if there are too few.
-    """
-
-    first: EarlierFigure | None = None
-    last: EarlierFigure | None = None
-    between_runs: float | None = None
-    runs: int = 0
-    fails: bool = False
-    """True if the user wants a drop to fail instead of being marginal."""
-    of_this_run: bool = False
-    """True if `first` is the figure of the first round of this run, and there is no earlier run."""
 
 
 def key(measurement: Measurement) -> str:
@@ -146,9 +83,9 @@ def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tupl
     return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
 
 
-def _among(run: EarlierRun, names: Container[str | None]) -> list[KnownDevice]:
+def _among(run: Summary, names: Container[str | None]) -> list[Device]:
     """Return the devices of an earlier run whose UUID or serial number is among the names."""
-    return [each for each in run.devices.values() if each.uuid in names or (each.serial and each.serial in names)]
+    return [each for each in run.devices if each.uuid in names or (each.serial and each.serial in names)]
 
 
 def deviation_of_runs(series: Iterable[Sequence[float]]) -> float | None:
@@ -170,7 +107,7 @@ class History:
 
     def __init__(
         self,
-        runs: Sequence[EarlierRun],
+        runs: Sequence[Summary],
         devices: Sequence[Device],
         terms: Callable[[], Mapping[str, str]],
         *,
@@ -192,17 +129,17 @@ class History:
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
         return Past(first if accepted else None, last, self._between_runs(name), len(runs), self.fails)
 
-    def _same(self, run: EarlierRun, subject: str) -> bool:
+    def _same(self, run: Summary, subject: str) -> bool:
         """Return whether a subject of an earlier run is that of this one: the same device, or all the same devices."""
         if subject == NODE:
-            return set(run.devices) == set(self._devices)
-        then, now = run.devices.get(subject), self._devices.get(subject)
+            return run.by_uuid.keys() == self._devices.keys()
+        then, now = run.by_uuid.get(subject), self._devices.get(subject)
         if then is None or now is None:
             return False
         return not (then.serial and now.serial) or then.serial == now.serial
 
-    def _figure(self, run: EarlierRun, name: str, subject: str) -> EarlierFigure:
-        return EarlierFigure(run.figures[name][subject], run.day, run.record, differing(run.terms, self._terms()))
+    def _figure(self, run: Summary, name: str, subject: str) -> EarlierFigure:
+        return EarlierFigure(run.figures[name][subject], run.day, str(run.path), differing(run.terms, self._terms()))
 
     def _between_runs(self, name: str) -> float | None:
         """Return the deviation from run to run over all devices of the node; None if there were too few runs.
@@ -238,19 +175,23 @@ class History:
             return told
         last = of_node[-1]
         by_slot = {device.pci_address: device.name for device in present}
-        for each in [each for each in last.devices.values() if each not in _among(last, here)]:
-            slot = f", which was in {each.slot}" if each.slot else ""
-            taken = f"; {by_slot[each.slot]} is there now" if each.slot in by_slot and each.slot else ""
+        for each in [each for each in last.devices if each not in _among(last, here)]:
+            slot = f", which was in {each.pci_address}" if each.pci_address else ""
+            taken = (
+                f"; {by_slot[each.pci_address]} is there now"
+                if each.pci_address in by_slot and each.pci_address
+                else ""
+            )
             told.append(f"{each.serial or each.uuid}{slot} in the record of {last.day}, is gone{taken}")
         return told
 
     def _changed(self, device: Device) -> Iterable[str]:
-        known = [run for run in self.runs if device.uuid in run.devices]
+        known = [run for run in self.runs if device.uuid in run.by_uuid]
         if not known:
             by_serial = [
                 (run, each)
                 for run in self.runs
-                for each in run.devices.values()
+                for each in run.devices
                 if device.serial and each.serial == device.serial
             ]
             if by_serial:
@@ -260,11 +201,11 @@ class History:
                 yield f"{device.name} is new since the record of {self.runs[-1].day}: it has no past"
             return
         run = known[-1]
-        then = run.devices[device.uuid]
+        then = run.by_uuid[device.uuid]
         if then.serial and device.serial and then.serial != device.serial:
             yield f"{device.name} states serial {device.serial}, on {run.day} it was {then.serial}: no past"
-        if then.slot and device.pci_address and then.slot != device.pci_address:
-            yield f"{device.name} moved from {then.slot} to {device.pci_address} since {run.day}"
-        vbios = device.facts.get("vbios")
-        if then.vbios and vbios and then.vbios != vbios:
-            yield f"{device.name} has VBIOS {vbios}, on {run.day} it had {then.vbios}"
+        if then.pci_address and device.pci_address and then.pci_address != device.pci_address:
+            yield f"{device.name} moved from {then.pci_address} to {device.pci_address} since {run.day}"
+        before, now = then.facts.get("vbios"), device.facts.get("vbios")
+        if before and now and before != now:
+            yield f"{device.name} has VBIOS {now}, on {run.day} it had {before}"

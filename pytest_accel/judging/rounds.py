@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.reasons import InRound
-from pytest_accel.core.run import FoundEntry, SeriesEntry
+from pytest_accel.core.run import EarlierFigure, FoundEntry, Past, SeriesEntry
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.history import ENOUGH_RUNS, EarlierFigure, Past, deviation_of_runs
+from pytest_accel.judging.history import ENOUGH_RUNS, deviation_of_runs
 
 DIGITS = 6
 """Significant digits of a value."""

@@ -8,11 +8,12 @@ from typing import Any
 from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY, NOW, VERSIONS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.software import OF_DEVICES
 from pytest_accel.core.verdict import show
 from pytest_accel.judging import error_counters
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Pair, Subjects
+from pytest_accel.judging.difference import Difference, Direction, Kind, Pair, Subjects
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import read
 from pytest_accel.skus import releases
@@ -65,7 +66,7 @@ _DRIVEN = frozenset(OF_DEVICES.values()) - {"vbios", "firmware_bundle"}
 """Versions of what is installed on the host, which come with its software."""
 
 
-def devices(first: Contents, last: Contents, shared: Subjects) -> list[Difference]:
+def devices(first: Run, last: Run, shared: Subjects) -> list[Difference]:
     """Return the devices that are gone, new, in another slot, or another one in the same slot."""
     then = {pair.then.uuid for pair in shared.pairs}
     now = {pair.now.uuid for pair in shared.pairs}
@@ -109,17 +110,25 @@ def _moved(pair: Pair) -> Iterable[Difference]:
         yield Difference(Kind.DEVICE, (pair.name,), "model", pair.then.model, pair.now.model, rank=1)
 
 
-def facts(first: Contents, last: Contents, shared: Subjects) -> list[Difference]:
+def facts(first: Run, last: Run, shared: Subjects) -> list[Difference]:
     """Return the facts and settings of devices, host and run that differ."""
     versions = {fact for name, fact in OF_DEVICES.items() if name in first.software and name in last.software}
     known = _DRIVEN & versions
     found = [each for pair in shared.pairs for each in _of_pair(pair, known)]
     found += _of_host(first, last) if shared.whole else []
-    for name in sorted({*first.settings, *last.settings}):
-        then, now = first.settings.get(name, "not set"), last.settings.get(name, "not set")
+    before, after = _settings(first), _settings(last)
+    for name in sorted({*before, *after}):
+        then, now = before.get(name, "not set"), after.get(name, "not set")
         if then != now:
             found.append(Difference(Kind.FACT, ("run",), name, then, now, rank=4))
     return found
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """Return what the user chose or set: level, platform, variables of the environment."""
+    chosen = {"level": run.run.get("level"), "platform": run.run.get("platform")}
+    chosen.update(run.run.get("environment", {}).get("kept", {}))
+    return {name: value for name, value in chosen.items() if value}
 
 
 def _of_pair(pair: Pair, known: frozenset[str]) -> Iterable[Difference]:
@@ -178,7 +187,7 @@ def _words(value: Any, unit: str) -> str:
     return f"{value} {unit}" if unit else str(value)
 
 
-def _of_host(first: Contents, last: Contents) -> Iterable[Difference]:
+def _of_host(first: Run, last: Run) -> Iterable[Difference]:
     then, now = _host(first), _host(last)
     for name in HOST_FACTS:
         if name in HOST_NOW or name not in then or name not in now or then[name] == now[name]:
@@ -191,26 +200,31 @@ def _of_host(first: Contents, last: Contents) -> Iterable[Difference]:
         yield Difference(Kind.FACT, (NODE,), "host", first.host, last.host)
 
 
-def _host(contents: Contents) -> dict[str, Any]:
+def _host(contents: Run) -> dict[str, Any]:
     stated = {each.metric: each.value for each in contents.measurements if each.subject == NODE and not each.trouble}
     return {name: stated[f"host.{name}"] for name in HOST_FACTS if stated.get(f"host.{name}") is not None}
 
 
-def software(first: Contents, last: Contents) -> list[Difference]:
+def software(first: Run, last: Run) -> list[Difference]:
     """Return the versions of software and threshold files that differ."""
     hidden = {name for name, fact_ in OF_DEVICES.items() if fact_ not in _DRIVEN}
-    found = []
-    for name in dict.fromkeys([*OF_DEVICES, *first.software, *last.software]):
-        then, now = first.software.get(name), last.software.get(name)
+    found, versions = [], [_versions(each) for each in (first, last)]
+    for name in dict.fromkeys([*OF_DEVICES, *versions[0], *versions[1]]):
+        then, now = (each.get(name) for each in versions)
         if then != now and name not in hidden:
             before, after = (str(each) if each is not None else "not stated" for each in (then, now))
             found.append(Difference(Kind.SOFTWARE, (), name, before, after, rank=0 if then and now else 1))
-    then_files, now_files = _by_name(first.files), _by_name(last.files)
+    then_files, now_files = (_by_name(each.sku.get("files", {})) for each in (first, last))
     for name in dict.fromkeys([*then_files, *now_files]):
         before, after = (files.get(name, "")[:12] or "not used" for files in (then_files, now_files))
         if before != after:
             found.append(Difference(Kind.SOFTWARE, (), f"file {name}", before, after, rank=2))
     return found
+
+
+def _versions(run: Run) -> dict[str, Any]:
+    """Return the versions of software, and of the shipped threshold files."""
+    return {**run.software, **({"thresholds": run.sku["thresholds"]} if run.sku.get("thresholds") else {})}
 
 
 def _by_name(files: Mapping[str, str]) -> dict[str, str]:
@@ -219,7 +233,7 @@ def _by_name(files: Mapping[str, str]) -> dict[str, str]:
     return {path if names.count(name) > 1 else name: files[path] for path, name in zip(files, names, strict=True)}
 
 
-def limits(first: Contents, last: Contents) -> list[Difference]:
+def limits(first: Run, last: Run) -> list[Difference]:
     """Return the limits that differ, by metric, where both records have a verdict. Markers of tests are no limits."""
     then, now = _limits(first), _limits(last)
     both = {each.metric for each in first.verdicts} & {each.metric for each in last.verdicts}
@@ -236,7 +250,7 @@ def limits(first: Contents, last: Contents) -> list[Difference]:
     return found
 
 
-def _limits(contents: Contents) -> dict[str, dict[str, Any]]:
+def _limits(contents: Run) -> dict[str, dict[str, Any]]:
     return {each.metric: releases.facts_of(each.limit) for each in contents.verdicts if each.limit and _own(each.limit)}
 
 

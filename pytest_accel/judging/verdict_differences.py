@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_accel.core.measurement import LEFT_OUT
+from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind, Subjects
+from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects
 from pytest_accel.judging.history import ACCEPTING, kept
 from pytest_accel.judging.state_differences import direction_of
 from pytest_accel.probes.declare import finder_of
@@ -22,7 +23,7 @@ Place = tuple[str, str, str]
 """Metric, subject of the last record, and the marker that declares the limit."""
 
 
-def verdicts(first: Contents, last: Contents, shared: Subjects) -> list[Difference]:
+def verdicts(first: Run, last: Run, shared: Subjects) -> list[Difference]:
     """Return the verdicts that got worse or better, and the result of the run if it did."""
     then_of = shared.then_of()
     now_of = {then: now for now, then in then_of.items()}
@@ -43,7 +44,7 @@ def _place(verdict: Verdict, subject: str) -> Place:
     return verdict.metric, subject, verdict.limit.origin if marker and verdict.limit else ""
 
 
-def broken(last: Contents) -> set[str]:
+def broken(last: Run) -> set[str]:
     """Return the subjects that were lost, hung or crashed during the run."""
     return {each.subject for each in last.verdicts if _broke_off(each)}
 
@@ -108,7 +109,7 @@ def _of_hardware(then: Verdict, now: Verdict) -> bool:
     return True
 
 
-def _result(first: Contents, last: Contents) -> Iterable[Difference]:
+def _result(first: Run, last: Run) -> Iterable[Difference]:
     if first.word == last.word or not (first.word and last.word):
         return
     held = [word in ACCEPTING for word in (first.word, last.word)]

@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_accel.core import paths, untrusted
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import EarlierRecord
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import folder_summary, record, summaries
@@ -22,7 +26,6 @@ from pytest_accel.run.folder_summary import FILES, RECORD_BYTES
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record_folder import file_name, numbered
-from pytest_accel.run.summaries import Summary
 
 MOST_SUMMARIES = 1000
 """Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
@@ -38,8 +41,8 @@ RECORDS_BYTES = 4 << 20
 class EarlierRecords:
     """The earlier records beside a record, newest first, and what was not read."""
 
-    found: list[tuple[Path, Summary]] = field(default_factory=list)
-    """Path and summary of each record of a run, without records that were judged again."""
+    found: list[Summary] = field(default_factory=list)
+    """The summary of each record of a run, without records that were judged again."""
     ignored: list[str] = field(default_factory=list)
     """A sentence for each file that could not be read."""
     not_read: int = 0
@@ -51,10 +54,10 @@ class EarlierRecords:
         Records of simulated nodes count for a simulated node alone.
         """
         wanted, entries = set(uuids), []
-        for path, each in reversed(self.found):
-            shared = {device["uuid"] for device in each["devices"]} & wanted
-            if shared and each["simulated"] == simulated:
-                entries.append(_entry(path, each, shared))
+        for each in reversed(self.found):
+            shared = each.by_uuid.keys() & wanted
+            if shared and each.simulated == simulated:
+                entries.append(_entry(each, shared))
         return entries
 
     def last_accelerators(self, host: str) -> str | None:
@@ -63,12 +66,12 @@ class EarlierRecords:
         It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record
         without any device is passed over, as it comes from a run that missed them already.
         """
-        of_host = [(path, each) for path, each in self.found if each["host"] == host and not each["simulated"]]
-        for path, each in sorted(of_host, key=lambda pair: pair[1]["started"], reverse=True):
-            if each["devices"]:
-                models = [device["model"] for device in each["devices"] if _accelerator(device["driver"])]
+        of_host = [each for each in self.found if each.host == host and not each.simulated]
+        for each in sorted(of_host, key=attrgetter("started"), reverse=True):
+            if each.devices:
+                models = [device.model for device in each.devices if registry.vendor(device.driver).accelerator]
                 names = ", ".join(sorted(set(models)))
-                text = f"the earlier record {path} holds {len(models)} x {names}, but no accelerator is found now"
+                text = f"the earlier record {each.path} holds {len(models)} x {names}, but no accelerator is found now"
                 return text if models else None
         return None
 
@@ -128,12 +131,12 @@ def _read(places: Iterable[Path], closed: list[str] | None = None) -> EarlierRec
     summed, records = _in(places, closed)
     some_summed = _oldest_and_newest(summed)
     for path in some_summed:
-        _keep(earlier, path.with_name(record.FILE), path)
+        _keep(earlier, path)
     some = _as_many_as_fit(records)
     for path in some:
-        _keep(earlier, path, path)
+        _keep(earlier, path)
     earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
-    earlier.found.sort(key=lambda pair: pair[1]["started"], reverse=True)
+    earlier.found.sort(key=attrgetter("started"), reverse=True)
     return earlier
 
 
@@ -212,18 +215,18 @@ def _newest(paths: list[tuple[float, Path]]) -> list[Path]:
     return [path for _, path in sorted(paths, reverse=True)]
 
 
-def _keep(earlier: EarlierRecords, path: Path, file: Path) -> None:
-    """Add the record at `path` by its summary, or by the record itself in place of one (`file`)."""
+def _keep(earlier: EarlierRecords, file: Path) -> None:
+    """Add a record by its summary, or by the record itself in place of one."""
     try:
         found = folder_summary.of_file(file)
     except BadFile as bad:
         earlier.ignored.append(str(bad).splitlines()[0])
     else:
-        if not found["judged_again"]:  # that is no measurement of hardware
-            earlier.found.append((path, found))
+        if not found.judged_again:  # that is no measurement of hardware
+            earlier.found.append(found)
 
 
-def named(asked: str) -> list[tuple[Path, Summary]]:
+def named(asked: str) -> list[Summary]:
     """Return the record, or those in the folder, that --accel-baseline names. Raises Refused if there is none."""
     if asked in (AUTO, NONE):
         return []
@@ -237,11 +240,9 @@ def named(asked: str) -> list[tuple[Path, Summary]]:
                 why = f": {records.ignored[0]}" if records.ignored else ""
                 raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
             return records.found
-        return [(file, summaries.summary(untrusted.read_json(file)))]
+        return [summaries.summary(record.read(file))]
     except BadFile as bad:
         raise Refused(f"--accel-baseline: {bad}") from None
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise Refused(f"--accel-baseline: {file} is not a record of pytest-accel, or a damaged one") from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:
@@ -256,18 +257,13 @@ def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) 
     return [f"{name} on {last[subject]}".removesuffix(" on ") for subject, name in names.items() if subject in last]
 
 
-def _entry(path: Path, each: Summary, shared: set[str]) -> EarlierRecord:
+def _entry(each: Summary, shared: AbstractSet[str]) -> EarlierRecord:
     """Return the entry for a record of which the devices `shared` are in this run."""
     return {
-        "record": str(path),
-        "started": each["started"] or None,
-        "state": each["state"] or None,
-        "line": each["line"] or None,
+        "record": str(each.path),
+        "started": each.started or None,
+        "state": each.state or None,
+        "line": each.line or None,
         "devices": sorted(shared),
-        "rejected": [uuid for uuid in each["rejected"] if uuid in shared or uuid == "node"],
+        "rejected": [uuid for uuid in each.rejected if uuid in shared or uuid == NODE],
     }
-
-
-def _accelerator(driver: str) -> bool:
-    """Return whether devices of a driver are accelerators."""
-    return registry.vendor(driver).accelerator

@@ -5,12 +5,14 @@ Whoever can write into the folder can change both files: only regular files are 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
-from pytest_accel.core import untrusted
+from pytest_accel.core import structured, untrusted
+from pytest_accel.core.summary import RUNNING, Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import node_results, record, summaries
-from pytest_accel.run.summaries import Summary
+from pytest_accel.run import record, summaries
 
 SUMMARY_BYTES = 1 << 20
 """Size of the largest summary that is read. That of eight devices with forty figures each has about 20 kB."""
@@ -35,7 +37,7 @@ def of_folder(folder: Path) -> Summary | None:
         try:
             path.lstat()
             found = of_file(path)
-            return _ended(folder / record.FILE, found) or found if name == summaries.SUMMARY else found
+            return _ended(found) or found if name == summaries.SUMMARY else found
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -49,26 +51,41 @@ def of_folder(folder: Path) -> Summary | None:
 
 def of_file(path: Path) -> Summary:
     """Return the summary that a file holds, or that of the record that it holds, by its name. Raises BadFile."""
-    is_summary = path.name == summaries.SUMMARY
-    raw = untrusted.read_json(path, most=SUMMARY_BYTES if is_summary else RECORD_BYTES, follow=False)
+    if path.name == summaries.SUMMARY:
+        found = _stated(path)
+    else:
+        found = summaries.summary(record.read(path, most=RECORD_BYTES, follow=False))
+    if found.started and found.began is None:  # runs are ordered by it
+        raise BadFile(f"{path}: is damaged: it began at {structured.short(found.started)}")
+    return found
+
+
+def _stated(path: Path) -> Summary:
+    """Return the summary in its file. Raises BadFile."""
+    raw = untrusted.read_json(path, most=SUMMARY_BYTES, follow=False)
+    if not isinstance(raw, dict) or "schema" not in raw:
+        raise BadFile(f"{path}: is not the summary of a record: it has no 'schema'")
     try:
-        return summaries.checked(raw if is_summary else summaries.summary(raw))
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one") from None
+        found = structured.structure(Summary, raw)
+    except structured.Misfit as misfit:
+        raise BadFile(f"{path}: is not the summary of a record, or a damaged one: {misfit}") from None
+    if any(not (math.isfinite(value) and value > 0) for values in found.figures.values() for value in values.values()):
+        raise BadFile(f"{path}: is damaged: a figure is not above zero")
+    return replace(found, path=path.with_name(record.FILE))
 
 
-def _ended(path: Path, found: Summary) -> Summary | None:
+def _ended(found: Summary) -> Summary | None:
     """Return the summary of a record whose run has ended though its summary says that it has not; else None.
 
     Whoever is killed between writing the two leaves them so. The record is written first.
     """
-    if found["state"] != node_results.RUNNING:
+    if found.state != RUNNING:
         return None
     try:
-        if RUNS in untrusted.read_end(path, TAIL_BYTES):
+        if RUNS in untrusted.read_end(found.path, TAIL_BYTES):
             return None
-        newer = of_file(path)
+        newer = of_file(found.path)
     except BadFile:
         return None
-    same = (newer["started"], newer["host"]) == (found["started"], found["host"])
-    return newer if same and newer["state"] != node_results.RUNNING else None
+    same = (newer.started, newer.host) == (found.started, found.host)
+    return newer if same and newer.state != RUNNING else None

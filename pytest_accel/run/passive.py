@@ -19,6 +19,7 @@ from pathlib import Path
 from pytest_accel.core import clock
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.host import system
@@ -30,7 +31,7 @@ from pytest_accel.judging.error_reports import Reports
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import Found
 from pytest_accel.run import folder_summary, simulation, stuck_sensor, terms
-from pytest_accel.run.last_run import LastRun, last_run
+from pytest_accel.run.last_run import last_run
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -81,12 +82,18 @@ class Checked:
     """The verdicts; None where nothing could be judged."""
     unknown: str = ""
     """The reason why nothing could be judged; empty if it was."""
-    last: LastRun | None = None
+    last: Summary | None = None
     """The newest result of this node, None where there is none or none was asked for."""
     record_problem: str = ""
     """The reason why the newest result could not be read; empty if it could."""
     wrong: Exception | None = None
     """What ended the check: Refused or BadFile for a wrong option or file, anything else for a bug."""
+
+    @property
+    def age(self) -> float:
+        """The seconds since the newest result began; infinite without one."""
+        began = self.last.began if self.last else None
+        return max(0.0, clock.now() - began.timestamp()) if began else math.inf
 
     @property
     def names(self) -> Names:
@@ -177,7 +184,7 @@ class _Check:
         answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
         if isinstance(answer, Refused):
             raise answer
-        if isinstance(answer, LastRun) or answer is None:
+        if isinstance(answer, Summary) or answer is None:
             self.known.last = answer
         else:
             late = isinstance(answer, NoAnswer)
@@ -196,7 +203,7 @@ class _Check:
         """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""
         last = self.known.last
         vendors = registry.registered().vendors
-        before = [each["driver"] for each in last.summary["devices"]] if last else []
+        before = [each.driver for each in last.devices] if last else []
         before = [each for each in before if each in vendors and vendors[each].accelerator]
         now = [device for device in found.devices if is_accelerator(device)]
         if (unread := self.known.record_problem) and vendor is None and not now:
@@ -227,8 +234,8 @@ class _Check:
         if self.asked.kernel_log and any(map(passive.of_log, limits)):
             self.known.reads = "kernel log"
             deaf = self.sensor.kernel_past()
-            if last and last.accepts and last.good:
-                since = Window(f"since the run of {last.day}", last.started, 0.0)
+            if last and last.began and last.accepts and last.good:
+                since = Window(f"since the run of {last.day}", last.began.timestamp(), 0.0)
             past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
             reports = Reports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
         return reports, replace(since, ended=clock.now())
@@ -240,7 +247,7 @@ class _Check:
         known.found = judged(known.discovery, known.sku, limits)
 
 
-def _read_last_run(place: Path, node: str, *, simulated: bool) -> LastRun | BadFile | Refused | None:
+def _read_last_run(place: Path, node: str, *, simulated: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
         found = last_run(place, node, simulated=simulated)

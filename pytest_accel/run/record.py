@@ -123,9 +123,8 @@ def write(record: Run, folder: Path) -> None:
 
     Raises OSError and leaves the old record as it was.
     """
-    plain = content(record)
-    replace_file(folder / FILE, _text(record, plain))
-    _write_summary(plain, folder)
+    replace_file(folder / FILE, _text(record))
+    _write_summary(record, folder)
 
 
 def create(record: Run, folder: Path) -> bool:
@@ -133,8 +132,7 @@ def create(record: Run, folder: Path) -> bool:
 
     Of several runs that want the same folder at the same time, one gets it. Raises OSError.
     """
-    plain = content(record)
-    temporary = _temporary(folder / FILE, _text(record, plain))
+    temporary = _temporary(folder / FILE, _text(record))
     try:
         os.link(temporary, folder / FILE, follow_symlinks=False)  # fails if there is one, also on a network file system
     except FileExistsError:
@@ -145,7 +143,7 @@ def create(record: Run, folder: Path) -> bool:
         return _create_without_links(record, folder)
     finally:
         temporary.unlink(missing_ok=True)
-    _write_summary(plain, folder)
+    _write_summary(record, folder)
     return True
 
 
@@ -159,14 +157,14 @@ def _create_without_links(record: Run, folder: Path) -> bool:
     return True
 
 
-def _write_summary(plain: Mapping[str, Any], folder: Path) -> None:
-    """Write the summary of the content of a record.
+def _write_summary(record: Run, folder: Path) -> None:
+    """Write the summary of a record.
 
     If that fails there is none, so that the record itself is read in its place.
     """
     path = folder / summaries.SUMMARY
     try:
-        replace_file(path, json.dumps(summaries.summary(plain)) + "\n", sync=False)
+        replace_file(path, json.dumps(structured.plain(summaries.summary(record))) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -194,11 +192,9 @@ def seal(raw: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _text(record: Run, plain: dict[str, Any]) -> str:
-    """Return the text of a record's file from its content: a line for each key, and for each item of a list.
-
-    Sets the record's hash.
-    """
+def _text(record: Run) -> str:
+    """Return the text of a record's file: a line for each key, and for each item of a list. Sets the record's hash."""
+    plain = content(record)
     plain["sha256"] = record.sha256 = seal(plain)
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in plain.items()) + "\n}\n"
 

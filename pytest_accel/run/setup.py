@@ -12,6 +12,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.sku import Sku
+from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
 from pytest_accel.judging import delivery
 from pytest_accel.judging.inventory import Discovery
@@ -21,7 +22,6 @@ from pytest_accel.run.options import AUTO, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
-from pytest_accel.run.summaries import Summary
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.skus import requirements
 from pytest_accel.skus.packing_list import PackingList
@@ -46,7 +46,7 @@ class Setup:
         self.waivers = Waivers()
         self.boards: PackingList | None = None
         """The packing list that the devices have to be on, None without one."""
-        self.baseline: list[tuple[Path, Summary]] = []
+        self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.node: Node | None = None
         """The simulated node, None on real hardware."""

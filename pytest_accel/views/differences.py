@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import listed
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
+from pytest_accel.judging.difference import Difference, Direction, Kind
 from pytest_accel.judging.differences import Comparison
 from pytest_accel.judging.figure_differences import Trend
 from pytest_accel.views.markdown import table
@@ -57,12 +58,11 @@ def _head(found: Comparison) -> list[Line]:
     return [(f"{name}: {_named(one)}", "bold") for name, one in (("first", found.first), ("last", found.last))]
 
 
-def _named(one: Contents) -> str:
-    known = (
-        f"{one.record}: {one.started[:16].replace('T', ' ')}, {one.host}, {len(one.devices)} x {one.sku or 'no SKU'}"
-    )
+def _named(one: Run) -> str:
+    began, sku = one.started[:16].replace("T", " "), one.sku.get("name", "") or "no SKU"
+    known = f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}"
     simulated = "SIMULATED " if one.simulated else ""
-    again = ", judged again" if one.judged_again else ""
+    again = ", judged again" if one.judged_from else ""
     return f"{known}: {simulated}{one.word or 'not ended'}{again}"
 
 
@@ -228,9 +228,17 @@ def as_json(found: Comparison, beside: Beside) -> str:
     return json.dumps(printable_data(content), indent=2)
 
 
-def _one(one: Contents) -> dict[str, Any]:
-    names = ("record", "started", "host", "word", "line", "sku", "simulated", "judged_again")
-    return {name: getattr(one, name) for name in names}
+def _one(one: Run) -> dict[str, Any]:
+    return {
+        "record": str(one.path),
+        "started": one.started,
+        "host": one.host,
+        "word": one.word,
+        "line": one.closing.get("line", ""),
+        "sku": one.sku.get("name", ""),
+        "simulated": one.simulated,
+        "judged_again": bool(one.judged_from),
+    }
 
 
 def _difference(each: Difference) -> dict[str, Any]:

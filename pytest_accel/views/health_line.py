@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.findings import Finding
 from pytest_accel.judging.passive import Found
-from pytest_accel.run.last_run import LastRun
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80
@@ -112,13 +112,13 @@ def _last(checked: Checked, *, fresh: bool) -> str:
         return "; last run not read"
     if checked.last is None:
         return NO_RUN
-    when = checked.last.day if checked.last.rejects else f"{age(checked.last.age)} ago"
-    return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
+    when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
+    return f"; last run {checked.last.result} {when}{'' if fresh else ', stale'}"
 
 
-def _why(last: LastRun) -> str:
+def _why(last: Summary) -> str:
     """Return the closing line of a run without its word."""
-    return last.summary["line"].removeprefix("SIMULATED ").removeprefix(last.word).lstrip(" :")
+    return last.line.removeprefix("SIMULATED ").removeprefix(last.word).lstrip(" :")
 
 
 def _cut(text: str, most: int) -> str:

@@ -14,6 +14,7 @@ import pytest
 from fault_case import Case
 
 from pytest_accel.cli.main import main
+from pytest_accel.core import structured
 from pytest_accel.run import record, summaries
 from pytest_accel.run.record import seal
 
@@ -63,7 +64,8 @@ def changed(source: Path, folder: Path, change: Callable[[dict[str, Any]], None]
     text = json.loads((folder / record.FILE).read_text())
     change(text)
     (folder / record.FILE).write_text(json.dumps({**text, "sha256": seal(text)}))
-    (folder / summaries.SUMMARY).write_text(json.dumps(summaries.summary(text)))
+    told = structured.plain(summaries.summary(record.read(folder / record.FILE)))
+    (folder / summaries.SUMMARY).write_text(json.dumps(told))
     return folder
 
 

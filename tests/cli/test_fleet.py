@@ -105,6 +105,8 @@ def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
     run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "job": "7"}}
     devices = [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}]
     content = {
+        "schema": 1,
+        "limits": [],
         "run": run,
         "closing": REJECTED,
         "state": "finished",

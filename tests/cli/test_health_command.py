@@ -19,6 +19,7 @@ import in_process
 import pynvml
 import pytest
 
+from pytest_accel.core.summary import EXITS
 from pytest_accel.drivers import Hint, kernel_log
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.drivers.sensor import Machine
@@ -80,9 +81,10 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
     """Write what a run of `host` on eight devices that began some hours ago has left in `folder`."""
     began = datetime.now(timezone.utc) - timedelta(hours=hours)
     found: dict[str, Any] = {
-        "schema": 2, "started": began.isoformat(timespec="seconds"), "host": host, "state": "finished",
-        "line": line or word, "word": word, "sku": "h100-sxm", "simulated": False, "judged_again": False,
-        "devices": [{"uuid": f"GPU-{place}", "model": "H100", "driver": "nvidia"} for place in range(8)],
+        "schema": 1, "started": began.isoformat(timespec="seconds"), "host": host, "state": "finished",
+        "line": line or word, "word": word, "exit": EXITS.get(word, (6,))[0], "sku": "h100-sxm",
+        "simulated": False, "judged_again": False,
+        "devices": [{"uuid": f"GPU-{at}", "index": at, "model": "H100", "driver": "nvidia"} for at in range(8)],
         "rejected": [], **more,
     }  # fmt: skip
     folder.mkdir(parents=True)
@@ -279,7 +281,7 @@ def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(tmp_path: Path) -
 
 def test_a_file_that_is_no_record_is_a_wrong_option(tmp_path: Path) -> None:
     (tmp_path / "e.json").write_text("{}")
-    assert wrong(tmp_path, "--record=e.json") == "--record: e.json: is not a record of pytest-accel, or a damaged one"
+    assert wrong(tmp_path, "--record=e.json") == "--record: e.json: is not a record of pytest-accel: it has no 'schema'"
 
 
 @pytest.mark.parametrize(
@@ -433,7 +435,7 @@ def test_a_run_that_accepts_nothing_does_not_hide_a_rejection(tmp_path: Path, wo
     [
         ({"word": "ACCEPTED", "rejected": ["GPU-3"]}, "NOT JUDGED", False),
         ({"word": "", "exit": 0}, "NOT JUDGED", False),
-        ({"word": "", "exit": 1}, "REJECTED", True),
+        ({"word": "", "exit": 1}, "NOT JUDGED", False),
         ({"word": "", "exit": None, "state": "running"}, "ACCEPTED", False),
     ],
 )
@@ -445,7 +447,7 @@ def test_a_newest_result_that_contradicts_itself_or_lacks_a_word(
     summary(tmp_path / "node17-2", hours=2, **newest)
     found = last_run(tmp_path, "node17")
     assert found is not None
-    assert (found.word, found.rejects, found.good) == (word, rejects, word == "ACCEPTED")
+    assert (found.result, found.rejects, found.good) == (word, rejects, word == "ACCEPTED")
 
 
 def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:

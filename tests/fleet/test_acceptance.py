@@ -509,7 +509,7 @@ def test_a_place_where_a_record_may_be_and_is_not_is_told(tmp_path: Path) -> Non
     (tmp_path / "records" / "node3").mkdir()
     (tmp_path / "records" / "node3" / "record.json.gz").write_bytes(b"")
     (tmp_path / "records" / "notes.json").write_text('{"room": 4}')  # no record, and none that was meant to be one
-    (tmp_path / "records" / "cut.json").write_text('{"schema": 3, "run"')
+    (tmp_path / "records" / "cut.json").write_text('{"schema": 1, "run"')
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["accepted"]) == (6, 1)
     why = {Path(path).name: why for path, why in found["refused"]}

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import closing_file
+from pytest_accel.core.summary import EXITS
 from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, save
 from pytest_accel.fleet.kubernetes import manifest
 
@@ -122,7 +123,8 @@ def test_wrong_options_are_refused(args: list[str], words: str, capsys: pytest.C
 def summary(folder: Path, host: str, word: str, started: str) -> None:
     """Write what a run on `host` has left."""
     found = {
-        "schema": 2, "started": started, "host": host, "state": "finished", "line": word, "word": word,
+        "schema": 1, "started": started, "host": host, "state": "finished", "line": word, "word": word,
+        "exit": EXITS.get(word, (6,))[0],
         "sku": "h100-sxm", "simulated": False, "judged_again": False, "devices": [], "rejected": [],
     }  # fmt: skip
     folder.mkdir(parents=True)

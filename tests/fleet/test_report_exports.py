@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.printable import printable
+from pytest_accel.core.summary import Summary
 from pytest_accel.fleet.jobs import junit, metrics
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Result, Submitted, save
+from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
-from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 KINDS = {
@@ -33,9 +33,9 @@ KINDS = {
 }
 
 
-def result(started: str = EARLY, *, simulated: bool = False) -> Result:
+def result(started: str = EARLY, *, simulated: bool = False) -> Summary:
     told = Summary(started=started, host="n", simulated=simulated, job="7", rejected=["GPU-1"], line="line")
-    return Result(Path("n-2"), told)
+    return replace(told, path=Path("n-2/record.json"))
 
 
 def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> Fleet:
@@ -92,10 +92,7 @@ def test_a_simulated_node_is_skipped_and_an_unlisted_run_says_so(tmp_path: Path)
 def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     """Of a node's name, reason and SKU, and of the arguments."""
     told = result()
-    nodes = [
-        NodeResult(hostile, each, hostile, replace(told, summary=Summary(**{**told.summary, "job": hostile})))
-        for each in State
-    ]
+    nodes = [NodeResult(hostile, each, hostile, replace(told, job=hostile)) for each in State]
     fleet = replace(fleet_of(*nodes, sku=hostile), arguments=(hostile,), id=hostile, created=hostile)
     text = junit.text(fleet, nodes)
     assert not [each for each in text if not each.isprintable() and each != "\n"]

@@ -6,18 +6,22 @@ import json
 import os
 import time
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.run import FindingEntry, Run
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.summary import Summary
+from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
     Expected,
     Fleet,
-    Result,
     Results,
     Submitted,
     Unreadable,
@@ -30,7 +34,6 @@ from pytest_accel.fleet.jobs.run_folder import (
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
 from pytest_accel.judging.smallest_losses import Rejected, sentence
-from pytest_accel.run.summaries import Summary
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
@@ -39,16 +42,16 @@ def fleet(*expected: Expected, jobs: tuple[Submitted, ...] = ()) -> Fleet:
     return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
 
 
-def result(started: str = EARLY, **fields: Any) -> Result:
+def result(started: str = EARLY, **fields: Any) -> Summary:
     usual = {"state": "finished", "word": "ACCEPTED", "exit": 0, "line": "ACCEPTED 8/8", "job": "7", "simulated": False}
-    return Result(Path("n"), Summary(started=started, host="n", **{**usual, **fields}))  # type: ignore[typeddict-item]
+    return Summary(started=started, host="n", path=Path("n/record.json"), **{**usual, **fields})
 
 
-def state(*results: Result, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
+def state(*results: Summary, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
     """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
     jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
     asked = fleet(Expected("n", skipped=skipped), jobs=jobs)
-    if results and all(each.summary["simulated"] for each in results):
+    if results and all(each.simulated for each in results):
         asked = replace(asked, arguments=(*asked.arguments, "--accel-simulate=h100-sxm"))
     return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
 
@@ -105,7 +108,7 @@ def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> No
 
 
 def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> None:
-    bad = replace(result(LATE, job="", **BAD), folder=Path("zz"))
+    bad = replace(result(LATE, job="", **BAD), path=Path("zz/record.json"))
     results = {"n": [result()], "zz": [bad], "yy": [result(LATE, job="")], "xx": [result(simulated=True, **BAD)]}
     asked = fleet(Expected("n"))
     found = of_all(asked, results, [])
@@ -190,7 +193,7 @@ def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> Non
 # -- which result counts
 
 
-def two(first: Result, second: Result, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
+def two(first: Summary, second: Summary, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
     """The state of a node n whose jobs 7 and 8 were submitted in one night, of which the second has not ended yet."""
     jobs = (Submitted("n", "7", EARLY), Submitted("n", job, at))
     return of_all(fleet(Expected("n"), jobs=jobs), {"n": [first, second]}, [])[0]
@@ -401,7 +404,8 @@ def test_what_was_asked_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> None:
     (tmp_path / "node1").mkdir()
-    text = '{"started": "%s", "host": "node1", "state": "finished", "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, '
+    text = '{"schema": 1, "started": "%s", '
+    text += '"host": "node1", "state": "finished", "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, '
     rest = '"simulated": false, "judged_again": false, "devices": [], "rejected": []}'
     (tmp_path / "node1/summary.json").write_text(text % EARLY + rest)
     asked = found(tmp_path)
@@ -415,7 +419,8 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
     def put(name: str, started: str, word: str, **files: str) -> None:
         (tmp_path / name).mkdir()
         closing = {"word": word, "exit": 0 if word == "ACCEPTED" else 1, "line": word}
-        content = {"run": {"host": "n", "started": started}, "closing": closing, "state": "finished", "devices": []}
+        made = {"host": "n", "started": started}
+        content = {"schema": 1, "run": made, "closing": closing, "state": "finished", "verdicts": [], "limits": []}
         (tmp_path / name / "record.json").write_text(json.dumps(content))
         for file, text in files.items():
             (tmp_path / name / f"{file}.json").write_text(text)
@@ -607,38 +612,38 @@ def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
     ("ended", "started", "said"),
     [
         ("2026-11-21T00:00:00+00:00", EARLY, ""),
-        (None, LATE, ""),
-        (None, EARLY, "rejected 35 h ago: measure it again, or allow it by --max-age"),
+        ("", LATE, ""),
+        ("", EARLY, "rejected 35 h ago: measure it again, or allow it by --max-age"),
         ("2026-11-20T09:59:00+00:00", EARLY, "rejected 26 h ago: measure it again, or allow it by --max-age"),
         ("2099-01-01T00:00:00+00:00", EARLY, "rejected 35 h ago: measure it again, or allow it by --max-age"),
-        (7, "2026-11-20T00:00:00Z", "rejected 36 h ago: measure it again, or allow it by --max-age"),
-        (None, "2026-11-21T12:01:00+00:00", ""),
+        ("", "2026-11-20T00:00:00Z", "rejected 36 h ago: measure it again, or allow it by --max-age"),
+        ("", "2026-11-21T12:01:00+00:00", ""),
     ],
 )
-def test_the_age_of_a_rejection(ended: object, started: str, said: str) -> None:
+def test_the_age_of_a_rejection(ended: str, started: str, said: str) -> None:
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    assert drain.too_old({"run": {"ended": ended}}, started, noon, 86400.0) == said
+    assert drain.too_old(Run({"ended": ended}), started, noon, 86400.0) == said
     assert drain.too_old(None, started, noon, 1e9) == ""
 
 
 def test_a_rejection_without_a_start_is_as_old_as_its_end() -> None:
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    assert drain.too_old({"run": {"ended": "2026-11-21T00:00:00+00:00"}}, "", noon, 86400.0) == ""
+    assert drain.too_old(Run({"ended": "2026-11-21T00:00:00+00:00"}), "", noon, 86400.0) == ""
 
 
 @pytest.mark.parametrize(
     ("ended", "started", "said"),
     [
-        (None, "", "when it was rejected is not known: measure it again"),
+        ("", "", "when it was rejected is not known: measure it again"),
         ("2099-01-02T00:00:00+00:00", "2099-01-01T00:00:00Z",
          "its run began in the future, 2099-01-01T00:00:00Z: set the clock of the node and measure it again"),
         ("2026-11-21T11:00:00+00:00", "2026-11-21T12:10:00Z",
          "its run began in the future, 2026-11-21T12:10:00Z: set the clock of the node and measure it again"),
     ],
 )  # fmt: skip
-def test_a_rejection_at_a_time_that_is_not_known_drains_no_node(ended: object, started: str, said: str) -> None:
+def test_a_rejection_at_a_time_that_is_not_known_drains_no_node(ended: str, started: str, said: str) -> None:
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    assert drain.too_old({"run": {"ended": ended}}, started, noon, 1e12) == said
+    assert drain.too_old(Run({"ended": ended}), started, noon, 1e12) == said
 
 
 def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
@@ -671,10 +676,10 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
         ("[accel] ERROR gpu3 A202 repair-pending: 1, not 0", result(EARLY), False),
     ],
 )
-def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Result, resumed: bool) -> None:
+def test_only_our_nodes_that_were_accepted_since_are_resumed(reason: str, newest: Summary, resumed: bool) -> None:
     since = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
     nodes = [state(newest)]
-    if newest.summary["started"] == EARLY:
+    if newest.started == EARLY:
         nodes = [NodeResult("n", State.ACCEPTED, "", newest)]
     now, later = [NodeState("n", "drained", reason=reason, since=since)], since + timedelta(days=2)
     plan = drain.resume_plan(nodes, now, {"n": {"matmul.bf16"}}, later)
@@ -691,33 +696,36 @@ def test_a_run_by_a_clock_that_is_ahead_resumes_no_node() -> None:
     assert "the later run began in the future, 2027-01-01T00:00:00+00:00" in plan.left[0][1]
 
 
+def judged(metric: str, status: Status, subject: str = "u3", **changes: Any) -> Verdict:
+    return Verdict(metric, subject, status, limit=Limit(metric, ""), **changes)
+
+
+WAIVER = Waiver("stream.copy", "known", "me", date(2099, 12, 31))
+
+
 def test_what_an_accepted_node_measured_is_read_from_its_record() -> None:
-    kinds = {"a": "PASS", "b": "MARGINAL", "c": "FAIL", "d": "UNMEASURED", "e": "NOT APPLICABLE"}
-    verdicts: list[dict[str, Any]] = [{"metric": name, "status": status} for name, status in kinds.items()]
-    verdicts.append({"metric": "f", "status": "FAIL", "waiver": {"by": "me"}})
-    assert drain.measured({"verdicts": verdicts}) == {"a", "b", "f"}
+    kinds = zip(
+        "abcde", (Status.PASS, Status.MARGINAL, Status.FAIL, Status.UNMEASURED, Status.NOT_APPLICABLE), strict=True
+    )
+    verdicts = [*(judged(name, status) for name, status in kinds), judged("f", Status.FAIL, waiver=WAIVER)]
+    run = Run({}, verdicts=verdicts)
+    assert drain.measured(run) == {"a", "b", "f"}
+    assert drain.held(run) == {"a", "b"}
 
 
 def test_what_rejects_a_node_is_read_from_its_record() -> None:
-    raw: dict[str, Any] = {
-        "devices": [{"uuid": "u3", "called": "gpu", "index": 3}],
-        "verdicts": [
-            {"metric": "matmul.bf16", "subject": "u3", "status": "FAIL"},
-            {"metric": "stream.copy", "subject": "u3", "status": "FAIL", "waiver": {"by": "me"}},
-            {"metric": "host.bad name", "subject": "node", "status": "FAIL"},
-            {"metric": "soak.power", "subject": "u3", "status": "MARGINAL"},
-        ],
-        "findings": [
-            {"metric": "matmul.bf16", "subject": "u3", "code": "A401"},
-            {"metric": "soak.power", "subject": "u3", "code": "A500"},
-        ],
-    }
-    assert drain.failures(raw) == [SLOW, Failure("", "node", "host.bad_name")]
-    assert drain.failures({"devices": 3, "verdicts": [None]}) == []
-    damaged = {
-        "devices": [{"uuid": []}],
-        "findings": [{"metric": {}}],
-        "verdicts": [{**raw["verdicts"][0], "subject": []}],
-    }
-    assert drain.failures(damaged) == []
-    assert drain.held({"verdicts": [{"metric": [], "status": "FAIL", "limit": {}}]}) == set()
+    def finding(metric: str, code: str) -> FindingEntry:
+        return {"metric": metric, "subject": "u3", "origin": "", "code": code, "name": "", "severity": "", "action": "",
+                "do": "", "vendor": ""}  # fmt: skip
+
+    verdicts = [
+        judged("matmul.bf16", Status.FAIL),
+        judged("stream.copy", Status.FAIL, waiver=WAIVER),
+        judged("host.bad name", Status.FAIL, "node"),
+        judged("soak.power", Status.MARGINAL),
+    ]
+    findings = [finding("matmul.bf16", "A401"), finding("soak.power", "A500")]
+    run = Run({}, devices=[Device("u3", 3, "nvidia", "H100")], verdicts=verdicts, findings=findings)
+    assert drain.failures(run) == [SLOW, Failure("", "node", "host.bad_name")]
+    assert drain.failures(None) == []
+    assert drain.held(None) == drain.measured(None) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from worded import worded
 
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.difference import Contents, Difference, Direction, Kind
+from pytest_accel.judging.difference import Difference, Direction, Kind
 from pytest_accel.judging.differences import Comparison, compare
-from pytest_accel.judging.history import EarlierRun, KnownDevice, key
+from pytest_accel.judging.history import key
 from pytest_accel.views import differences as views
 
 FACTS = {"vbios": "96.00", "ecc": True, "power_limit_w": 700.0, "nvlink_up": 18, "pcie_width": 16}
@@ -35,16 +38,19 @@ def verdict(status: Status, value: Any, metric: str = "health.nvlink_up", **chan
     return replace(Verdict(metric, "GPU-0", status, (), "count", value, expected=18), **changes)
 
 
-def node(*devices: Device, day: int = 1, **changes: Any) -> Contents:
-    started = f"2026-11-{day:02}T02:00:00+00:00"
-    software = {"driver": "580.1", "torch": "2.9"}
-    one = Contents(
-        f"r{day}", started, "n1", "HELD", sku="h100-sxm", devices=devices or (gpu(0), gpu(1)), software=software
+def node(*devices: Device, day: int = 1, **changes: Any) -> Run:
+    one = Run(
+        {"started": f"2026-11-{day:02}T02:00:00+00:00", "host": "n1"},
+        sku={"name": "h100-sxm"},
+        closing={"word": "HELD"},
+        devices=list(devices or (gpu(0), gpu(1))),
+        software={"driver": "580.1", "torch": "2.9"},
+        path=Path(f"r{day}"),
     )
     return replace(one, **changes)
 
 
-def of(then: Contents, now: Contents, spread: Spread | None = SPREAD) -> Comparison:
+def of(then: Run, now: Run, spread: Spread | None = SPREAD) -> Comparison:
     return compare(then, now, lambda _metric: spread)
 
 
@@ -98,7 +104,9 @@ def test_dies_that_share_a_serial_are_told_apart_by_their_uuid() -> None:
 
 def test_a_state_that_fails_now_counts_and_its_fact_is_told_once() -> None:
     then = node(verdicts=[verdict(Status.PASS, 18)])
-    now = node(gpu(0, facts={"nvlink_up": 17}), gpu(1), verdicts=[verdict(Status.FAIL, 17)], word="REJECTED")
+    now = node(
+        gpu(0, facts={"nvlink_up": 17}), gpu(1), verdicts=[verdict(Status.FAIL, 17)], closing={"word": "REJECTED"}
+    )
     found = of(then, now)
     assert told(found) == [
         (("gpu0",), "health.nvlink_up", "PASS 18", "FAIL 17"),
@@ -173,7 +181,10 @@ def test_other_software_is_told_and_not_worse() -> None:
 
 
 def test_a_threshold_file_that_moved_is_the_same_and_one_that_changed_is_not() -> None:
-    then, moved, changed = (node(files=files) for files in ({"/a/x.yaml": "1"}, {"/b/x.yaml": "1"}, {"/b/x.yaml": "2"}))
+    then, moved, changed = (
+        node(sku={"name": "h100-sxm", "files": files})
+        for files in ({"/a/x.yaml": "1"}, {"/b/x.yaml": "1"}, {"/b/x.yaml": "2"})
+    )
     assert told(of(then, moved)) == []
     assert told(of(then, changed)) == [((), "file x.yaml", "1", "2")]
 
@@ -262,8 +273,8 @@ def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"sku": "a100-sxm"}, "other SKU: h100-sxm and a100-sxm"),
-        ({"simulated": True}, "one record is of a simulated node, the other one of hardware"),
+        ({"sku": {"name": "a100-sxm"}}, "other SKU: h100-sxm and a100-sxm"),
+        ({"run": {"simulated": {"node": "x"}}}, "one record is of a simulated node, the other one of hardware"),
         ({"devices": ()}, "a record without devices"),
     ],
 )
@@ -303,11 +314,12 @@ def test_other_devices_may_differ_by_more_than_the_same_ones() -> None:
 # -- the trend
 
 
-def runs(values: list[float]) -> list[EarlierRun]:
-    known = {"GPU-0": KnownDevice("GPU-0", "160")}
-    name = key(memory(1.0))
+def runs(values: list[float]) -> list[Summary]:
+    known, name = [Device("GPU-0", 0, "nvidia", "H100", serial="160")], key(memory(1.0))
     return [
-        EarlierRun(f"r{day}", f"2026-11-{day:02}T", "HELD", {}, known, {name: {"GPU-0": value}})
+        Summary(
+            f"2026-11-{day:02}T", word="HELD", devices=known, figures={name: {"GPU-0": value}}, path=Path(f"r{day}")
+        )
         for day, value in enumerate(values, start=1)
     ]
 

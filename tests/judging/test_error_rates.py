@@ -14,6 +14,7 @@ from statistics import NormalDist
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
+from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import ClassFloor, Limit, Sku, Source, Spread
 from pytest_accel.core.stats import both_below
 from pytest_accel.core.verdict import Status, Verdict
@@ -28,7 +29,6 @@ from pytest_accel.judging.error_rates import (
     rounded,
     smallest_loss,
 )
-from pytest_accel.judging.history import EarlierFigure, Past
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.smallest_losses import Rejected, sentence, smallest_losses

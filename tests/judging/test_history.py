@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +13,13 @@ import pytest
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
-from pytest_accel.judging.history import EarlierRun, History, KnownDevice, kept, key, plausible
+from pytest_accel.judging.history import History, kept, key, plausible
 from pytest_accel.judging.judge import judge
 
 GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})
-KNOWN = KnownDevice("GPU-0", "165", "0000:1a:00.0", "96.00")
 SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, runs=20)
 
 
@@ -32,16 +33,26 @@ def run(
     word: str = "ACCEPTED",
     terms: Mapping[str, str] | None = None,
     of: Measurement | None = None,
-) -> EarlierRun:
+) -> Summary:
     """Return a run of January 2026."""
-    name = key(of or memory(value))
-    return EarlierRun(
-        f"r{day}", f"2026-01-{day:02}T02:00:00+00:00", word, terms or {}, {"GPU-0": KNOWN}, {name: {"GPU-0": value}}
+    figures = {key(of or memory(value)): {"GPU-0": value}}
+    return earlier(
+        f"2026-01-{day:02}T02:00:00+00:00", [GPU], figures, word=word, terms=terms or {}, path=Path(f"r{day}")
     )
 
 
+def earlier(
+    started: str, devices: Sequence[Device], figures: Mapping[str, Mapping[str, float]] | None = None, **changes: Any
+) -> Summary:
+    return replace(Summary(started, word="ACCEPTED", devices=devices, figures=figures or {}), **changes)
+
+
+def bare(uuid: str, serial: str | None = None) -> Device:
+    return Device(uuid, 0, "nvidia", "H100", serial=serial)
+
+
 def verdict(
-    runs: Sequence[EarlierRun],
+    runs: Sequence[Summary],
     *attempts: Measurement,
     spread: Spread | None = SPREAD,
     terms: Mapping[str, str] | None = None,
@@ -144,10 +155,9 @@ def test_a_slow_loss_does_not_widen_the_deviation() -> None:
 
 def test_devices_that_dropped_alike_share_the_cause() -> None:
     devices = [replace(GPU, uuid=f"GPU-{place}", index=place, serial=None) for place in range(4)]
-    known = {each.uuid: KnownDevice(each.uuid) for each in devices}
     name = key(memory(3000.0))
-    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, known, {name: dict.fromkeys(known, 3000.0)})
-    history = History([earlier], devices, dict)
+    figures = {name: {each.uuid: 3000.0 for each in devices}}
+    history = History([earlier("2026-01-03T", [bare(each.uuid) for each in devices], figures)], devices, dict)
     now = [[memory(2800.0, each.uuid)] for each in devices]
     found = judge(now[0], None, background=Background(now, now, SPREAD, history.past))
     assert sentence_of(found).endswith(
@@ -178,15 +188,14 @@ def test_which_figures_a_later_run_is_compared_with(one: Measurement, counts: bo
 
 def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
     node = memory(400.0, NODE)
-    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {"GPU-0": KNOWN}, {key(node): {NODE: 450.0}})
-    assert verdict([earlier], node).status is Status.MARGINAL
+    then = earlier("2026-01-03T", [GPU], {key(node): {NODE: 450.0}})
+    assert verdict([then], node).status is Status.MARGINAL
     two = [GPU, replace(GPU, uuid="GPU-1")]
-    assert verdict([earlier], node, devices=two).status is Status.NOT_APPLICABLE
+    assert verdict([then], node, devices=two).status is Status.NOT_APPLICABLE
 
 
-def changes(*now: Device, then: Sequence[KnownDevice] = (KNOWN,)) -> list[str]:
-    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {each.uuid: each for each in then})
-    return History([earlier], now, dict).changes(now)
+def changes(*now: Device, then: Sequence[Device] = (GPU,)) -> list[str]:
+    return History([earlier("2026-01-03T", then)], now, dict).changes(now)
 
 
 def test_what_became_of_the_devices_is_said() -> None:
@@ -196,7 +205,7 @@ def test_what_became_of_the_devices_is_said() -> None:
     ]
     assert changes(replace(GPU, facts={"vbios": "96.01"})) == ["gpu0 has VBIOS 96.01, on 2026-01-03 it had 96.00"]
     stays = replace(GPU, uuid="GPU-1", index=1, serial="166", pci_address=None)
-    then = (KNOWN, KnownDevice("GPU-1", "166"))
+    then = (GPU, bare("GPU-1", "166"))
     assert changes(replace(GPU, uuid="GPU-9", serial="900"), stays, then=then) == [
         "gpu0 is new since the record of 2026-01-03: it has no past",
         "165, which was in 0000:1a:00.0 in the record of 2026-01-03, is gone; gpu0 is there now",
@@ -207,13 +216,12 @@ def test_what_became_of_the_devices_is_said() -> None:
 
 def test_a_device_that_is_not_measured_is_not_gone() -> None:
     two = [GPU, replace(GPU, uuid="GPU-1", index=1, serial="166")]
-    earlier = EarlierRun("r", "2026-01-03T", "ACCEPTED", {}, {each.uuid: KnownDevice(each.uuid) for each in two})
-    assert History([earlier], [GPU], dict).changes(two) == []
+    assert History([earlier("2026-01-03T", [bare(each.uuid) for each in two])], [GPU], dict).changes(two) == []
 
 
 def test_the_run_of_a_node_that_one_board_came_from_does_not_tell_what_is_gone() -> None:
-    then = EarlierRun("a", "2026-01-03T", "ACCEPTED", {}, {f"A{n}": KnownDevice(f"A{n}") for n in range(8)})
-    other = EarlierRun("b", "2026-01-04T", "ACCEPTED", {}, {f"B{n}": KnownDevice(f"B{n}") for n in range(8)})
+    then = earlier("2026-01-03T", [bare(f"A{n}") for n in range(8)])
+    other = earlier("2026-01-04T", [bare(f"B{n}") for n in range(8)])
     now = [replace(GPU, uuid=f"A{n}" if n != 3 else "B5", index=n, serial=None, pci_address=None) for n in range(8)]
     assert History([then, other], now, dict).changes(now) == ["A3 in the record of 2026-01-03, is gone"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core import structured
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.summary import Summary
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
-from pytest_accel.run.summaries import SUMMARY, SummaryDevice, checked, is_history, summary
+from pytest_accel.run.summaries import SUMMARY, summary
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.05}}]\n"
@@ -74,7 +79,8 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     told = json.loads((tmp_path / "records/first" / SUMMARY).read_text())
     assert len(json.dumps(told["figures"])) < 500, "every run reads a year of nights, of forty metrics each"
     saved = record.read(tmp_path / "records/second/record.json")
-    assert [run["word"] for run in saved.baseline["runs"]] == ["ACCEPTED"]
+    pasts = [past for of_devices in saved.baseline["pasts"].values() for past in of_devices.values()]
+    assert {past.first.record for past in pasts if past.first} == {str(tmp_path / "records/first/record.json")}
     (tmp_path / "records/first").rename(tmp_path / "gone")
     again = judge_again(saved, here.setup.terms)
     assert {(each.subject, each.status, sentence_of(each)) for each in again.verdicts} >= {
@@ -92,8 +98,7 @@ def test_a_drop_fails_where_the_user_wants_that(tmp_path: Path) -> None:
     assert {status for name, (status, _) in found.items() if name != "gpu3"} == {Status.PASS}
 
 
-BARE = {"schema": 2, "started": "", "host": "", "state": "", "line": "", "simulated": False, "judged_again": False}
-WHOLE = {**BARE, "state": "finished", "word": "ACCEPTED", "sku": "h100-sxm", "devices": [], "rejected": []}
+WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
 
 
 @pytest.mark.parametrize(
@@ -106,12 +111,11 @@ WHOLE = {**BARE, "state": "finished", "word": "ACCEPTED", "sku": "h100-sxm", "de
         ({"filtered": True}, False),
         ({"sku": "h200-sxm"}, False),
         ({"judged_again": True}, False),
-        ({"word": ""}, False),  # of a version that kept no figures
+        ({"word": ""}, False),
     ],
 )
 def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
-    found = checked({**WHOLE, **changes})
-    assert is_history(found, "h100-sxm", simulated=False) is counts
+    assert replace(WHOLE, **changes).is_history("h100-sxm", simulated=False) is counts
 
 
 @pytest.mark.slow
@@ -147,7 +151,10 @@ def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
     [
         (None, "--accel-baseline: {} does not exist; name a record, a folder of records, auto or none"),
         ({}, "--accel-baseline: {} holds no record of a run"),
-        ({"record.json": "{}"}, "--accel-baseline: {}/record.json is not a record of pytest-accel, or a damaged one"),
+        (
+            {"record.json": "{}"},
+            "--accel-baseline: {}/record.json: is not a record of pytest-accel: it has no 'schema'",
+        ),
         ({"record.json": "["}, "--accel-baseline: {}/record.json:"),
     ],
 )
@@ -178,7 +185,7 @@ def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("fast")
 def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path) -> None:
     here = measured(tmp_path, "first", HEALTHY)
-    devices: list[SummaryDevice] = json.loads((tmp_path / "records/first" / SUMMARY).read_text())["devices"]
+    devices: list[dict[str, Any]] = json.loads((tmp_path / "records/first" / SUMMARY).read_text())["devices"]
     gone = {**devices[3], "uuid": "GPU-gone", "serial": "901"}
     accept(tmp_path, "first", devices=[gone if place == 3 else each for place, each in enumerate(devices)])
     every = "".join(f"- {{fault: slow-memory, device: {place}, by: 0.05}}\n" for place in range(8))
@@ -189,29 +196,18 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
     notes = [each for each in here.ledger.record.notes if "record of 2026-01-03" in each]
     assert notes == [
         "gpu3 is new since the record of 2026-01-03: it has no past",
-        f"901, which was in {devices[3]['slot']} in the record of 2026-01-03, is gone; gpu3 is there now",
+        f"901, which was in {devices[3]['pci_address']} in the record of 2026-01-03, is gone; gpu3 is there now",
     ]
 
 
 def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:
-    def figure(subject: str, value: float, metric: str = "stream.triad") -> dict[str, Any]:
-        return {"metric": metric, "subject": subject, "unit": "GB/s", "value": value}
+    def figure(subject: str, value: float, metric: str = "stream.triad") -> Measurement:
+        return Measurement(metric, subject, "GB/s", value)
 
-    record = {
-        "run": {},
-        "devices": [],
-        "state": "finished",
-        "measurements": [
-            figure("a", 29700.0),
-            figure("b", 2970.0),
-            figure("c", 0.0),
-            figure("a", 55.0, "host_copy.h2d"),
-        ],
-        "verdicts": [{"metric": "stream.triad", "subject": "a", "status": "UNMEASURED"}],
-    }
-    told = summary(record)
-    assert [list(values) for values in told["figures"].values()] == [["b"], ["a"]]
-    assert checked(told)["figures"] == told["figures"]
+    figures = [figure("a", 29700.0), figure("b", 2970.0), figure("c", 0.0), figure("a", 55.0, "host_copy.h2d")]
+    verdicts = [Verdict("stream.triad", "a", Status.UNMEASURED)]
+    told = summary(Run({}, measurements=figures, verdicts=verdicts, state="finished"))
+    assert [list(values) for values in told.figures.values()] == [["b"], ["a"]]
 
 
 @pytest.mark.parametrize(
@@ -219,9 +215,7 @@ def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:
     [[], {"a": []}, {"a": {"b": "c"}}, {"a": {"b": float("nan")}}, {"a": {"b": -1}}, {"a": {"b": True}}, {"a": 7}],
 )
 def test_figures_that_are_none_make_a_summary_damaged(tmp_path: Path, figures: object) -> None:
-    told = {**BARE, "devices": [], "rejected": [], "figures": figures}
-    with pytest.raises((KeyError, TypeError, AttributeError, ValueError)):
-        checked(told)
+    told = {**structured.plain(WHOLE), "figures": figures}
     folder = tmp_path / "records/old"
     folder.mkdir(parents=True)
     (folder / SUMMARY).write_text(json.dumps(told))

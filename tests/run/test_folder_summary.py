@@ -13,10 +13,13 @@ from pytest_accel.run import folder_summary
 
 STARTED = "2026-11-20T01:00:00+00:00"
 SUMMARY = {
-    "started": STARTED, "host": "n", "state": "finished", "line": "of the summary", "simulated": False,
+    "schema": 1, "started": STARTED, "host": "n", "state": "finished", "line": "of the summary", "simulated": False,
     "judged_again": False, "devices": [], "rejected": [],
 }  # fmt: skip
-RECORD = {"run": {"host": "n", "started": STARTED}, "closing": {"line": "of the record"}, "devices": []}
+RECORD = {
+    "schema": 1, "run": {"host": "n", "started": STARTED}, "closing": {"line": "of the record"},
+    "limits": [], "verdicts": [],
+}  # fmt: skip
 
 
 def line_of(folder: Path, **files: Any) -> str | None:
@@ -25,7 +28,7 @@ def line_of(folder: Path, **files: Any) -> str | None:
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / f"{name}.json").write_text(text)
     found = folder_summary.of_folder(folder)
-    return found["line"] if found else None
+    return found.line if found else None
 
 
 @pytest.mark.parametrize(

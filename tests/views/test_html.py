@@ -21,7 +21,7 @@ import report_record
 from report_record import HOSTILE, SLOW, device, measured, readings, record, saved
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging import rounds
 from pytest_accel.run.record import names_of, read
@@ -194,18 +194,8 @@ def test_the_last_run_of_the_device_is_beside_its_value() -> None:
     own = next(each for each in found.measurements if each.subject == device(SLOW).uuid)
     from pytest_accel.judging.history import key
 
-    found.baseline = {
-        "asked": "auto",
-        "fails": False,
-        "runs": [
-            {"record": "old", "started": "2026-11-20T10:00:00+00:00", "word": "ACCEPTED", "terms": {"driver": "570"}}
-        ],
-        "pasts": {
-            key(own): {
-                own.subject: {"first": None, "last": {"value": 700.0, "run": 0}, "between_runs": None, "runs": 1}
-            }
-        },
-    }
+    last = EarlierFigure(700.0, "2026-11-20", "old", {"driver": ("570", "580")})
+    found.baseline = {"asked": "auto", "pasts": {key(own): {own.subject: Past(last=last, runs=1)}}}
     _, cells = row_of(f"gpu{SLOW}", page.page(found, None))
     assert cells[-1] == "-10.1% 700 TFLOPS on 2026-11-20, driver was 570"
 

@@ -170,7 +170,7 @@ def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
 
 
 def _term(name: str, records: Sequence[NodeRecord]) -> Term:
-    values = Counter(each.terms[name] for each in records if name in each.terms)
+    values = Counter(each.judged_on[name] for each in records if name in each.judged_on)
     return Term(name, values.most_common(), len(records) - values.total())
 
 
@@ -206,7 +206,7 @@ def _metrics(
     accepted = Counter[tuple[str, str]]()
     for record in records:
         counts = result_of(record) == ACCEPTED
-        for metric, unit, subject, value, key in record.figures:
+        for metric, unit, subject, value, key in record.measured:
             accepted[metric, unit] += counts
             values[metric, unit][record.node, subject] = value
             if key:

@@ -1,6 +1,6 @@
 """Chooses the records of a delivery that count, by the rule that holds for all results of a node. Pure.
 
-The rule is that of `run/node_results`. It is applied to each machine: records under one name that share a device.
+The rule is that of `core/summary`. It is applied to each machine: records under one name that share a device.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.node_name import names_among, nodes_of
+from pytest_accel.core.summary import choose as choose_one
 from pytest_accel.fleet.delivery.records import NodeRecord
-from pytest_accel.run import node_results
-from pytest_accel.run.node_results import names_among, nodes_of
 from pytest_accel.run.record import FILE
 
 
@@ -44,15 +44,15 @@ class Runs:
 
     def of(self, record: NodeRecord) -> Path | None:
         """Return the run in whose folder a record lies, None if there is none."""
-        return next((each for each in Path(record.path).parents if each in self.folders), None)
+        return next((each for each in record.path.parents if each in self.folders), None)
 
     def count(self, record: NodeRecord) -> bool:
         """Return True for a record that its run counts."""
-        return Path(record.path).parent in self.counted
+        return record.folder in self.counted
 
     def began(self, record: NodeRecord) -> datetime | None:
         """Return when the run of a record began."""
-        return self.counted.get(Path(record.path).parent) or node_results.began(record)
+        return self.counted.get(record.folder) or record.began
 
 
 NO_RUNS: Final = Runs()
@@ -73,9 +73,9 @@ def choose(records: Iterable[NodeRecord], now: datetime, runs: Runs = NO_RUNS) -
             some, mistimed = _of_machine(machine, now, runs)
             kept += some
             dated += [each for each in machine if all(each is not other for other, _ in mistimed)]
-            found.refused += [(each.path, f"does not count: {why}") for each, why in mistimed]
+            found.refused += [(str(each.path), f"does not count: {why}") for each, why in mistimed]
         found.older += len(dated) - len(kept)
-        if any(each.exit == 1 for each in dated) and not any(each.exit == 1 for each in kept):
+        if any(each.rejects for each in dated) and not any(each.rejects for each in kept):
             found.rejected_before += sorted({each.host for each in kept})
         if len(kept) > 1:
             found.shared.append(name)
@@ -92,11 +92,11 @@ def _of_machine(
     The first one counts by the rule, among those that their run counts and those of no run. Older ones that hold a
     device that no newer one holds count besides: a board that was exchanged and rejected stays rejected.
     """
-    choice = node_results.choose(records, now, runs.began)
+    choice = choose_one(records, now, runs.began)
     mistimed = {id(each) for each, _ in choice.mistimed}
     dated = [each for each in records if id(each) not in mistimed]
     fits = [each for each in dated if runs.count(each) or runs.of(each) is None]
-    first = node_results.choose(fits, now, runs.began).counts
+    first = choose_one(fits, now, runs.began).counts
     kept = [first] if first else []
     for one in sorted(dated, key=lambda each: _order(each, runs), reverse=True):
         known = [device for each in kept for device in each.devices]
@@ -133,8 +133,8 @@ def _is_one(one: Device, other: Device) -> bool:
 def _order(record: NodeRecord, runs: Runs) -> tuple[float, bool, str]:
     """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
     began = runs.began(record)
-    return began.timestamp() if began else 0.0, record.exit == 1, record.path
+    return began.timestamp() if began else 0.0, record.rejects, str(record.path)
 
 
-def _folder(path: str) -> str:
-    return str(Path(path).parent if Path(path).name == FILE else path)
+def _folder(path: Path) -> str:
+    return str(path.parent if path.name == FILE else path)

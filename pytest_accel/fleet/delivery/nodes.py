@@ -43,7 +43,7 @@ class Node:
 
 def result_of(record: NodeRecord) -> str:
     """Return the result of a node."""
-    if record.exit == 1:
+    if record.rejects:
         return REJECTED
     return ACCEPTED if record.accepted else OPEN
 
@@ -66,5 +66,5 @@ def node_of(record: NodeRecord) -> Node:
     marginal = len(record.marginal - {NODE})
     line = f"{record.line}; NOT JUDGED here: {record.objection}" if record.objection else record.line
     return Node(
-        record.node, result, line, record.started, boards, marginal, record.path, record.sha256, record.objection
+        record.node, result, line, record.started, boards, marginal, str(record.path), record.sha256, record.objection
     )

@@ -20,6 +20,7 @@ from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.summary import ACCEPTED, Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
@@ -28,10 +29,7 @@ from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import consistency, record, summaries
 from pytest_accel.run.record import FILE
-from pytest_accel.run.summaries import Summary
 
-ACCEPTED = "ACCEPTED"
-"""The word of a run that accepts its node."""
 TERMS = (
     "contract",
     "SKU",
@@ -66,30 +64,22 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class NodeRecord:
-    """The part of a node's record that the document of a delivery needs."""
+class NodeRecord(Summary):
+    """The summary of a node's run with what the document of a delivery needs besides.
 
-    path: str
-    host: str
-    """The name of the node, as its run states it."""
-    node: str
+    Word and exit status are those of a run that was not judged where its record speaks against them.
+    """
+
+    node: str = ""
     """The name that tells it from the other nodes: that of the host, with its folder where several nodes share it."""
-    started: str
-    exit: int | None
-    """The exit status of the run; None if it did not end."""
-    word: str
-    line: str
-    simulated: bool
-    sha256: str
+    sha256: str = ""
     """The hash that the record states."""
-    summary: Summary = field(default_factory=Summary)
-    """Time, result and exit status of the run, by which the records that count are chosen."""
-    devices: Sequence[Device] = ()
-    terms: Mapping[str, str] = field(default_factory=dict)
+    judged_on: Mapping[str, str] = field(default_factory=dict)
+    """The `TERMS` that are known."""
     faults: Sequence[Fault] = ()
     marginal: frozenset[str] = frozenset()
     """UUIDs of the devices with a MARGINAL verdict."""
-    figures: Sequence[tuple[str, str, str, float, str]] = ()
+    measured: Sequence[tuple[str, str, str, float, str]] = ()
     """Metric, unit, subject, value, and the key of the limit among `Records.limits` (empty without one)."""
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
@@ -103,7 +93,7 @@ class NodeRecord:
     @property
     def accepted(self) -> bool:
         """True if the run accepted the node, and nothing in the record speaks against it. HELD accepts nothing."""
-        return self.exit == 0 and self.word == ACCEPTED and not self.objection
+        return self.finished and self.accepts and not self.objection
 
 
 @dataclass
@@ -159,54 +149,47 @@ def _read(path: Path) -> Read:
         raw = untrusted.read_json(path)
         if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
             return path, None, {}, ""
-        saved = record.parse(raw, path)
-        if saved.judged_from:
-            return path, None, {}, AGAIN.format(record=saved.judged_from.get("record", "not named"))
-        return path, _node(saved, summaries.summary({**raw, "measurements": ()}), limits), limits, ""
+        run = record.parse(raw, path)
+        if run.judged_from:
+            return path, None, {}, AGAIN.format(record=run.judged_from.get("record", "not named"))
+        return path, _node(run, limits), limits, ""
     except BadFile as bad:
         return path, None, {}, str(bad).removeprefix(f"{path}: ")
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         return path, None, {}, f"is damaged: {type(error).__name__}: {error}"
 
 
-def _node(saved: Run, told: Summary, limits: dict[str, Limit]) -> NodeRecord:
+def _node(run: Run, limits: dict[str, Limit]) -> NodeRecord:
     """Return what is kept of a record, and add its limits. Raises what access to a missing part of it raises."""
-    record, around = saved, saved.circumstances or Circumstances()
-    devices = sorted(map(_identity, record.devices), key=lambda device: device.index)
-    ended, objection = record.state == "finished", _objection(saved)
+    around, objection = run.circumstances or Circumstances(), _objection(run)
+    told = summaries.summary(replace(run, measurements=[]))
     if objection:
-        told = {**told, "word": "NOT JUDGED", "exit": exits.NOT_JUDGED}
+        told = replace(told, word="NOT JUDGED", exit=exits.NOT_JUDGED)
+    line = close(run.verdicts, around).line if run.finished else told.line or "the run did not end"
+    shown = any(simulated.shown_by(each) for each in run.devices)
+    devices = sorted(map(_identity, run.devices), key=lambda device: device.index)
     return NodeRecord(
-        path=str(saved.path),
-        host=record.run["host"],
-        node=record.run["host"],
-        started=told["started"],
-        exit=told["exit"] if ended else None,
-        word=told["word"] or record.state,
-        line=close(record.verdicts, around).line if ended else told["line"] or "the run did not end",
-        simulated=told["simulated"] or any(map(simulated.shown_by, devices)),
-        sha256=record.sha256,
-        summary=told,
-        devices=devices,
-        terms=_terms(record),
-        faults=list(_faults(record.verdicts, record.findings)),
-        marginal=frozenset(each.subject for each in record.verdicts if each.status is Status.MARGINAL),
-        figures=list(_figures(record.verdicts, limits)),
+        **{**vars(told), "line": line, "simulated": told.simulated or shown, "devices": devices},
+        node=run.host,
+        sha256=run.sha256,
+        judged_on=_terms(run),
+        faults=list(_faults(run.verdicts, run.findings)),
+        marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
+        measured=list(_figures(run.verdicts, limits)),
         objection=objection,
-        waived=list(dict.fromkeys(each.metric for each in record.verdicts if each.waiver)),
+        waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,
     )
 
 
-def _objection(saved: Run) -> str:
+def _objection(run: Run) -> str:
     """Return why a record says nothing of its node, empty if it does: its parts do not follow from each other."""
-    record = saved
-    judged = {each.subject for each in record.verdicts if each.status.holds and each.limit is not None}
-    bare = [each.name for each in record.devices if each.uuid not in judged]
-    why = consistency.contradictions(saved)
-    if record.closing.get("word") == ACCEPTED:
-        why += [] if record.devices else ["it holds no device"]
+    judged = {each.subject for each in run.verdicts if each.status.holds and each.limit is not None}
+    bare = [each.name for each in run.devices if each.uuid not in judged]
+    why = consistency.contradictions(run)
+    if run.word == ACCEPTED:
+        why += [] if run.devices else ["it holds no device"]
         why += [f"no limit was judged on {', '.join(bare)}"] if bare else []
     return f"the record contradicts itself: {why[0]}{more(why)}" if why else ""
 
@@ -236,12 +219,12 @@ def _terms(record: Run) -> dict[str, str]:
 
 def _faults(verdicts: Sequence[Verdict], findings: Sequence[FindingEntry]) -> Iterator[Fault]:
     """Yield the verdicts that reject, in the order of the record's findings, worst first."""
-    failed = {(each.metric, each.subject): each for each in verdicts if each.fails and each.status is Status.FAIL}
+    failed = {(each.metric, each.subject): each for each in verdicts if each.rejects}
     for each in findings:
         verdict = failed.pop((each["metric"], each["subject"]), None)
         if verdict is not None:
             yield _fault(verdict, each["code"], f"{each['code']} {each['name']}", each["do"], each["severity"])
-    for verdict in failed.values():  # of a record that is older than fault codes
+    for verdict in failed.values():  # of a run that did not end
         code = of_metric(verdict.metric)
         yield _fault(verdict, code.code, f"{code.code} {code.name}", code.do, code.severity.value)
 

@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
+from pytest_accel.core.run import Run
+from pytest_accel.core.summary import AHEAD, moment
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import age, counted
 from pytest_accel.fleet.jobs.slurm import NodeState, drain_command, resume_command
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
-from pytest_accel.run.node_results import AHEAD
-from pytest_accel.run.summaries import moment
 
 TAG: Final = "[accel]"
 """The beginning of every reason of ours."""
@@ -79,34 +79,24 @@ class Plan:
     """Why nothing may be done at all; empty if it may."""
 
 
-def failures(raw: Any) -> list[Failure]:
-    """Return what rejects a node, from the content of its record, worst first. Whatever is damaged is left out."""
-    raw = raw if isinstance(raw, dict) else {}
-    names = {each["uuid"]: each.get("name") or f"{each.get('called') or 'device'}{each.get('index')}"
-             for each in _dicts(raw.get("devices"), "uuid")}  # fmt: skip
-    failed = [
-        each for each in _dicts(raw.get("verdicts"), "metric", "subject") if each.get("status") == Status.FAIL.value
-    ]
-    rejecting = [(each["metric"], each["subject"]) for each in failed if not each.get("waiver")]
-    codes: dict[tuple[str, str], Any] = {}
-    for each in _dicts(raw.get("findings"), "metric", "subject"):
-        codes.setdefault((each["metric"], each["subject"]), each.get("code"))
-    ordered = [key for key in codes if key in rejecting] + [key for key in rejecting if key not in codes]
+def failures(run: Run | None) -> list[Failure]:
+    """Return what rejects a node, by its record, worst first; nothing where that cannot be read."""
+    if run is None:
+        return []
+    names = {each.uuid: each.name for each in run.devices}
+    rejecting = dict.fromkeys((each.metric, each.subject) for each in run.verdicts if each.rejects)
+    codes = {(each["metric"], each["subject"]): each["code"] for each in reversed(run.findings)}
+    found = [(each["metric"], each["subject"]) for each in run.findings]
+    ordered = dict.fromkeys([*(key for key in found if key in rejecting), *rejecting])
     return [
-        Failure(_word(codes.get(key)), _word(names.get(key[1], key[1])), _word(key[0]))
-        for key in dict.fromkeys(ordered)
+        Failure(_word(codes.get((metric, subject), "")), _word(names.get(subject, subject)), _word(metric))
+        for metric, subject in ordered
     ]
 
 
-def _dicts(value: Any, *texts: str) -> list[dict[str, Any]]:
-    """Return the objects of a list that have texts under these names."""
-    found = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-    return [each for each in found if all(isinstance(each.get(name), str) for name in texts)]
-
-
-def _word(value: Any) -> str:
+def _word(name: str) -> str:
     """Return a name of a record as a word that cannot be taken for anything else in a reason."""
-    return re.sub(r"[^A-Za-z0-9._@+-]", "_", str(value or ""))[:60]
+    return re.sub(r"[^A-Za-z0-9._@+-]", "_", name)[:60]
 
 
 def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
@@ -131,7 +121,7 @@ def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
     return text + MORE.format(len(parts))
 
 
-def too_old(raw: Any, started: str, at: datetime, most: float) -> str:
+def too_old(run: Run | None, started: str, at: datetime, most: float) -> str:
     """Return why a rejection drains no node for its time, and what to do; empty if it is at most `most` seconds old.
 
     A run counts from its end, by the content of its record, or from its start if that is not known. How old one is that
@@ -140,9 +130,7 @@ def too_old(raw: Any, started: str, at: datetime, most: float) -> str:
     began = moment(started)
     if began and began > at + AHEAD:
         return f"its run began in the future, {started}: set the clock of the node and measure it again"
-    run = raw.get("run") if isinstance(raw, dict) else None
-    said = run.get("ended") if isinstance(run, dict) else None
-    ended = moment(said) if isinstance(said, str) else None
+    ended = moment(run.run.get("ended", "")) if run else None
     rejected = ended if ended and ended <= at + AHEAD else began
     if rejected is None:
         return "when it was rejected is not known: measure it again"
@@ -169,7 +157,7 @@ def plan_of(
         f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
-    rehearsal = all(each.result.summary["simulated"] for each in nodes if each.result)
+    rehearsal = all(each.result.simulated for each in nodes if each.result)
     ours = sum(each.node in states and _counts(states[each.node].reason) for each in nodes)
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
@@ -182,7 +170,7 @@ def plan_of(
         if state is None:
             plan.left.append((each.node, "Slurm does not know it"))
             continue
-        rehearsed = each.result.summary["simulated"]
+        rehearsed = each.result.simulated
         if why := _left_alone(state, grounds, found.get(each.node, ()), alien=rehearsed and not rehearsal):
             plan.left.append((each.node, why))
             continue
@@ -280,24 +268,21 @@ def metrics_of(reason: str) -> set[str]:
     return {metric for words in bare for metric in words[1:]}
 
 
-def held(raw: Any) -> set[str]:
-    """Return the metrics of a record whose limits hold on every device, from its content."""
-    judged = [each for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
-              if "limit" in each]  # fmt: skip
-    good = (Status.PASS.value, Status.MARGINAL.value)
-    failed = {each["metric"] for each in judged if each.get("status") not in good}
-    return {_word(each["metric"]) for each in judged if each["metric"] not in failed}
+def held(run: Run | None) -> set[str]:
+    """Return the metrics of a record whose limits hold on every device."""
+    judged = [each for each in run.verdicts if each.limit] if run else []
+    failed = {each.metric for each in judged if not each.status.holds}
+    return {_word(each.metric) for each in judged if each.metric not in failed}
 
 
-def measured(raw: Any) -> set[str]:
+def measured(run: Run | None) -> set[str]:
     """Return the metrics that the record of an accepted node has a value of, or a failure that a waiver accepts."""
-    good = (Status.PASS.value, Status.MARGINAL.value)
     return {
-        _word(each["metric"])
-        for each in _dicts(raw.get("verdicts") if isinstance(raw, dict) else None, "metric")
-        if each.get("status") in good
-        or (each.get("status") == Status.FAIL.value and each.get("waiver"))
-        or (each.get("status") == Status.NOT_APPLICABLE.value and each.get("value") is not None)
+        _word(each.metric)
+        for each in (run.verdicts if run else ())
+        if each.status.holds
+        or (each.status is Status.FAIL and each.waiver)
+        or (each.status is Status.NOT_APPLICABLE and each.value is not None)
     }
 
 
@@ -326,15 +311,15 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str], at:
     """Return why a node that we drained is not resumed; empty if it is."""
     if each.state not in HOLDS or each.result is None:
         return each.state.value
-    if each.result.summary["simulated"] and not state.reason.startswith(SIMULATED):
+    if each.result.simulated and not state.reason.startswith(SIMULATED):
         return "the later run was simulated"
     if not state.state.startswith("drain"):
         return f"its state is {state.state}"
-    began = each.began or moment(each.result.summary["started"])
+    began = each.began or each.result.began
     if began is None or state.since is None or began <= state.since:
         return "not accepted since it was drained"
     if began > at:
-        return f"the later run began in the future, {each.result.summary['started']}: set the clock of the node"
+        return f"the later run began in the future, {each.result.started}: set the clock of the node"
     if missing := sorted(metrics_of(state.reason) - set(holds)):
         return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
     if each.state is State.HELD and is_cut(state.reason):

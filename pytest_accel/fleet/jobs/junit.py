@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_accel.core.printable import printable
+from pytest_accel.core.summary import Summary
 from pytest_accel.fleet.jobs import report
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State, exit_status
-from pytest_accel.run.summaries import Summary
 from pytest_accel.views.exports.junit import Case, Properties, document
 
 FAILURE, ERROR, SKIPPED = "failure", "error", "skipped"
@@ -49,14 +49,14 @@ def _of_run(fleet: Fleet, nodes: Sequence[NodeResult]) -> Properties:
 
 def _of_node(each: NodeResult) -> Properties:
     """Return the properties of a node; those without a value are left out."""
-    told = each.result.summary if each.result else Summary()
+    told = each.result or Summary()
     return {
         "state": each.state.value,
         "record": each.result.folder.name if each.result else None,
-        "started": told.get("started") or None,
-        "job": told.get("job") or None,
-        "rejected": " ".join(told.get("rejected", ())) or None,
-        "simulated": "true" if told.get("simulated") else None,
+        "started": told.started or None,
+        "job": told.job or None,
+        "rejected": " ".join(told.rejected) or None,
+        "simulated": "true" if told.simulated else None,
     }
 
 

@@ -52,7 +52,7 @@ def shown(each: NodeResult) -> str:
     Those with a run whose time cannot be right have one of their own: it may have rejected the node.
     """
     if each.state is State.HELD:
-        simulated = each.result is not None and each.result.summary["simulated"]
+        simulated = each.result is not None and each.result.simulated
         held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
         return f"{held}; {each.note}" if each.note else held
     return each.note if each.state is State.ACCEPTED else each.reason
@@ -139,7 +139,7 @@ def _node(each: NodeResult) -> dict[str, Any]:
         "state": each.state.value,
         "reason": each.reason,
         "record": result.folder.name if result else None,
-        "started": result.summary["started"] if result else None,
-        "job": (result.summary["job"] or None) if result else None,
-        "rejected": result.summary["rejected"] if result else [],
+        "started": result.started if result else None,
+        "job": (result.job or None) if result else None,
+        "rejected": list(result.rejected) if result else [],
     }

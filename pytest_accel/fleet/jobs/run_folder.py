@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import folder_summary, node_results, record
+from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
 from pytest_accel.run.record_folder import file_name
-from pytest_accel.run.summaries import Summary, moment
 
 FORMAT: Final = 1
 FILE = "fleet.json"
@@ -86,14 +87,6 @@ class Fleet:
     def prefix(self) -> str:
         """What the names of all jobs of the run begin with."""
         return f"accel-{self.id}-"
-
-
-@dataclass(frozen=True)
-class Result:
-    """The record of one run on a node, by its summary."""
-
-    folder: Path
-    summary: Summary
 
 
 def save(fleet: Fleet, folder: Path) -> None:
@@ -174,14 +167,14 @@ def found(folder: Path) -> Fleet:
         return load(folder)
     read = Results(folder)
     results = read.read()
-    names = node_results.names_among(results.keys())
+    names = names_among(results.keys())
     by_folder = {file_name(name): name for name in names}
     unknown = {each.folder for each in read.unreadable if not each.node_of(by_folder)}
     if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
     expected = tuple(Expected(name) for name in sorted({*names, *unknown}))
     first = min((each for runs in results.values() for each in runs), key=_began, default=None)
-    created = first.summary["started"] if first else ""
+    created = first.started if first else ""
     return Fleet("", created, "", (), 0, expected=expected, listed=False)
 
 
@@ -219,7 +212,7 @@ class Unreadable:
         """
         first = re.sub(r"-\d+$", "", self.folder)
         called = names.get(self.folder) or names.get(first)
-        alike = (node_results.nodes_of([folder], names).get(folder) for folder in (self.folder, first))
+        alike = (nodes_of([folder], names).get(folder) for folder in (self.folder, first))
         return called or next((names[each] for each in alike if each), None)
 
 
@@ -230,12 +223,12 @@ class Results:
     folder: Path
     unreadable: list[Unreadable] = field(default_factory=list)
     """What could not be read at the last `read`."""
-    _known: dict[Path, tuple[list[int], Result | None]] = field(default_factory=dict)
+    _known: dict[Path, tuple[list[int], Summary | None]] = field(default_factory=dict)
     """The result of each folder, and when its files were changed, as they were read."""
 
-    def read(self) -> dict[str, list[Result]]:
+    def read(self) -> dict[str, list[Summary]]:
         """Return the results of each node by its name, newest first."""
-        by_node: dict[str, list[Result]] = {}
+        by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
         for folder in self._folders():
             try:
@@ -244,7 +237,7 @@ class Results:
                 self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), str(bad)))
                 continue
             if result:
-                by_node.setdefault(result.summary["host"], []).append(result)
+                by_node.setdefault(result.host, []).append(result)
         for runs in by_node.values():
             runs.sort(key=_began, reverse=True)
         return by_node
@@ -260,7 +253,7 @@ class Results:
             if entry.name != JOBS and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
 
-    def _result(self, folder: Path) -> Result | None:
+    def _result(self, folder: Path) -> Summary | None:
         """Return the result in a folder, None if it holds none. Raises BadFile."""
         changed = [each.st_mtime_ns for each in _files(folder)]
         kept = self._known.get(folder)
@@ -269,9 +262,9 @@ class Results:
         return kept[1]
 
 
-def _began(result: Result) -> datetime:
+def _began(result: Summary) -> datetime:
     """Return when a run began; the beginning of time if it does not say so."""
-    return moment(result.summary["started"]) or datetime.min.replace(tzinfo=timezone.utc)
+    return result.began or datetime.min.replace(tzinfo=timezone.utc)
 
 
 def _changed(folder: Path) -> datetime:
@@ -291,13 +284,13 @@ def _files(folder: Path) -> list[os.stat_result]:
     return found
 
 
-def _result(folder: Path) -> Result | None:
+def _result(folder: Path) -> Summary | None:
     """Return the result in a folder, None if it holds none, or one that was judged again. Raises BadFile."""
     summary = folder_summary.of_folder(folder)
-    if summary is None or summary["judged_again"]:  # that is no measurement of hardware
+    if summary is None or summary.judged_again:  # that is no measurement of hardware
         return None
-    texts = printable_data({key: summary[key] for key in ("host", "line", "state", "word", "job")})
-    return Result(folder, Summary(**{**summary, **texts}))
+    texts = {name: getattr(summary, name) for name in ("host", "line", "state", "word", "job")}
+    return replace(summary, **printable_data(texts))
 
 
 def last_words(folder: Path, node: str, job: str) -> str:

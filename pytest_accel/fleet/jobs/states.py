@@ -8,13 +8,12 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from pytest_accel.core import exits
+from pytest_accel.core.node_name import nodes_of, several
+from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.jobs.run_folder import Fleet, Result, Submitted, Unreadable, level_of
+from pytest_accel.fleet.jobs.run_folder import Fleet, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
-from pytest_accel.run import node_results
-from pytest_accel.run.node_results import RUNNING, Choice, contradiction, nodes_of, rejects
 from pytest_accel.run.record_folder import file_name
-from pytest_accel.run.summaries import moment
 
 
 class State(Enum):
@@ -53,7 +52,7 @@ class NodeResult:
     node: str
     state: State
     reason: str
-    result: Result | None = None
+    result: Summary | None = None
     skipped: str = ""
     """Why the node starts no job now; empty if it does."""
     note: str = ""
@@ -66,7 +65,7 @@ class NodeResult:
 
 def of_all(
     fleet: Fleet,
-    results: Mapping[str, Sequence[Result]],
+    results: Mapping[str, Sequence[Summary]],
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
     unreadable: Sequence[Unreadable] = (),
@@ -87,7 +86,7 @@ def of_all(
         queued.setdefault(job.name, []).append(job)
     asked = asked_of(fleet)
     names = [each.name for each in fleet.expected]
-    runs: dict[str, list[Result]] = {}
+    runs: dict[str, list[Summary]] = {}
     for host, name in nodes_of(results, names).items():
         runs.setdefault(name, []).extend(results[host])
     damaged = _damaged(unreadable, names)
@@ -96,11 +95,11 @@ def of_all(
         of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
         known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
         fits, unasked = _fitting(runs.get(each.name, ()), asked)
-        choice = node_results.choose(known_jobs.not_repeated(fits), now, known_jobs.began)
+        choice = choose(known_jobs.not_repeated(fits), now, known_jobs.began)
         choice = known_jobs.with_own(choice, fits)
         known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
         state = replace(_state(known, last_words), skipped=each.skipped)
-        if unclear := node_results.several(each.name, results):
+        if unclear := several(each.name, results):
             why = f"results do not count that may be those of several machines: {listed(unclear)}"
             state = replace(state, reason=_noted(state.reason, why))
         note = _not_counting(choice.mistimed[:1])
@@ -110,13 +109,13 @@ def of_all(
     return [*found, *(each for each in others if each.state is State.REJECTED)]
 
 
-def others(fleet: Fleet, results: Mapping[str, Sequence[Result]], *, now: datetime | None = None) -> tuple[str, ...]:
+def others(fleet: Fleet, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
     return tuple(f"{each.node}: {each.reason}" for each in found if each.state is not State.REJECTED)
 
 
-def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Result]], now: datetime) -> list[NodeResult]:
+def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
     """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
     if not fleet.listed:
         return []
@@ -124,7 +123,7 @@ def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Result]], now: date
     found = []
     for host in sorted(set(results) - set(named)):
         fits, unasked = _fitting(results[host], asked_of(fleet))
-        counts = node_results.choose(fits, now).counts
+        counts = choose(fits, now).counts
         if counts is None:
             each = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
         else:
@@ -151,12 +150,11 @@ class Asked:
     sku: str | None = None
     level: str | None = None
 
-    def other(self, result: Result) -> str:
+    def other(self, result: Summary) -> str:
         """Return how a result differs from what was asked; empty if it does not, or does not tell."""
-        told = result.summary
-        sku, level = told.get("sku", ""), told.get("terms", {}).get("level", "")
-        if self.simulated is not None and told["simulated"] != self.simulated:
-            return "simulated" if told["simulated"] else "not simulated"
+        sku, level = result.sku, result.terms.get("level", "")
+        if self.simulated is not None and result.simulated != self.simulated:
+            return "simulated" if result.simulated else "not simulated"
         if self.sku and sku and sku != self.sku:
             return f"of SKU {sku}"
         return f"of level {level}" if self.level and level and level != self.level else ""
@@ -170,32 +168,32 @@ def asked_of(fleet: Fleet) -> Asked:
     return Asked(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments) or None)
 
 
-def _fitting(runs: Sequence[Result], asked: Asked) -> tuple[list[Result], list[tuple[Result, str]]]:
+def _fitting(runs: Sequence[Summary], asked: Asked) -> tuple[list[Summary], list[tuple[Summary, str]]]:
     """Return the results of a node that were measured as asked, and the others with how they differ.
 
     Where nothing tells what was asked, simulated results do not count beside real ones.
     """
-    if asked.simulated is None and not all(each.summary["simulated"] for each in runs):
+    if asked.simulated is None and not all(each.simulated for each in runs):
         asked = replace(asked, simulated=False)
     told = [(each, asked.other(each)) for each in runs]
     others = [(each, f"it is {how}, which was not asked") for each, how in told if how]
     return [each for each, how in told if not how], others
 
 
-def _with_notes(state: NodeResult, choice: Choice[Result], unasked: Sequence[tuple[Result, str]]) -> str:
+def _with_notes(state: NodeResult, choice: Choice[Summary], unasked: Sequence[tuple[Summary, str]]) -> str:
     """Return the reason of a node with notes: why its missing result is not made up for, and which run does not count.
 
     The latter is one whose time cannot be right, else the newest of those that are newer than the result that counts.
     """
     missing = state.state in MISSING and state.skipped
     reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
-    counts = node_results.began(choice.counts) if choice.counts else None
-    newer = [each for each in unasked if counts is None or (node_results.began(each[0]) or counts) > counts]
-    newer.sort(key=lambda each: node_results.began(each[0]) or OLDEST, reverse=True)
+    counts = choice.counts.began if choice.counts else None
+    newer = [each for each in unasked if counts is None or (each[0].began or counts) > counts]
+    newer.sort(key=lambda each: each[0].began or OLDEST, reverse=True)
     return _noted(reason, _not_counting([*choice.mistimed, *choice.passed_over, *newer][:1]))
 
 
-def _not_counting(runs: Sequence[tuple[Result, str]]) -> str:
+def _not_counting(runs: Sequence[tuple[Summary, str]]) -> str:
     """Return which runs do not count, and why."""
     return "; ".join(f"{run.folder.name} does not count: {why}" for run, why in runs)
 
@@ -253,42 +251,42 @@ class _Jobs:
         """The ids of the jobs before the last one."""
         return {*(each.job for each in self.submitted), *(each.id for each in self.queued)} - {self.last}
 
-    def began(self, result: Result) -> datetime | None:
+    def began(self, result: Summary) -> datetime | None:
         """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong.
 
         A run of the last job with a time in the future counts from the submission: "now" would hide later runs.
         """
-        said, job = node_results.began(result), result.summary["job"]
+        said, job = result.began, result.job
         if self.last and job == self.last:
-            return self.at if said is None or said > self.now + node_results.AHEAD else max(said, self.at)
+            return self.at if said is None or said > self.now + AHEAD else max(said, self.at)
         if job in self._earlier:
             before = self.at - timedelta(microseconds=1)
             return min(said or before, before)
         return said
 
-    def is_current(self, result: Result) -> bool:
+    def is_current(self, result: Summary) -> bool:
         """Return True for the result of the last job, or of a run by hand that began after it was submitted."""
         began = self.began(result)
         return not self.last or (began is not None and began >= self.at)
 
-    def with_own(self, choice: Choice[Result], results: Sequence[Result]) -> Choice[Result]:
+    def with_own(self, choice: Choice[Summary], results: Sequence[Summary]) -> Choice[Summary]:
         """Return the choice with the result of the last job if what counts is older and rejects nothing.
 
         A part of the checks does not count beside an older result, but the job left it, and need not be repeated.
         """
-        if choice.counts is None or self.is_current(choice.counts) or rejects(choice.counts.summary):
+        if choice.counts is None or self.is_current(choice.counts) or choice.counts.rejects:
             return choice
-        own = [each for each in results if each.summary["job"] == self.last and each.summary["state"] != RUNNING]
+        own = [each for each in results if each.job == self.last and each.state != RUNNING]
         counts = max(own, key=lambda each: self.began(each) or self.at, default=choice.counts)
         others = [(each, why) for each, why in choice.passed_over if each is not counts]
         return replace(choice, counts=counts, passed_over=others)
 
-    def not_repeated(self, results: Sequence[Result]) -> list[Result]:
+    def not_repeated(self, results: Sequence[Summary]) -> list[Summary]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
-        of_last = (each.summary for each in results if self.last and each.summary["job"] == self.last)
-        if not any(_of_exit(each["exit"], each["word"]) in HOLDS and not contradiction(each) for each in of_last):
+        of_last = (each for each in results if self.last and each.job == self.last)
+        if not any(_of_exit(each.exit) in HOLDS and not each.contradiction for each in of_last):
             return list(results)
-        return [each for each in results if each.summary["job"] not in self._earlier]
+        return [each for each in results if each.job not in self._earlier]
 
 
 @dataclass(frozen=True)
@@ -297,7 +295,7 @@ class _Known:
 
     name: str
     skipped: str
-    counts: Result | None
+    counts: Summary | None
     jobs: _Jobs
     unreadable: Unreadable | None
     """The run that was changed last of those that cannot be read."""
@@ -312,7 +310,7 @@ class _Known:
         return self.unreadable.why if began is None or self.unreadable.changed > began else ""
 
     @property
-    def current(self) -> Result | None:
+    def current(self) -> Summary | None:
         """The result that counts, None if it is older than the last job."""
         return self.counts if self.counts and self.jobs.is_current(self.counts) else None
 
@@ -320,12 +318,12 @@ class _Known:
 def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
     """Return the state of one node."""
     name, last, job, current = known.name, known.jobs.last, known.jobs.queue, known.current
-    ended = current is not None and current.summary["state"] != RUNNING
+    ended = current is not None and current.state != RUNNING
     if current and ended and not known.damage:
         return _judged(name, current)
     if job and job.state in ACTIVE and not (current and ended):
         return _queued(name, job)
-    if known.counts and rejects(known.counts.summary):  # which nothing but an acceptance takes back
+    if known.counts and known.counts.rejects:  # which nothing but an acceptance takes back
         return _still_rejected(known, known.counts)
     if known.damage and (current or not (last and known.queue_known)):
         return NodeResult(name, State.NO_RESULT, known.damage)
@@ -341,7 +339,7 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
     return NodeResult(name, State.NO_RESULT, _noted(why, known.damage))
 
 
-def _still_rejected(known: _Known, counts: Result) -> NodeResult:
+def _still_rejected(known: _Known, counts: Summary) -> NodeResult:
     """Return the state of a node that an earlier run rejected, and of which a later one left nothing that counts."""
     state = _judged(known.name, counts)
     lost = "" if known.current else f"job {known.jobs.last} left no result that takes it back"
@@ -355,35 +353,31 @@ def _queued(name: str, job: JobState) -> NodeResult:
     return NodeResult(name, State.WAITING if waits else State.RUNNING, why)
 
 
-def _why_none(newest: Result | None, last: str, job: JobState | None, told: str) -> str:
+def _why_none(newest: Summary | None, last: str, job: JobState | None, told: str) -> str:
     """Return why the last job of a node left no result."""
     how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
     left = "with an incomplete record" if newest else "without a record"
     return f"{how} {left}" + (f"{ENDS}{told}" if told else "")
 
 
-def _judged(name: str, newest: Result) -> NodeResult:
+def _judged(name: str, newest: Summary) -> NodeResult:
     """Return the state of a node by a run that has ended."""
-    summary = newest.summary
-    simulated = "SIMULATED " if summary["simulated"] and not summary["line"].startswith("SIMULATED") else ""
-    line = f"{simulated}{summary['line'] or summary['state']}"
-    if wrong := contradiction(summary):
+    simulated = "SIMULATED " if newest.simulated and not newest.line.startswith("SIMULATED") else ""
+    line = f"{simulated}{newest.line or newest.state}"
+    if wrong := newest.contradiction:
         return NodeResult(name, State.NOT_JUDGED, f"{newest.folder.name} contradicts itself: {wrong}; {line}", newest)
-    if summary["exit"] == exits.INTERRUPTED or summary["word"] == "INTERRUPTED":
+    if newest.exit == exits.INTERRUPTED or newest.word == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
-    state = _of_exit(summary["exit"], summary["word"])
-    if state is State.ACCEPTED and (summary["simulated"] or summary["word"] != "ACCEPTED"):
+    state = _of_exit(newest.exit)
+    if state is State.ACCEPTED and (newest.simulated or newest.word != "ACCEPTED"):
         state = State.HELD
     return NodeResult(name, state, line, newest)
 
 
-def _of_exit(status: int | None, word: str) -> State:
-    """Return the state that the exit status of a run stands for; by its word where older versions wrote no status."""
-    if status is None:
-        words = {"ACCEPTED": State.ACCEPTED, "REJECTED": State.REJECTED, "HELD": State.NOT_JUDGED}
-        return words.get(word, State.NOT_JUDGED if word == "NOT JUDGED" else State.ERROR)
+def _of_exit(status: int | None) -> State:
+    """Return the state that the exit status of a run stands for."""
     states = {exits.HOLDS: State.ACCEPTED, exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
-    return states.get(status, State.ERROR)
+    return states.get(status, State.ERROR) if status is not None else State.ERROR
 
 
 def exit_status(nodes: Iterable[NodeResult]) -> int:

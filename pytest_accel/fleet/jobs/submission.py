@@ -17,7 +17,6 @@ from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
-from pytest_accel.run.summaries import moment
 
 SAVE_EVERY = 50
 """After so many jobs fleet.json is written. Those that it lacks after a kill are found in the queue by their names."""
@@ -148,7 +147,7 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     """Return that a run has nothing left to measure, and when its results are from; nothing while jobs are queued."""
     if any(each.state in PENDING for each in nodes):
         return []
-    times = sorted(filter(None, (moment(each.result.summary["started"]) for each in nodes if each.result)))
+    times = sorted(filter(None, (each.result.began for each in nodes if each.result)))
     if not times:
         return ["nothing is measured now: no node can start a job"]
     first, last = (each.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M") for each in (times[0], times[-1]))

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_accel.core.summary import RUNNING
 from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.fleet.jobs.run_folder import Results
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_node
-from pytest_accel.run.node_results import RUNNING
 
 LONGEST_VALUE = 63
 """Characters of the longest value of a label."""
@@ -39,11 +39,11 @@ def of_folder(folder: Path) -> Found:
     by_host = results.read()
     found = Found(without=[each.why for each in results.unreadable])
     every = states.of_all(fleet, by_host, None, unreadable=results.unreadable)
-    real = [each for each in every if not (each.result and each.result.summary["simulated"])]
+    real = [each for each in every if not (each.result and each.result.simulated)]
     alike = Counter(each.node.lower() for each in real)
     for each in real:
         name = each.node.lower()
-        if not each.expected or each.result is None or each.result.summary["state"] == RUNNING:
+        if not each.expected or each.result is None or each.result.state == RUNNING:
             if each.reason not in found.without:
                 found.without.append(f"{each.node} gets no label: {each.reason}")
         elif not is_node(name):
@@ -61,9 +61,9 @@ def commands(nodes: Iterable[NodeResult]) -> Iterator[str]:
     for each in nodes:
         if each.result is None:
             continue
-        summary = each.result.summary
-        word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary["word"]
-        labels = {"result": word, "sku": summary["sku"], "day": summary["started"][:10]}
+        summary = each.result
+        word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary.word
+        labels = {"result": word, "sku": summary.sku, "day": summary.day}
         stated = [f"{PREFIX}/{name}={_value(value)}" for name, value in labels.items()]
         yield shlex.join(["kubectl", "label", "node", each.node, "--overwrite", *stated])
         if each.state is State.REJECTED:

@@ -9,7 +9,7 @@ import csv
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -18,14 +18,13 @@ from typing import Any, Final
 from pytest_accel.core import paths, simulated, untrusted
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.run import SCHEMA
+from pytest_accel.core.run import Run
+from pytest_accel.core.summary import FINISHED, Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status
-from pytest_accel.run import summaries
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.run import record, summaries
 from pytest_accel.run.record import FILE
-from pytest_accel.run.summaries import Summary
 
-FINISHED: Final = "finished"
 WAIVED: Final = "WAIVED"
 """The status of a verdict that would fail the node, if its owner had not accepted that."""
 STATUSES: Final = (
@@ -105,50 +104,39 @@ class KeptRun:
 def read(path: Path) -> KeptRun:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     raw = untrusted.read_bytes(path)
-    content = untrusted.parse_json(raw, str(path))
-    try:
-        if content["schema"] != SCHEMA:
-            raise BadFile(f"{path}: was written in schema {printable(str(content['schema']), SHOWN)}")
-        return _kept(path, hashlib.sha256(raw).hexdigest(), content, summaries.summary(content))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        told = printable(f"{type(error).__name__}: {error}", SHOWN)
-        raise BadFile(f"{path}: is not a record of pytest-accel, or a damaged one ({told})") from None
-
-
-def _kept(path: Path, content: str, raw: Mapping[str, Any], found: Summary) -> KeptRun:
-    if found["judged_again"]:
+    content = hashlib.sha256(raw).hexdigest()
+    run = record.parse(untrusted.parse_json(raw, str(path)), path)
+    found = summaries.summary(run)
+    if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
-    if found["filtered"]:
+    if found.filtered:
         raise NotKept("a filtered run: it measured less than the level has")
-    run, software = raw["run"], raw.get("software") or {}
-    devices = [_device(each, facts) for each, facts in zip(raw["devices"], found["devices"], strict=True)]
-    node = _text(found["host"])
+    node = _text(found.host)
     if not node:
         raise NotKept("it names no host")
-    identity = "\0".join((found["host"], found["started"], *sorted(each.uuid for each in devices)))
-    exit_status = (raw.get("closing") or {}).get("exit")
+    identity = "\0".join((found.host, found.started, *sorted(each.uuid for each in run.devices)))
     return KeptRun(
         id=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         content=content,
         record=_text(str(path.absolute()), 4096),
-        night=_night(found["started"]),
+        night=_night(found.started),
         node=node,
-        started=_text(found["started"]),
-        ended=_text(run.get("ended")),
-        state=_text(found["state"]),
-        word=_text(found["word"]),
-        line=_text(found["line"], 1000),
-        exit=exit_status if isinstance(exit_status, int) and 0 <= exit_status < 256 else None,
-        sku=_text(found["sku"]),
-        platform=_text(found["terms"].get("platform")),
-        level=_text(found["terms"].get("level")),
-        driver=_text(found["terms"].get("driver")),
-        torch=_text(found["terms"].get("torch")),
-        version=_text(software.get("pytest_accel")),
-        contract=_text(((raw.get("sku") or {}).get("contract") or {}).get("sha256")),
-        simulated=found["simulated"] or any(map(_simulated, devices)),
-        devices=[*devices, KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
-        figures=list(_figures(raw, found, node)) if found["state"] == FINISHED else [],
+        started=_text(found.started),
+        ended=_text(run.run.get("ended")),
+        state=_text(found.state),
+        word=_text(found.word),
+        line=_text(found.line, 1000),
+        exit=found.exit if found.exit is not None and 0 <= found.exit < 256 else None,
+        sku=_text(found.sku),
+        platform=_text(found.terms.get("platform")),
+        level=_text(found.terms.get("level")),
+        driver=_text(found.terms.get("driver")),
+        torch=_text(found.terms.get("torch")),
+        version=_text(run.software.get("pytest_accel")),
+        contract=_text(run.sku["contract"]["sha256"] if "contract" in run.sku else ""),
+        simulated=found.simulated or any(simulated.shown_by(each) for each in run.devices),
+        devices=[*map(_device, run.devices), KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
+        figures=list(_figures(run, found, node)) if found.finished else [],
     )
 
 
@@ -161,52 +149,47 @@ def _night(started: str) -> date:
     return (moment.astimezone(timezone.utc) if moment.tzinfo else moment).date()
 
 
-def _device(raw: Mapping[str, Any], known: summaries.SummaryDevice) -> KeptDevice:
+def _device(device: Device) -> KeptDevice:
     return KeptDevice(
-        uuid=_text(known["uuid"]),
-        serial=_text(known.get("serial")),
-        slot=_text(known.get("slot")),
-        name=_text(f"{raw.get('called', 'gpu')}{raw['index']}"),
-        model=_text(known["model"]),
-        vbios=_text(known.get("vbios")),
+        uuid=_text(device.uuid),
+        serial=_text(device.serial),
+        slot=_text(device.pci_address),
+        name=_text(device.name),
+        model=_text(device.model),
+        vbios=_text(device.facts.get("vbios")),
     )
 
 
-def _simulated(device: KeptDevice) -> bool:
-    return bool(simulated.shown_by(Device(device.uuid, 0, "", device.model, serial=device.serial)))
-
-
-def _figures(raw: Mapping[str, Any], found: Summary, node: str) -> Iterator[Figure]:
+def _figures(run: Run, found: Summary, node: str) -> Iterator[Figure]:
     """Yield the worst verdict on each metric of each subject, with the figure that a later run is compared with."""
     comparable: dict[tuple[str, str], tuple[float, str]] = {}
-    for name, values in found["figures"].items():
+    for name, values in found.figures.items():
         metric, _, method = name.rsplit(" ", 2)
         comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
-    codes = {(each["metric"], each["subject"]): each["code"] for each in raw.get("findings") or ()}
-    worst: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for each in raw["verdicts"]:
-        place = str(each["metric"]), str(each["subject"])
+    codes = {(each["metric"], each["subject"]): each["code"] for each in run.findings}
+    worst: dict[tuple[str, str], Verdict] = {}
+    for each in run.verdicts:
+        place = each.metric, each.subject
         if place not in worst or WORST[_status(each)] < WORST[_status(worst[place])]:
             worst[place] = each
     for (metric, subject), each in worst.items():
-        value, method = comparable.get((metric, subject), (_number(each.get("value")), ""))
+        value, method = comparable.get((metric, subject), (_number(each.value), ""))
         yield Figure(
             uuid=f"{NODE} {node}" if subject == NODE else _text(subject),
             metric=_text(metric),
-            unit=_text(each.get("unit")),
+            unit=_text(each.unit),
             method=method,
             value=value,
             status=_status(each),
-            floor=_number(each.get("floor")),
-            ceiling=_number(each.get("ceiling")),
+            floor=_number(each.floor),
+            ceiling=_number(each.ceiling),
             code=_text(codes.get((metric, subject))),
         )
 
 
-def _status(verdict: Mapping[str, Any]) -> str:
-    """Return the status that the store keeps of a verdict. Raises ValueError for one that is none."""
-    status = Status(verdict["status"])
-    return WAIVED if status.fails and verdict.get("waiver") else status.value
+def _status(verdict: Verdict) -> str:
+    """Return the status that the store keeps of a verdict."""
+    return WAIVED if verdict.status.fails and verdict.waiver else verdict.status.value
 
 
 def _text(value: Any, most: int = SHOWN) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_accel.core import exits
+from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights import store
@@ -24,7 +25,6 @@ from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.extract import FINISHED
 from pytest_accel.fleet.nights.queries import Fleet
 
 WINDOW: Final = 30

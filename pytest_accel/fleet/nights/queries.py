@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_accel.core.measurement import is_time
+from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import damage, database, store
@@ -24,7 +25,7 @@ from pytest_accel.fleet.nights.analysis.recalibration import Proposed, Sampled
 from pytest_accel.fleet.nights.analysis.trends import Drift, Series, Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.database import literal
-from pytest_accel.fleet.nights.extract import FINISHED, WAIVED
+from pytest_accel.fleet.nights.extract import WAIVED
 from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.calibration import Reading
 from pytest_accel.judging.gaps import FAILS_AT, LEAST

@@ -24,15 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.summary import AHEAD, FINISHED, moment
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import by_device, damage, database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.device_numbers import DeviceNumbers
-from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, FINISHED, Batch, KeptDevice, KeptRun, read_batch
+from pytest_accel.fleet.nights.extract import FIGURE_COLUMNS, Batch, KeptDevice, KeptRun, read_batch
 from pytest_accel.fleet.nights.lock import LEFTOVER, locked
-from pytest_accel.run.node_results import AHEAD
 from pytest_accel.run.record import replace_file
-from pytest_accel.run.summaries import moment
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

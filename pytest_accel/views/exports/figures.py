@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pytest_accel.core.measurement import NODE, Device, finite
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
+from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.ranking import worst_first
-from pytest_accel.run.summaries import moment
 
 FACTS = ("inventory.", "health.", "host.")
 """Prefixes of the metrics that are facts, not figures."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, finite
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import EarlierFigure, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
-from pytest_accel.judging.history import EarlierFigure, terms_of
 from pytest_accel.judging.like_devices import kind_of, like
 from pytest_accel.judging.neighbours import standing
 from pytest_accel.judging.ranking import worst_first
@@ -38,9 +37,7 @@ class Figures:
         self._places = {repr(each): place for place, each in enumerate(self.limits)}
         self._attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
         self._kinds = {device.uuid: kind_of(device) for device in record.devices}
-        run = record.run
-        terms = terms_of(run.get("level", ""), run.get("platform", ""), record.software)
-        self._past_of = kept_in(record.baseline, terms)
+        self._past_of = kept_in(record.baseline)
 
     def facts(self) -> list[list[Verdict]]:
         """Return the verdicts on facts and counters, worst first; devices with the same value and verdict together."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import permutations
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pytest_accel.run.node_results import choose, contradiction, names_among, nodes_of, several
-from pytest_accel.run.summaries import Summary
+from pytest_accel.core.node_name import names_among, nodes_of, several
+from pytest_accel.core.summary import Summary, choose
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 GOOD = {"word": "ACCEPTED", "exit": 0}
@@ -22,18 +24,10 @@ LOST = {"word": "INTERRUPTED", "exit": 2, "state": "interrupted"}
 RUNS = {"word": "", "exit": None, "state": "running"}
 
 
-@dataclass(frozen=True)
-class Run:
-    """A result of the node."""
-
-    summary: Summary
-
-
-def run(day: int | str, told: dict[str, Any]) -> Run:
+def run(day: int | str, told: dict[str, Any]) -> Summary:
     """The result of a run on a day of November, or with another text for its time."""
     started = f"2026-11-{day:02}T03:00:00+00:00" if isinstance(day, int) else day
-    usual = {"state": "finished", "filtered": False, "rejected": [], "line": "", "host": "n"}
-    return Run(Summary(started=started, **{**usual, **told}))  # type: ignore[typeddict-item]
+    return Summary(started=started, **{"state": "finished", "host": "n", **told})
 
 
 @pytest.mark.parametrize(
@@ -111,16 +105,77 @@ def test_a_result_whose_time_cannot_be_right_counts_for_nothing(started: str, wh
         ({**LOST, "exit": 0}, "it says INTERRUPTED and ended with exit status 0"),
         ({**NOTHING, "word": "", "exit": 0}, "it says no result and ended with exit status 0"),
         ({**NOTHING, "word": "BROKEN", "exit": 3}, ""),
-        ({**RUNS, "exit": 1}, ""),
+        ({**RUNS, "exit": 1}, "it says no result and ended with exit status 1, that of a rejection"),
         ({**HELD, "exit": 6}, ""),
         ({**BAD, "state": "interrupted"}, ""),
         ({**LOST, "rejected": ["a"]}, ""),
-        ({**GOOD, "exit": None}, ""),
+        ({**GOOD, "exit": None}, "it says ACCEPTED and ended with exit status None"),
         (RUNS, ""),
     ],
 )
 def test_a_result_that_contradicts_itself(told: dict[str, Any], said: str) -> None:
-    assert contradiction(run(1, told).summary) == said
+    assert run(1, told).contradiction == said
+
+
+# -- for any runs of a node
+
+KINDS = [GOOD, BAD, HELD, PART, NOTHING, LOST, RUNS, {**BAD, "filtered": True}, {**GOOD, "exit": 1}, {**BAD, "exit": 0}]
+RUNS_OF_A_NODE = st.lists(
+    st.builds(run, st.integers(1, 28) | st.sampled_from(["", "soon"]), st.sampled_from(KINDS)), max_size=8
+)
+
+
+@settings(deadline=None)
+@given(RUNS_OF_A_NODE, st.randoms(use_true_random=False))
+def test_the_order_in_which_runs_are_given_changes_nothing(runs: list[Summary], draw: Random) -> None:
+    shuffled = draw.sample(runs, len(runs))
+    one, other = choose(runs, NOW).counts, choose(shuffled, NOW).counts
+    if one is None or other is None:
+        assert one is other
+    else:
+        assert (one.began, one.rejects) == (other.began, other.rejects)
+
+
+@settings(deadline=None)
+@given(RUNS_OF_A_NODE)
+def test_every_run_counts_is_passed_over_mistimed_or_older_than_what_counts(runs: list[Summary]) -> None:
+    choice = choose(runs, NOW)
+    told = [each for each, _ in (*choice.mistimed, *choice.passed_over)]
+    assert all(why for _, why in (*choice.mistimed, *choice.passed_over))
+    if choice.counts is None:
+        assert len(told) == len(runs), "then no run has a time that can be right"
+        return
+    rest = [each for each in runs if all(each is not one for one in (*told, choice.counts))]
+    assert all(each.began <= choice.counts.began for each in rest if each.began and choice.counts.began)
+    assert not any(each is choice.counts for each in told)
+
+
+@settings(deadline=None)
+@given(RUNS_OF_A_NODE)
+def test_a_rejection_is_hidden_by_a_later_acceptance_alone(runs: list[Summary]) -> None:
+    """Whatever else lies there: unfinished, contradicting itself, narrowed, or of a wrong clock."""
+    dated = [each for each in runs if each.began and each.began <= NOW]
+    deciding = [each for each in dated if each.rejects or each.accepts]
+    newest = max(deciding, key=lambda each: (each.began, each.rejects), default=None)
+    counts = choose(runs, NOW).counts
+    assert bool(counts and counts.rejects) == bool(newest and newest.rejects)
+    if newest is not None and newest.rejects:
+        assert counts is not None
+        assert counts.began == newest.began
+
+
+@settings(deadline=None)
+@given(RUNS_OF_A_NODE, st.sampled_from([PART, LOST, RUNS, {**GOOD, "exit": 1}, {**GOOD, "filtered": True}]))
+def test_a_newer_run_that_says_nothing_of_the_whole_node_takes_no_rejection_back(
+    runs: list[Summary], told: dict[str, Any]
+) -> None:
+    before = choose(runs, NOW).counts
+    after = choose([*runs, run("2026-11-24T00:00:00+00:00", told)], NOW).counts
+    if before is not None and before.rejects:
+        assert after == before
+
+
+# -- names
 
 
 @pytest.mark.parametrize(

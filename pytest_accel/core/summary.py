@@ -1,0 +1,207 @@
+"""What later runs and a fleet's report know of a run, and which of several runs of a node counts. Pure.
+
+A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
+the checks. A run that contradicts itself judges nothing, and one without a time, or with one in the future, is left
+out. docs/fleet.md#which-result-of-a-node-counts tells it to users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeVar
+
+from pytest_accel.core import exits
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.run import SCHEMA
+from pytest_accel.core.structured import NOT_IN_FILE
+from pytest_accel.core.words import counted
+
+AHEAD: Final = timedelta(minutes=5)
+"""How far ahead of this clock a run may have begun. One that began later was stamped by a clock that was not set, and
+would count as the newest for as long."""
+ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
+"""The words of runs that say something of the node: it is accepted, nothing was broken, it is rejected."""
+RUNNING, FINISHED = "running", "finished"
+"""The state of a run that has not ended, or was killed, and of one that came to its end."""
+EXITS: Final = {ACCEPTED: (exits.HOLDS,), HELD: (exits.HOLDS, exits.NOT_JUDGED), REJECTED: (exits.REJECTED,)}
+"""The exit statuses that runs with these words end with."""
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The small file beside a record, by which later runs know of the run and of its figures.
+
+    It is written by us and read as somebody else's text: whoever can write into the folder can change it.
+    """
+
+    started: str = ""
+    """ISO 8601; empty for a run that never began."""
+    host: str = ""
+    job: str = ""
+    """The id of the job that a launcher ran it in; empty without one."""
+    state: str = ""
+    line: str = ""
+    """The closing line; empty until the run has ended."""
+    word: str = ""
+    """The result, such as ACCEPTED; empty until the run has ended."""
+    exit: int | None = None
+    """The exit status of the run; None until it has ended."""
+    filtered: bool = False
+    """True if the run measured less than the level has."""
+    sku: str = ""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """Level, platform and software (`judging.history.TERMS`), as far as they are known."""
+    simulated: bool = False
+    judged_again: bool = False
+    devices: Sequence[Device] = ()
+    """What identifies each: UUID, serial, model, places, VBIOS."""
+    rejected: Sequence[str] = ()
+    """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
+    figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The value of each metric of each device (UUID, or "node"), by `judging.history.key`; empty until the run has
+    ended."""
+    schema: Literal[1] = SCHEMA
+    path: Path = field(default=Path(), metadata=NOT_IN_FILE)
+    """The record that it lies beside."""
+
+    @cached_property
+    def by_uuid(self) -> dict[str, Device]:
+        """The devices by UUID."""
+        return {each.uuid: each for each in self.devices}
+
+    @property
+    def began(self) -> datetime | None:
+        """When the run began, by the clock of its node; None if it does not say so."""
+        return moment(self.started)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the record."""
+        return self.path.parent
+
+    @property
+    def day(self) -> str:
+        """The day on which the run began: "2026-11-23"."""
+        return self.started[:10]
+
+    @property
+    def finished(self) -> bool:
+        """True for a run that came to its end."""
+        return self.state == FINISHED
+
+    @property
+    def contradiction(self) -> str:
+        """In which way the run contradicts itself; empty if it does not.
+
+        No run of ours ends so: its files were changed, or are of several runs.
+        """
+        word, status = self.word, self.exit
+        if word in EXITS and status not in EXITS[word]:
+            return f"it says {word} and ended with exit status {status}"
+        if status == exits.REJECTED and word != REJECTED:
+            return f"it says {word or 'no result'} and ended with exit status {status}, that of a rejection"
+        if word in (ACCEPTED, HELD) and self.rejected:
+            return f"it says {word} and rejects {counted(len(self.rejected), 'device')}"
+        if status == exits.HOLDS and word not in EXITS:
+            return f"it says {word or 'no result'} and ended with exit status 0"
+        return f"it says {word} for a part of the checks" if word == ACCEPTED and self.filtered else ""
+
+    @property
+    def result(self) -> str:
+        """The word of the run; NOT JUDGED for one that contradicts itself."""
+        return "NOT JUDGED" if self.contradiction else self.word
+
+    @property
+    def rejects(self) -> bool:
+        """True if the run rejects the node."""
+        return self.word == REJECTED and not self.contradiction
+
+    @property
+    def accepts(self) -> bool:
+        """True if the run accepts the node."""
+        return self.word == ACCEPTED and not self.contradiction
+
+    @property
+    def good(self) -> bool:
+        """True if the run found nothing broken, and left nothing out that was asked for."""
+        return self.word in (ACCEPTED, HELD) and not self.filtered and not self.contradiction
+
+    def is_history(self, sku: str, *, simulated: bool) -> bool:
+        """Return True for a complete run that judged the devices as the same SKU.
+
+        Filtered and re-judged ones are none. Runs of simulated nodes are the history of simulated nodes.
+        """
+        complete = self.finished and bool(self.word) and not self.filtered and not self.judged_again
+        return complete and self.sku == sku and self.simulated == simulated
+
+
+# -- which of several counts
+
+S = TypeVar("S", bound=Summary)
+
+
+@dataclass(frozen=True)
+class Choice(Generic[S]):
+    """The run of a node that counts (None if none does), and those that do not though they may look newer."""
+
+    counts: S | None
+    mistimed: Sequence[tuple[S, str]] = ()
+    """Those whose time cannot be right, and why."""
+    passed_over: Sequence[tuple[S, str]] = ()
+    """Those that are newer than the one that counts, newest first, and why they do not."""
+
+
+def choose(runs: Iterable[S], now: datetime, when: Callable[[S], datetime | None] = attrgetter("began")) -> Choice[S]:
+    """Return which of the runs of one node counts. `when` returns the time at which a run began.
+
+    Of runs that began at the same time one that rejects counts.
+    """
+    dated: list[tuple[datetime, bool, S]] = []
+    mistimed: list[tuple[S, str]] = []
+    for each in runs:
+        time = when(each)
+        if time is None:
+            mistimed.append((each, "it does not say when it began"))
+        elif time > now + AHEAD:
+            mistimed.append((each, f"it began in the future, {each.started}"))
+        else:
+            dated.append((time, each.rejects, each))
+    dated.sort(key=lambda each: each[:2], reverse=True)
+    ordered = [each for _, _, each in dated]
+    at = _counting(ordered)
+    if at is None:
+        return Choice(None, mistimed)
+    return Choice(ordered[at], mistimed, [(each, _why_not(each)) for each in ordered[:at]])
+
+
+def _counting(ordered: Sequence[Summary]) -> int | None:
+    """Return the place of the run that counts among runs that are newest first; None if there is none."""
+    decided = next((at for at, each in enumerate(ordered) if each.rejects or each.accepts), None)
+    if decided is not None and ordered[decided].rejects:
+        return decided
+    return next((at for at, each in enumerate(ordered) if not each.filtered), 0 if ordered else None)
+
+
+def _why_not(found: Summary) -> str:
+    """Return why a run does not count beside an older one."""
+    if found.state == RUNNING:
+        return "it has not ended"
+    if found.contradiction:
+        return found.contradiction
+    if found.filtered:
+        return "it was narrowed to a part of the checks"
+    return f"{found.word or found.state} takes no rejection back"
