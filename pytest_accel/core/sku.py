@@ -355,13 +355,13 @@ class Sku:
     name: str
     title: str
     vendor: str
-    match: Mapping[str, Any]
-    datasheet: Datasheet
-    limits: Mapping[str, Limit]
-    platforms: Mapping[str, Platform]
-    probes: Mapping[str, Mapping[str, Any]]
-    budgets: Mapping[str, Mapping[str, float]]
-    not_applicable: Mapping[str, str]
+    match: Mapping[str, Any] = field(default_factory=dict)
+    datasheet: Datasheet = field(default_factory=Datasheet)
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    platforms: Mapping[str, Platform] = field(default_factory=dict)
+    probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    budgets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    not_applicable: Mapping[str, str] = field(default_factory=dict)
     architecture: str = ""
     precision: float = 0.01
     """The half-width of the interval, as a fraction of the value, at which a probe stops sampling."""

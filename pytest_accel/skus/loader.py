@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
 from pytest_accel.core.yaml_nodes import BadFile, Findings, Located
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, shipped, skeleton
@@ -37,6 +37,21 @@ SHIPPED = shipped.FOLDER
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 LISTED = "'pytest-accel sku list' shows all"
+AS_STATED = ("vendor", "architecture", "match", "precision", "probes", "budgets", "not_applicable")
+"""Fields of a SKU that its file states as they are."""
+LIMIT_AS_STATED = (
+    "unit",
+    "ceiling",
+    "warn",
+    "equals",
+    "version",
+    "same_on_all",
+    "severity",
+    "if_supported",
+    "source",
+    "software",
+)
+"""Fields of a limit that its file states as they are."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -185,8 +200,9 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     else:
         under, own = _vendor(root), []
     for key, limit in limit_nodes(root):
-        _needs_source(key, limit, _limit_at(under.root, key), findings)
-    replaced = {metric for metric in _metrics(root) & _metrics(under.root) if not _shipped(path)}
+        _needs_source(key, limit, dict(limit_nodes(under.root)).get(key), findings)
+    ours, theirs = ({key.rpartition("limits.")[2] for key, _ in limit_nodes(each)} for each in (root, under.root))
+    replaced = set() if _shipped(path) else ours & theirs
     merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
@@ -194,16 +210,11 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
         drop_of_source(both[key], limit, OF_SOURCE)
     for key, at in items_of(root.data.get("spread")):
         merged.data["spread"].data[key] = at  # as a whole: a spread has one source
-    _join("explained", under.root, root, merged)
+    lists = [each.data["explained"].data for each in (under.root, root) if "explained" in each.data]
+    if len(lists) == 2 and all(isinstance(each, list) for each in lists):  # a merge keeps only the list on top
+        merged.data["explained"] = replace(root.data["explained"], data=lists[0] + lists[1])
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)
-
-
-def _join(key: str, under: Located, over: Located, merged: Located) -> None:
-    """Concatenate the lists that both files have under `key`. A merge would keep only the list of the file on top."""
-    lists = [root.data[key].data for root in (under, over) if key in root.data]
-    if len(lists) == 2 and all(isinstance(each, list) for each in lists):
-        merged.data[key] = Located(lists[0] + lists[1], over.file, over.data[key].line)
 
 
 def _vendor(root: Located) -> _Layers:
@@ -233,16 +244,6 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
         raise BadFile(f"{extends.where}: extends: {bad}") from None
 
 
-def _metrics(root: Located) -> set[str]:
-    """Return the metrics that a file has limits on."""
-    return {key.rpartition("limits.")[2] for key, _ in limit_nodes(root)}
-
-
-def _limit_at(root: Located, key: str) -> Located | None:
-    """Return the limit under a key of `limit_nodes`, or None."""
-    return dict(limit_nodes(root)).get(key)
-
-
 def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:
     """Find a changed figure without its own source, since the source of the replaced figure does not apply to it."""
     if under is None or not isinstance(over.data, dict):
@@ -255,6 +256,7 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     """Return the SKU of a checked file."""
     root, own = layers.root, layers.own
+    sheet, at_sheet = found.get("datasheet", {}), root.data.get("datasheet")
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
@@ -268,54 +270,24 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     for name, at in items_of(root.data["platforms"]):
         raw = found["platforms"][name]
         platforms[name] = Platform(
+            **{"devices": None, **raw, "limits": limits(raw.get("limits", {}), at.data.get("limits"))},
             name=name,
-            devices=raw.get("devices"),
-            title=raw.get("title", ""),
-            limits=limits(raw.get("limits", {}), at.data.get("limits")),
-            pcie=raw.get("pcie", {}),
-            host_link=raw.get("host_link", {}),
-            link=raw.get("link", {}),
-            power_watts=raw.get("power_watts"),
-            virtual=raw.get("virtual", False),
-            passed_through=raw.get("passed_through", False),
-            partition=raw.get("partition", {}),
-            source=_source(raw),
             overridden=any(_from(at.data.get(key), own) for key in EXPECTED),
         )
+    spreads = items_of(root.data.get("spread"))
+    changed = [f"{name}.{key}" for name, at in items_of(at_sheet) for key, each in items_of(at) if _from(each, own)]
     return Sku(
+        **{key: found[key] for key in AS_STATED if key in found},
         name=found["sku"],
         title=found.get("title", found["sku"]),
-        vendor=found["vendor"],
-        match=found.get("match", {}),
-        datasheet=_datasheet(found.get("datasheet", {}), root.data.get("datasheet"), own),
-        architecture=found.get("architecture", ""),
+        datasheet=Datasheet(**{**sheet, "overridden": frozenset(changed)}),
         limits=limits(found.get("limits", {}), root.data.get("limits")),
         platforms=platforms,
-        probes=found.get("probes", {}),
-        budgets=found.get("budgets", {}),
-        not_applicable=found.get("not_applicable", {}),
-        precision=found.get("precision", Sku.precision),
-        spread={
-            key: Spread(**{**each, "source": Source(**each["source"]), "declared_by": layers.kinds[at[key].file]})
-            for key, each in found.get("spread", {}).items()
-            for at in [root.data["spread"].data]
-        },
+        spread={key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
     )
-
-
-def _datasheet(raw: dict[str, Any], at: Located | None, own: list[str]) -> Datasheet:
-    """Return the datasheet with its sources, and the keys that one of the files `own` changed."""
-    sources = {key: Source(**each) for key, each in raw.get("sources", {}).items()}
-    changed = {f"{group}.{key}" for group, values in items_of(at) for key, each in items_of(values) if _from(each, own)}
-    return Datasheet(**{**raw, "source": _source(raw), "sources": sources, "overridden": frozenset(changed)})
-
-
-def _source(raw: dict[str, Any]) -> Source | None:
-    """Return the source of a mapping, or None if it has none."""
-    return Source(**raw["source"]) if "source" in raw else None
 
 
 def _from(at: Located | None, own: list[str]) -> bool:
@@ -340,59 +312,37 @@ def _changed(metric: str, root: Located, own: list[str]) -> bool:
     return any(_from(at, own) for at in [*places, root.data.get("precision")])
 
 
-def _overridden(metric: str, at: Located, layers: _Layers) -> bool:
-    """Return whether a user's file changed the limit, or how its metric is measured."""
-    replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
-    return replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own)
-
-
 def _build_limit(
     metric: str, raw: dict[str, Any], at: Located, layers: _Layers, probes: dict[str, dict[str, Any]]
 ) -> Limit:
     """Return a limit, with a derived floor computed from its reference.
 
-    `probes` are the conditions that the file sets, by probe.
+    It is overridden if a user's file changed it, or how its metric is measured. `probes` are the conditions that the
+    file sets, by probe.
     """
-    source = Source(**raw["source"])
-    floor, healthy = raw.get("floor"), raw.get("healthy")
+    floor, healthy, declared = raw.get("floor"), raw.get("healthy"), declaration_of(metric)
     reference = raw.get("reference", round(fmean(healthy), 4) if healthy else None)
     of_reference = None
-    declared = declaration_of(metric)
     if floor == "derived" and reference is not None and declared and declared.derived_floor:
         of_reference = declared.derived_floor
         floor = round(of_reference * (healthy[0] if healthy else reference), 4)
-    return Limit(
+    replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
+    why = [raw["advises"]] if "advises" in raw else []
+    limit = Limit(
+        **{key: raw[key] for key in LIMIT_AS_STATED if key in raw},
         metric=metric,
-        unit=raw["unit"],
         floor=floor,
-        ceiling=raw.get("ceiling"),
-        warn=raw.get("warn"),
-        equals=raw.get("equals"),
         one_of=tuple(raw.get("one_of", ())),
-        version=raw.get("version"),
-        same_on_all=raw.get("same_on_all", False),
-        severity=raw.get("severity", Limit.severity),
-        if_supported=raw.get("if_supported", False),
         reference=reference,
         healthy=(healthy[0], healthy[1]) if healthy else None,
         of_reference=of_reference,
         levels=tuple(raw["levels"]),
-        source=source,
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
-        software=raw.get("software", {}),
         origin=at.where,
         declared_by=layers.kinds[at.file],
-        overridden=_overridden(metric, at, layers),
+        overridden=replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own),
         why_advises=raw.get("advises", ""),
-        differs=_why_advises(metric, raw, source, probes),
     )
-
-
-def _why_advises(
-    metric: str, raw: dict[str, Any], source: Source, probes: dict[str, dict[str, Any]]
-) -> tuple[str, ...]:
-    """Return why a limit only advises; empty if it may reject, and for advice (severity warn), which never does."""
-    if raw.get("severity") == "warn":
-        return ()
-    stated = [raw["advises"]] if "advises" in raw else []
-    return (*stated, *methods.differences_of(metric, source, probes))
+    if limit.only_warns:
+        return limit
+    return replace(limit, differs=(*why, *methods.differences_of(metric, raw["source"], probes)))

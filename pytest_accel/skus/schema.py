@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS
+from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, Source
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
@@ -49,7 +49,7 @@ def _deviation(at: Located, key: str, findings: Findings) -> float | None:
     return None
 
 
-_source = yaml_nodes.record_of(
+_source_keys = yaml_nodes.record_of(
     {
         "kind": yaml_nodes.one_of(*SOURCE_KINDS).described("how the figure came about"),
         "by": text.described("who published or measured it"),
@@ -67,6 +67,14 @@ _source = yaml_nodes.record_of(
     },
     required=("kind", "by", "date"),
 ).stating(title="source")
+
+
+@yaml_nodes.accepts(_source_keys.schema)
+def _source(at: Located, key: str, findings: Findings) -> Source | None:
+    """Return a source."""
+    known = len(findings.lines)
+    found = _source_keys(at, key, findings)
+    return Source(**found) if len(findings.lines) == known else None
 
 
 @yaml_nodes.accepts({"type": "string", "pattern": versions.PATTERN})
@@ -283,7 +291,7 @@ _match = yaml_nodes.record_of(
         "subsystems": _texts.described("PCI subsystem ids as vendor:device"),
         "virtual_functions": _texts.described("PCI ids of the virtual functions of the product"),
         "compute_units": yaml_nodes.list_of(count).described("numbers of compute units that devices report"),
-        "source": _source.described("where names and ids come from"),
+        "source": _source_keys.described("where names and ids come from"),
     }
 )
 
