@@ -8,8 +8,6 @@ from pathlib import Path
 from pytest_accel.drivers import xids
 from pytest_accel.judging import findings
 from pytest_accel.judging.fault_codes import (
-    ACTIONS,
-    DCGM,
     DEVICE,
     HEAT_AND_POWER,
     HOST,
@@ -18,8 +16,9 @@ from pytest_accel.judging.fault_codes import (
     MEMORY,
     NOT_JUDGED,
     RESULTS,
-    SEVERITIES,
+    Action,
     FaultCode,
+    Severity,
 )
 from pytest_accel.views.markdown import table
 
@@ -34,6 +33,71 @@ PARTS = (
     ("Not judged", NOT_JUDGED),
 )
 """The headings of the page, and the codes below them."""
+DCGM = "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html"
+"""DCGM's errors with their severities."""
+OF_DCGM = {
+    "device-missing": ("CONFIG DEVICE_COUNT_MISMATCH",),
+    "driver-error": ("TRIAGE XID_ERROR",),
+    "driver-notice": ("TRIAGE XID_ERROR",),
+    "memory-uncorrectable": ("ISOLATE VOLATILE_DBE_DETECTED DBE_VIOLATION UNCONTAINED_ERROR",),
+    "repair-pending": ("RESET PENDING_ROW_REMAP PENDING_PAGE_RETIREMENTS DBE_PENDING_PAGE_RETIREMENTS",),
+    "memory-unrepairable": ("ISOLATE ROW_REMAP_FAILURE RETIRED_PAGES_LIMIT RETIRED_PAGES_DBE_LIMIT",),
+    "memory-worn": ("RESET UNCORRECTABLE_ROW_REMAP",),
+    "memory-corrected": (
+        "MONITOR VOLATILE_SBE_DETECTED",
+        "ISOLATE SBE_THRESHOLD_VIOLATION",
+    ),
+    "memory-wrong": ("ISOLATE FAULTY_MEMORY MEMORY_MISMATCH",),
+    "memory-slow": ("TRIAGE MEMORY_BANDWIDTH",),
+    "host-link-narrow": (
+        "TRIAGE PCIE_GENERATION",
+        "CONFIG PCIE_WIDTH",
+    ),
+    "host-link-errors": ("ISOLATE PCI_REPLAY_RATE PCIE_REPLAY_THRESHOLD_VIOLATION",),
+    "host-link-slow": ("TRIAGE LOW_BANDWIDTH HIGH_LATENCY",),
+    "peer-link-down": ("TRIAGE NVLINK_DOWN GPU_EXPECTED_NVLINKS_UP",),
+    "peer-link-errors": ("ISOLATE NVLINK_ERROR_CRITICAL NVLINK_CRC_ERROR_THRESHOLD NVLINK_ERROR_THRESHOLD",),
+    "fabric": (
+        "CONFIG FABRIC_MANAGER_TRAINING_ERROR",
+        "ISOLATE NVSWITCH_FATAL_ERROR SXID_ERROR",
+    ),
+    "hw-thermal": ("MONITOR CLOCKS_EVENT_THERMAL THERMAL_VIOLATIONS",),
+    "sw-thermal": ("MONITOR CLOCKS_EVENT_THERMAL THERMAL_VIOLATIONS",),
+    "hot": ("MONITOR TEMP_VIOLATION",),
+    "power-brake": ("MONITOR CLOCKS_EVENT_POWER",),
+    "hw-slowdown": ("MONITOR CLOCKS_EVENT_VIOLATION",),
+    "power-limit-lowered": ("CONFIG ENFORCED_POWER_LIMIT",),
+    "power-not-reached": ("TRIAGE TARGET_POWER",),
+    "compute-slow": ("TRIAGE STRESS_LEVEL GFLOPS_THRESHOLD_VIOLATION",),
+    "wrong-result": ("ISOLATE NAN_VALUE L1TAG_MISCOMPARE BROKEN_P2P_MEMORY_DEVICE BROKEN_P2P_WRITER_DEVICE",),
+    "version": ("TRIAGE CORRUPT_INFOROM",),
+    "mode": ("CONFIG ECC_DISABLED PERSISTENCE_MODE",),
+    "in-use": ("RESET GRAPHICS_PROCESSES",),
+}
+"""DCGM's errors of the same kind by the name of a code: their severity, and their names without `DCGM_FR_`."""
+SEVERITIES = {
+    Severity.CRITICAL: "Results may be wrong, or the device does not work. Drain the node.",
+    Severity.ERROR: "The node is not fit to accept as it is. Repair or set right what is named.",
+    Severity.WARNING: "The limit holds, or only advises. The node can be used; watch it.",
+    Severity.UNKNOWN: "Nothing was judged. The finding says nothing about the hardware.",
+}
+"""Each severity in words."""
+ACTIONS = {
+    Action.RETURN: "Drain the node and return the part to the supplier.",
+    Action.RESET: "Drain the node and reset the device.",
+    Action.REBOOT: "Drain the node and reboot or power-cycle it.",
+    Action.RESEAT: "Power the node off; reseat the card, its riser and its cables.",
+    Action.CHECK_COOLING: "Check air, fans, coolant, heat sink and thermal paste.",
+    Action.CHECK_POWER: "Check power supplies, cables and the power budget of rack and node.",
+    Action.CHECK_LINKS: "Check cables, seats, switches and the service that manages the fabric.",
+    Action.CHECK_HOST: "Check the part of the host that is named; the accelerator is not at fault.",
+    Action.CONFIGURE: "Set the named setting or version right.",
+    Action.INVESTIGATE: "Measure again; if the finding stays, run the vendor's field diagnostic.",
+    Action.WATCH: "Keep the node in use and compare its next records.",
+    Action.MEASURE_AGAIN: "Remove what prevented or disturbed the measurement, and measure again.",
+    Action.NONE: "Nothing: another finding tells the cause.",
+}
+"""Each action in words."""
 HEAD = """# Fault codes and next steps
 
 Made by `scripts/fault_codes.py` from `pytest_accel/judging/fault_codes.py`. Every verdict that fails or is marginal
@@ -69,7 +133,8 @@ def page() -> str:
 
 def _row(fault: FaultCode) -> tuple[str, ...]:
     metrics = ", ".join(f"`{each}`" for each in fault.metrics)
-    dcgm = ", ".join(f"`{error}` ({severity})" for error, severity in fault.dcgm)
+    of_dcgm = [(each, severity) for severity, *names in map(str.split, OF_DCGM.get(fault.name, ())) for each in names]
+    dcgm = ", ".join(f"`DCGM_FR_{error}` ({severity})" for error, severity in of_dcgm)
     return fault.code, fault.name, fault.severity.value, fault.action.value, fault.means, fault.do, metrics, dcgm
 
 

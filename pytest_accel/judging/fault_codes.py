@@ -11,9 +11,6 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
 
-DCGM = "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html"
-"""DCGM's errors with their severities."""
-
 
 class Severity(str, Enum):
     """How much a finding matters. The members are in order, worst first."""
@@ -22,15 +19,6 @@ class Severity(str, Enum):
     ERROR = "error"
     WARNING = "warning"
     UNKNOWN = "unknown"
-
-
-SEVERITIES = {
-    Severity.CRITICAL: "Results may be wrong, or the device does not work. Drain the node.",
-    Severity.ERROR: "The node is not fit to accept as it is. Repair or set right what is named.",
-    Severity.WARNING: "The limit holds, or only advises. The node can be used; watch it.",
-    Severity.UNKNOWN: "Nothing was judged. The finding says nothing about the hardware.",
-}
-"""Each severity in words."""
 
 
 class Action(str, Enum):
@@ -51,27 +39,9 @@ class Action(str, Enum):
     NONE = "none"
 
 
-ACTIONS = {
-    Action.RETURN: "Drain the node and return the part to the supplier.",
-    Action.RESET: "Drain the node and reset the device.",
-    Action.REBOOT: "Drain the node and reboot or power-cycle it.",
-    Action.RESEAT: "Power the node off; reseat the card, its riser and its cables.",
-    Action.CHECK_COOLING: "Check air, fans, coolant, heat sink and thermal paste.",
-    Action.CHECK_POWER: "Check power supplies, cables and the power budget of rack and node.",
-    Action.CHECK_LINKS: "Check cables, seats, switches and the service that manages the fabric.",
-    Action.CHECK_HOST: "Check the part of the host that is named; the accelerator is not at fault.",
-    Action.CONFIGURE: "Set the named setting or version right.",
-    Action.INVESTIGATE: "Measure again; if the finding stays, run the vendor's field diagnostic.",
-    Action.WATCH: "Keep the node in use and compare its next records.",
-    Action.MEASURE_AGAIN: "Remove what prevented or disturbed the measurement, and measure again.",
-    Action.NONE: "Nothing: another finding tells the cause.",
-}
-"""Each action in words."""
-
-
 @dataclass(frozen=True)
 class FaultCode:
-    """A kind of finding. `do` is the next step; `dcgm` are DCGM's errors of the same kind, each with its severity."""
+    """A kind of finding. `do` is the next step."""
 
     code: str
     name: str
@@ -82,12 +52,6 @@ class FaultCode:
     do: str
     metrics: tuple[str, ...] = ()
     """The metrics whose verdicts have this code; `*` stands for any text."""
-    dcgm: tuple[tuple[str, str], ...] = ()
-
-
-def _dcgm(severity: str, *errors: str) -> tuple[tuple[str, str], ...]:
-    """Return DCGM's errors of one severity."""
-    return tuple((f"DCGM_FR_{error}", severity) for error in errors)
 
 
 _TWICE = "if it comes back, return the part"
@@ -100,7 +64,7 @@ DEVICE = (
         "A101", "device-missing", _CRITICAL, Action.RESEAT,
         "fewer devices than the platform has, or a device that no driver reaches",
         "check the driver, power-cycle the node, reseat the missing device; if it stays away, return it",
-        ("inventory.driver", "inventory.count"), _dcgm("CONFIG", "DEVICE_COUNT_MISMATCH"),
+        ("inventory.driver", "inventory.count"),
     ),
     FaultCode(
         "A102", "device-lost", _CRITICAL, Action.REBOOT,
@@ -133,13 +97,13 @@ DEVICE = (
     FaultCode(
         "A108", "driver-error", _CRITICAL, Action.RESET,
         "the driver reported a hardware error", f"drain the node and reset the device; {_TWICE}",
-        ("counters.xid_hardware", "counters.log_hardware"), _dcgm("TRIAGE", "XID_ERROR"),
+        ("counters.xid_hardware", "counters.log_hardware"),
     ),
     FaultCode(
         "A109", "driver-notice", _WARNING, Action.WATCH,
         "the driver reported an error that is usually one of a program",
         "measure again; if a probe of pytest-accel causes it twice, suspect the device",
-        ("counters.xid_application", "counters.log_advice"), _dcgm("TRIAGE", "XID_ERROR"),
+        ("counters.xid_application", "counters.log_advice"),
     ),
 )  # fmt: skip
 
@@ -150,7 +114,6 @@ MEMORY = (
         f"drain the node and reset the device, so that the memory is remapped; {_TWICE}",
         ("health.ecc_uncorrectable_volatile", "counters.ecc_uncorrectable", "health.ecc_deferred_volatile",
          "counters.ecc_deferred"),
-        (*_dcgm("ISOLATE", "VOLATILE_DBE_DETECTED", "DBE_VIOLATION", "UNCONTAINED_ERROR"),),
     ),
     FaultCode(
         "A202", "repair-pending", _ERROR, Action.RESET,
@@ -158,14 +121,12 @@ MEMORY = (
         "drain the node, reset the device and measure again",
         ("health.remap_pending", "counters.remap_pending", "health.retired_pages_pending", "health.bad_pages_pending",
          "health.channel_repair_pending", "health.tpc_repair_pending"),
-        _dcgm("RESET", "PENDING_ROW_REMAP", "PENDING_PAGE_RETIREMENTS", "DBE_PENDING_PAGE_RETIREMENTS"),
     ),
     FaultCode(
         "A203", "memory-unrepairable", _CRITICAL, Action.RETURN,
         "memory that can no longer be repaired", "drain the node and return the device",
         ("health.remap_failure", "counters.remap_failure", "health.memory_unrepairable", "health.remap_banks_exhausted",
          "health.bad_pages_unreservable", "health.bad_pages_of_threshold", "health.ecc_sram_threshold"),
-        _dcgm("ISOLATE", "ROW_REMAP_FAILURE", "RETIRED_PAGES_LIMIT", "RETIRED_PAGES_DBE_LIMIT"),
     ),
     FaultCode(
         "A204", "memory-worn", _ERROR, Action.RETURN,
@@ -173,14 +134,12 @@ MEMORY = (
         "a new device should have none: return it; in a used fleet, reset it and watch the count",
         ("health.remapped_uncorrectable", "counters.rows_remapped", "health.retired_pages", "health.bad_pages",
          "counters.bad_pages", "health.ecc_uncorrectable_aggregate", "health.ecc_sram_uncorrectable_aggregate"),
-        _dcgm("RESET", "UNCORRECTABLE_ROW_REMAP"),
     ),
     FaultCode(
         "A205", "memory-corrected", _WARNING, Action.WATCH,
         "memory errors that were corrected, at more than the usual rate", f"watch the rate in later records; {_FIELD}",
         ("health.ecc_correctable_volatile", "counters.ecc_corrected", "health.remapped_correctable",
          "counters.rows_remapped_corrected"),
-        (*_dcgm("MONITOR", "VOLATILE_SBE_DETECTED"), *_dcgm("ISOLATE", "SBE_THRESHOLD_VIOLATION")),
     ),
     FaultCode(
         "A206", "memory-missing", _CRITICAL, Action.RETURN,
@@ -190,12 +149,12 @@ MEMORY = (
     FaultCode(
         "A207", "memory-wrong", _CRITICAL, Action.RETURN,
         "memory does not hold what was written to it", "drain the node and return the device: its results are not safe",
-        ("memory_pattern.*",), _dcgm("ISOLATE", "FAULTY_MEMORY", "MEMORY_MISMATCH"),
+        ("memory_pattern.*",),
     ),
     FaultCode(
         "A208", "memory-slow", _ERROR, Action.INVESTIGATE,
         "the memory is slower than its limit", f"reset the device and measure again; {_FIELD}",
-        ("stream.*", "stream_windows.*"), _dcgm("TRIAGE", "MEMORY_BANDWIDTH"),
+        ("stream.*", "stream_windows.*"),
     ),
 )  # fmt: skip
 
@@ -207,20 +166,18 @@ LINKS = (
         " slot to tell card from board",
         ("health.pcie_width", "health.pcie_path_width", "host.pcie_width", "inventory.pcie_gen_max",
          "inventory.pcie_width_max", "host_copy.pcie_gen", "host_copy.pcie_width"),
-        (*_dcgm("TRIAGE", "PCIE_GENERATION"), *_dcgm("CONFIG", "PCIE_WIDTH")),
     ),
     FaultCode(
         "A302", "host-link-errors", _ERROR, Action.RESEAT,
         "errors on the PCI Express link", f"reseat card, riser and cables; {_TWICE}",
         ("health.pcie_replays", "counters.pcie_replays", "health.pcie_fatal", "counters.pcie_fatal",
          "host.pcie_fatal", "host.pcie_nonfatal", "host.pcie_corrected", "host_counters.pcie_*"),
-        _dcgm("ISOLATE", "PCI_REPLAY_RATE", "PCIE_REPLAY_THRESHOLD_VIOLATION"),
     ),
     FaultCode(
         "A303", "host-link-slow", _ERROR, Action.INVESTIGATE,
         "copies between host and device are slower than their limit",
         "check NUMA placement, IOMMU, ACS and the host's memory; then reseat the card",
-        ("host_copy.*", "host_copy_all.*", "host_copy_far.*"), _dcgm("TRIAGE", "LOW_BANDWIDTH", "HIGH_LATENCY"),
+        ("host_copy.*", "host_copy_all.*", "host_copy_far.*"),
     ),
     FaultCode(
         "A304", "peer-link-down", _CRITICAL, Action.CHECK_LINKS,
@@ -228,14 +185,12 @@ LINKS = (
         f"check the fabric's service and its log, reset the devices at both ends; {_TWICE}",
         ("health.nvlink_up", "counters.nvlink_down", "inventory.nvlink_count", "health.xgmi_up", "health.xgmi_down",
          "counters.xgmi_down"),
-        _dcgm("TRIAGE", "NVLINK_DOWN", "GPU_EXPECTED_NVLINKS_UP"),
     ),
     FaultCode(
         "A305", "peer-link-errors", _ERROR, Action.CHECK_LINKS,
         "errors on links between accelerators",
         "reset the devices at both ends; if it comes back, check the link's seats, cables and switch",
         ("health.nvlink_errors", "counters.nvlink_*", "health.xgmi_errors", "counters.xgmi_errors"),
-        _dcgm("ISOLATE", "NVLINK_ERROR_CRITICAL", "NVLINK_CRC_ERROR_THRESHOLD", "NVLINK_ERROR_THRESHOLD"),
     ),
     FaultCode(
         "A306", "peer-link-slow", _ERROR, Action.CHECK_LINKS,
@@ -248,7 +203,6 @@ LINKS = (
         "the fabric of the accelerators is not ready, degraded, or another one than expected",
         "check the fabric manager, its log and the switches; reset the devices and the switches",
         ("health.fabric*", "counters.fabric", "inventory.fabric_*", "host.fabric_manager", "host.imex"),
-        (*_dcgm("CONFIG", "FABRIC_MANAGER_TRAINING_ERROR"), *_dcgm("ISOLATE", "NVSWITCH_FATAL_ERROR", "SXID_ERROR")),
     ),
     FaultCode(
         "A308", "collective-slow", _ERROR, Action.INVESTIGATE,
@@ -263,36 +217,36 @@ HEAT_AND_POWER = (
         "A401", "hw-thermal", _ERROR, Action.CHECK_COOLING,
         "the device slowed itself down because of heat",
         "check fans, air or coolant, inlet temperature, heat sink and thermal paste; measure again",
-        ("soak.throttle.hw_thermal",), _dcgm("MONITOR", "CLOCKS_EVENT_THERMAL", "THERMAL_VIOLATIONS"),
+        ("soak.throttle.hw_thermal",),
     ),
     FaultCode(
         "A402", "sw-thermal", _ERROR, Action.CHECK_COOLING,
         "the driver slowed the device down because of heat",
         "check fans, air or coolant, inlet temperature and the temperature target; measure again",
-        ("soak.throttle.sw_thermal",), _dcgm("MONITOR", "CLOCKS_EVENT_THERMAL", "THERMAL_VIOLATIONS"),
+        ("soak.throttle.sw_thermal",),
     ),
     FaultCode(
         "A403", "hot", _ERROR, Action.CHECK_COOLING,
         "the device is too close to the temperature at which it slows down",
         "check fans, air or coolant, inlet temperature, heat sink and thermal paste",
-        ("health.thermal_margin", "soak.thermal_margin"), _dcgm("MONITOR", "TEMP_VIOLATION"),
+        ("health.thermal_margin", "soak.thermal_margin"),
     ),
     FaultCode(
         "A404", "power-brake", _ERROR, Action.CHECK_POWER,
         "the power brake of the board slowed the device down",
         "check power supplies, their cables and redundancy, and the power budget of the rack",
-        ("soak.throttle.power_brake",), _dcgm("MONITOR", "CLOCKS_EVENT_POWER"),
+        ("soak.throttle.power_brake",),
     ),
     FaultCode(
         "A405", "hw-slowdown", _ERROR, Action.INVESTIGATE,
         "the device slowed itself down, at rest or without a named reason",
         f"check cooling and power, then power-cycle the node; {_TWICE}",
-        ("soak.throttle.hw_slowdown", "health.slowdown"), _dcgm("MONITOR", "CLOCKS_EVENT_VIOLATION"),
+        ("soak.throttle.hw_slowdown", "health.slowdown"),
     ),
     FaultCode(
         "A406", "power-limit-lowered", _ERROR, Action.CONFIGURE,
         "the power limit is below the product's default", "set the power limit to its default and measure again",
-        ("health.power_limit_lowered", "inventory.power_limit"), _dcgm("CONFIG", "ENFORCED_POWER_LIMIT"),
+        ("health.power_limit_lowered", "inventory.power_limit"),
     ),
     FaultCode(
         "A407", "clock-locked", _ERROR, Action.CONFIGURE,
@@ -303,7 +257,7 @@ HEAT_AND_POWER = (
         "A408", "power-not-reached", _ERROR, Action.CHECK_POWER,
         "the device draws less power under full load than it should",
         f"look at clock and temperature of the same run; check the power cables; {_FIELD}",
-        ("soak.power",), _dcgm("TRIAGE", "TARGET_POWER"),
+        ("soak.power",),
     ),
     FaultCode(
         "A409", "unsteady", _ERROR, Action.CHECK_COOLING,
@@ -323,13 +277,11 @@ RESULTS = (
         "the device computes more slowly than its limit, and neither heat, power nor a setting accounts for it",
         f"measure again after a power-cycle; {_FIELD}",
         ("matmul.*", "matmul_mamf.*", "matmul_best.*", "matmul_burst.*", "soak.rate"),
-        _dcgm("TRIAGE", "STRESS_LEVEL", "GFLOPS_THRESHOLD_VIOLATION"),
     ),
     FaultCode(
         "A502", "wrong-result", _CRITICAL, Action.RETURN,
         "the device computed or delivered wrong data", "drain the node and return the device: its results are not safe",
         ("exact_matmul.*",),
-        _dcgm("ISOLATE", "NAN_VALUE", "L1TAG_MISCOMPARE", "BROKEN_P2P_MEMORY_DEVICE", "BROKEN_P2P_WRITER_DEVICE"),
     ),
 )  # fmt: skip
 
@@ -377,7 +329,6 @@ INVENTORY = (
         "install the expected version on every device; for a corrupted InfoROM, ask the vendor",
         ("inventory.driver_version", "inventory.cuda_version", "inventory.rocm_version", "inventory.firmware*",
          "inventory.vbios", "inventory.inforom", "inventory.gsp_firmware"),
-        _dcgm("TRIAGE", "CORRUPT_INFOROM"),
     ),
     FaultCode(
         "A702", "mode", _ERROR, Action.CONFIGURE,
@@ -386,12 +337,11 @@ INVENTORY = (
         ("inventory.ecc", "inventory.mig", "inventory.persistence", "inventory.compute_mode", "inventory.confidential",
          "inventory.compute_partition", "inventory.memory_partition", "inventory.virtualization",
          "health.ecc_pending_change", "health.mig_pending_change"),
-        _dcgm("CONFIG", "ECC_DISABLED", "PERSISTENCE_MODE"),
     ),
     FaultCode(
         "A703", "in-use", _ERROR, Action.MEASURE_AGAIN,
         "other processes use the device", "end the processes that are named, and measure again",
-        ("health.foreign_processes",), _dcgm("RESET", "GRAPHICS_PROCESSES"),
+        ("health.foreign_processes",),
     ),
     FaultCode(
         "A704", "board-differs", _ERROR, Action.RETURN,
