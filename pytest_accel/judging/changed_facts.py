@@ -8,7 +8,7 @@ what our own load changes, is judged elsewhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.details import Details
@@ -50,25 +50,6 @@ FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].fa
 START, END = "the discovery", "the end"
 
 
-@dataclass(frozen=True)
-class Change:
-    """A metric of a device that changed between two readings, which are named by the probes before them."""
-
-    metric: str
-    uuid: str
-    what: str
-    """The change in words: "power limit 700 W -> 630 W"."""
-    after: str
-    before: str
-
-    def measured(self, devices: Iterable[Device], at: float) -> Measurement:
-        """Return the new value, with the values of all `devices`, read at `at` (seconds since the epoch)."""
-        every = facts(self.metric, Discovery(tuple(devices)), None, at)
-        (now,) = [each for each in every if each.subject == self.uuid]
-        details: Details = {**now.details, "changed": f"{self.what} between {self.after} and {self.before}"}
-        return replace(now, disturbance=None, details=details)
-
-
 class Watch:
     """The newest facts of every device, and what changed since they were last asked for."""
 
@@ -91,11 +72,18 @@ class Watch:
         changes = []
         for uuid, answer in answers.items():
             if uuid in self._devices and not {"lost", "silent"} & set(answer):
-                changes += self._enter(uuid, during or END, answer)
-        self._changed += [each.measured(self._devices.values(), at) for each in changes]
+                changes += [(uuid, *each) for each in self._enter(uuid, during or END, answer)]
+        self._changed += [self._measured(*each, at) for each in changes]
 
-    def _enter(self, uuid: str, during: str, answer: Mapping[str, Any]) -> list[Change]:
-        """Exchange the facts of a device for those of an answer, and return what changed."""
+    def _measured(self, uuid: str, metric: str, changed: str, at: float) -> Measurement:
+        """Return the new value of a metric that changed, with the values of all devices."""
+        every = facts(metric, Discovery(tuple(self._devices.values())), None, at)
+        (now,) = [each for each in every if each.subject == uuid]
+        details: Details = {**now.details, "changed": changed}
+        return replace(now, disturbance=None, details=details)
+
+    def _enter(self, uuid: str, during: str, answer: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Exchange the facts of a device for those of an answer, and return the metrics that changed, with how."""
         device, stated = self._devices[uuid], {name: answer[name] for name in FACTS & set(answer)}
         other = {name for name, value in stated.items() if device.facts.get(name) != value}
         now = self._devices[uuid] = replace(device, facts={**device.facts, **stated})
@@ -107,8 +95,9 @@ class Watch:
             (unit, old, _), (_, new, _) = read(metric, device), read(metric, now)
             if old is not None and new is not None and old != new:
                 last = self._read.get((uuid, min(moved)), START)
-                what = _number(moved, device, now) or f"{_words(metric)} {show(old, unit)} -> {show(new, unit)}"
-                changes.append(Change(metric, uuid, what, last, during))
+                name = parse(metric).variant.replace("_", " ")
+                what = _number(moved, device, now) or f"{name} {show(old, unit)} -> {show(new, unit)}"
+                changes.append((metric, f"{what} between {last} and {during}"))
         self._read.update({(uuid, name): during for name in stated})
         return changes
 
@@ -128,7 +117,3 @@ def _number(moved: Collection[str], before: Device, after: Device) -> str | None
     unit = DEVICE_FACTS[name].unit
     ending = "" if unit == "count" else f"_{unit.lower().replace('/', '_per_')}"
     return f"{name.removesuffix(ending).replace('_', ' ')} {show(old, unit)} -> {show(new, unit)}"
-
-
-def _words(metric: str) -> str:
-    return parse(metric).variant.replace("_", " ")

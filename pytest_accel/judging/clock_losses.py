@@ -18,16 +18,10 @@ from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import ClockLosses
-from pytest_accel.judging.telemetry import NAMED, REASONS
+from pytest_accel.judging.telemetry import MASKED, masked
 
 Reading = Mapping[str, Any]
 
-MASKED: dict[str, ClockEvent] = {
-    **{str(name): bit for name, bit in REASONS.items()},
-    "application_clocks": ClockEvent.APPLICATION_CLOCKS,
-    "sync_boost": ClockEvent.SYNC_BOOST,
-}
-"""Every reason with its bit. Those whose names end in `_s` may have a counter of seconds by that name."""
 SHARE = 0.01
 """Fraction of the time: a reason that held for less explains nothing."""
 THROUGHOUT = 0.95
@@ -163,7 +157,7 @@ def _time(name: str, readings: Sequence[Reading]) -> float:
     if len(counted) > 1 and counted[-1]["at"] > counted[0]["at"]:
         moved = counted[-1][name] - counted[0][name]
         return float(min(1.0, max(0.0, moved / (counted[-1]["at"] - counted[0]["at"]))))
-    return math.fsum(map(math.prod, zip(_weights(readings), [_masked(name, each) for each in readings], strict=True)))
+    return math.fsum(map(math.prod, zip(_weights(readings), [masked(name, each) for each in readings], strict=True)))
 
 
 def _weights(readings: Sequence[Reading]) -> list[float]:
@@ -171,12 +165,6 @@ def _weights(readings: Sequence[Reading]) -> list[float]:
     gaps = [0.0, *(after["at"] - before["at"] for before, after in itertools.pairwise(readings)), 0.0]
     whole = 2 * math.fsum(gaps)
     return [(before + after) / whole for before, after in itertools.pairwise(gaps)]
-
-
-def _masked(name: str, reading: Reading) -> bool:
-    """Return whether the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
-    mask = int(reading.get("reasons", 0))
-    return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
 
 
 def _samples(readings: Sequence[Reading], from_mhz: float, names: Iterable[str]) -> list[Sample]:
@@ -192,7 +180,7 @@ def _samples(readings: Sequence[Reading], from_mhz: float, names: Iterable[str])
 
 def _beside(name: str, readings: Sequence[Reading]) -> list[tuple[float, ...]]:
     """Return for which fractions a reason held at each reading: by the mask, or by the counter before and after it."""
-    masks = [_masked(name, each) for each in readings]
+    masks = [masked(name, each) for each in readings]
     if any(masks):
         return [(float(held),) for held in masks]
     moved = _fractions(name, readings)

@@ -96,25 +96,10 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, "BROKEN")
-    if around.failed_tests:
-        own = "failed by its own assertion, which is not a verdict on the hardware"
-        text = f"NOT JUDGED {tally} hold; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
-        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
     undecided = [each for each in limits if each.fails]
-    if undecided:
-        text = f"NOT JUDGED {tally} hold; {closing_parts.undecided(undecided, around.called)}"
-        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED", closing_parts.named(undecided, around.called))
-    if lacking := "; ".join(
-        filter(None, [around.cut_short, closing_parts.unfinished(around.hours, around.hours_done)])
-    ):
-        return Closing(f"NOT JUDGED {tally} hold; {lacking}", exits.NOT_JUDGED, "NOT JUDGED")
-    missing = _missing(verdicts, around)
-    if missing and not around.filtered:
-        text = f"NOT JUDGED {tally} hold; no verdict on {closing_parts.missing(missing, around.called)}"
-        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
-    if around.record_problem:
-        text = f"NOT JUDGED {tally} hold, but the record could not be written: {around.record_problem}"
-        return Closing(text, exits.NOT_JUDGED, "NOT JUDGED")
+    if lacking := _not_judged(verdicts, undecided, around):
+        named = () if around.failed_tests else closing_parts.named(undecided, around.called)
+        return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named)
     if not limits or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
@@ -126,6 +111,20 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     notes = _notes([*_behind(limits, around), *_beside(limits, around)])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", exits.HOLDS, "ACCEPTED")
+
+
+def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], around: Circumstances) -> str:
+    """Return what was not judged although it was asked for, as the end of the closing line; empty if all was."""
+    if around.failed_tests:
+        own = "failed by its own assertion, which is not a verdict on the hardware"
+        return f"; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
+    if undecided:
+        return f"; {closing_parts.undecided(undecided, around.called)}"
+    if unfinished := [*filter(None, [around.cut_short, closing_parts.unfinished(around.hours, around.hours_done)])]:
+        return f"; {'; '.join(unfinished)}"
+    if (missing := _missing(verdicts, around)) and not around.filtered:
+        return f"; no verdict on {closing_parts.missing(missing, around.called)}"
+    return f", but the record could not be written: {around.record_problem}" if around.record_problem else ""
 
 
 def _next(around: Circumstances) -> str:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
-from typing import Protocol
+from typing import Union
 
 from pytest_accel.core.measurement import NODE, Measurement, is_time
 from pytest_accel.core.sku import Limit, Spread
@@ -40,31 +40,6 @@ DIGITS = 3
 """Significant digits of a chance, or of its difference from one."""
 LEAST_CHANCE = 1e-9
 """The smallest chance that is stated, and the smallest difference from one: nobody knows how normal tails are there."""
-
-
-class Way(Protocol):
-    """A way by which a verdict finds a slow device."""
-
-    @property
-    def name(self) -> str:
-        """The word for it."""
-
-    @property
-    def rejects(self) -> bool:
-        """True if it may FAIL a device."""
-
-    @property
-    def stops(self) -> bool:
-        """True if its finding may be FAIL or INCONCLUSIVE."""
-
-    def found(self, loss: float) -> float:
-        """Return the chance that a device with this loss is MARGINAL, FAIL or INCONCLUSIVE."""
-
-    def rejected(self, loss: float) -> float:
-        """Return the chance that it is FAIL."""
-
-    def stopped(self, loss: float) -> float:
-        """Return the chance that it is FAIL or INCONCLUSIVE."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +183,10 @@ class ByPast:
     stopped = rejected
 
 
+Way = Union[ByLimit, ByNeighbours, ByPast]  # noqa: UP007  Python 3.10 evaluates it
+"""A way by which a verdict finds a slow device."""
+
+
 def of_speed(own: Measurement) -> bool:
     """Return True for a measured rate or time, which has error rates."""
     declared = declaration_of(own.metric)
@@ -238,7 +217,7 @@ def rates_of_limit(limit: Limit, spread: Spread | None) -> ErrorRates | None:
 def smallest_loss_of_limit(limit: Limit, spread: Spread | None) -> float | None:
     """Return the smallest loss that a limit finds by itself with the chance `FOUND`; None where it is not known."""
     by_limit, _ = by_limit_of(_planned(limit), limit, Background(spread=spread), advises=False)
-    return smallest_loss(by_limit) if by_limit else None
+    return smallest(by_limit.found) if by_limit else None
 
 
 def accepted(limit: Limit, spread: Spread | None, loss: float) -> float | None:
@@ -254,17 +233,7 @@ def _planned(limit: Limit) -> Measurement:
     return Measurement(limit.metric, "", unit or limit.unit, None)
 
 
-def smallest_loss(way: Way) -> float | None:
-    """Return the smallest loss that a way finds with the chance `FOUND`, MARGINAL included."""
-    return _smallest(way.found)
-
-
-def smallest_rejected(way: Way) -> float | None:
-    """Return the smallest loss that a way rejects with the chance `FOUND`, None above `MOST_LOSS`. By bisection."""
-    return _smallest(way.rejected)
-
-
-def _smallest(chance: Callable[[float], float]) -> float | None:
+def smallest(chance: Callable[[float], float]) -> float | None:
     """Return the smallest loss of which the chance is `FOUND`, None above `MOST_LOSS`. By bisection."""
     low, high = 0.0, MOST_LOSS
     if chance(high) < FOUND:

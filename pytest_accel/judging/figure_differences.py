@@ -19,7 +19,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects
-from pytest_accel.judging.drops import Drop, allowed_drop, drop, lost
+from pytest_accel.judging.drops import Drop, drop, lost
 from pytest_accel.judging.gaps import OF_MEDIAN
 from pytest_accel.judging.history import History, kept, key
 from pytest_accel.judging.like_devices import LATENCY, POWER, usable, value_of
@@ -159,14 +159,11 @@ def of_nodes(first: Run, last: Run, spread_of: SpreadOf) -> Figures:
             continue
         found.compared += 1
         own, old = (replace(each[0], value=median(map(value_of, each)), samples=()) for each in (now, then))
-        figure = EarlierFigure(value_of(old), first.started[:10], str(first.path))
-        fewest = min(len(then), len(now))
-        past, spread = Past(None, figure), _of_medians(spread_of(own.metric), fewest)
-        share = lost(value_of(own), value_of(old), own.unit)
-        allowed = allowed_drop(own, past, spread)
-        if share is not None and abs(share) > allowed:
+        past = Past(None, EarlierFigure(value_of(old), first.started[:10], str(first.path)))
+        change = drop(own, past, _of_medians(spread_of(own.metric), min(len(then), len(now))))
+        if change and abs(change.share) > change.allowed:
             where = NODE if own.subject == NODE else f"median of {len(now)}"
-            found.differences.append(_difference(where, old, own, Drop(share, allowed, figure, "last"), last))
+            found.differences.append(_difference(where, old, own, change, last))
     then_metrics, now_metrics = ({each[0].metric for each in one.values()} for one in (before, after))
     other = sum(each[0].metric in then_metrics for name, each in after.items() if name not in before)
     alone = len(then_metrics ^ now_metrics)

@@ -151,32 +151,30 @@ def _listed(places: Sequence[str]) -> str:
 
 def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) -> list[Measurement]:
     """Return the measurements of one metric `inventory.*` or `health.*`, made at `now` (seconds since the epoch)."""
+    vendor, unit = sku.vendor if sku else None, "count" if metric == "inventory.count" else "text"
     if metric == "inventory.driver":
-        trouble = discovery.unreachable(sku.vendor if sku else None)
-        return [Measurement(metric, NODE, "text", None if trouble else "ok", trouble=trouble, started=now, ended=now)]
-    if metric == "inventory.count":
-        return [_count(discovery, sku, now)]
-    if metric == "inventory.sku":
-        return [_sku(metric, device, sku, now) for device in discovery.devices]
-    return _stated(metric, discovery.devices, now)
+        trouble = discovery.unreachable(vendor)
+        found: Mapping[str, tuple[Value, Trouble | None]] = {NODE: ("ok", trouble)}
+    elif metric == "inventory.count":
+        count = len({device.uuid for device in discovery.devices})  # two of one identity would be measured as one
+        trouble = None if count else discovery.unreachable(vendor)
+        found = {NODE: (count, trouble if trouble and trouble.kind == "need" else None)}
+    elif metric == "inventory.sku":
+        found = {device.uuid: (_product(device, sku), _nameless(device, sku)) for device in discovery.devices}
+    else:
+        return _stated(metric, discovery.devices, now)
+    return [
+        Measurement(metric, each, unit, None if trouble else value, trouble=trouble, started=now, ended=now)
+        for each, (value, trouble) in found.items()
+    ]
 
 
-def _sku(metric: str, device: Device, sku: Sku | None, now: float) -> Measurement:
-    """Return which product a device is, or a need if no library could be asked for its name."""
+def _nameless(device: Device, sku: Sku | None) -> Trouble | None:
+    """Return the need of a device whose library could not be asked for its name, None for any other."""
     unread = device.facts.get("unread", {})
-    if sku and not device.model and not device.pci_id and EVERYTHING_ELSE in unread:
-        trouble = Trouble("need", f"the product name is not known: {unread[EVERYTHING_ELSE]}")
-        return Measurement(metric, device.uuid, "text", trouble=trouble, started=now, ended=now)
-    return Measurement(metric, device.uuid, "text", _product(device, sku), started=now, ended=now)
-
-
-def _count(discovery: Discovery, sku: Sku | None, now: float) -> Measurement:
-    """Return the number of devices, or a need if they have no driver here."""
-    count = len({device.uuid for device in discovery.devices})  # two of one identity would be measured as one
-    trouble = None if count else discovery.unreachable(sku.vendor if sku else None)
-    if trouble and trouble.kind == "need":
-        return Measurement("inventory.count", NODE, "count", trouble=trouble, started=now, ended=now)
-    return Measurement("inventory.count", NODE, "count", count, started=now, ended=now)
+    if not sku or device.model or device.pci_id or EVERYTHING_ELSE not in unread:
+        return None
+    return Trouble("need", f"the product name is not known: {unread[EVERYTHING_ELSE]}")
 
 
 def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurement]:

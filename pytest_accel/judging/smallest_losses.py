@@ -21,7 +21,7 @@ from pytest_accel.judging.error_rates import (
     bound_of,
     by_neighbours,
     of_speed,
-    smallest_rejected,
+    smallest,
 )
 from pytest_accel.judging.judge import validated_on
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Kinds, compared, part_of, together, usable
@@ -103,7 +103,7 @@ def _behind(own: Measurement, background: Background) -> tuple[float | None, int
     if count < ENOUGH or not compared(own.metric, own.subject, own.unit):
         return None, 0
     narrow = by_neighbours(own, background)
-    loss = smallest_rejected(narrow) if narrow else None
+    loss = smallest(narrow.rejected) if narrow else None
     wide = 1 - FAR * _held(own.noise)
     return min(wide, loss if loss is not None else 1.0), count
 

@@ -34,6 +34,12 @@ REASONS: dict[ReasonName, ClockEvent] = {
     "hw_slowdown_s": ClockEvent.HW_SLOWDOWN,
 }
 """The clock event reason that replaces a counter which the driver does not have."""
+MASKED: dict[str, ClockEvent] = {
+    **{str(name): bit for name, bit in REASONS.items()},
+    "application_clocks": ClockEvent.APPLICATION_CLOCKS,
+    "sync_boost": ClockEvent.SYNC_BOOST,
+}
+"""Every reason with its bit. Those whose names end in `_s` may have a counter of seconds by that name."""
 NAMED = ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE
 """Reasons beside which a hardware slowdown is not counted by itself: they say why. No library has a counter for it."""
 LINK: tuple[LinkName, ...] = get_args(LinkName)
@@ -117,16 +123,15 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     A reason holds from its reading to the next one. `unseen` is the longest time between two readings. A counter that
     stands still while its reason holds counts nothing, and is taken for none.
     """
-    masks = [(each["at"], int(each["reasons"])) for each in readings if "reasons" in each]
+    seen = [each for each in readings if "reasons" in each]
     uncounted = [name for name in REASONS if not any(name in each for each in readings)]
-    names = [name for name in REASONS if len(masks) > 1 and (name in uncounted or _stands_still(name, readings))]
+    names = [name for name in REASONS if len(seen) > 1 and (name in uncounted or _stands_still(name, readings))]
     if not names:
         return {}
-    unseen = max((after - at for (at, _), (after, _) in itertools.pairwise(masks)), default=0.0)
-    found: TelemetrySummary = {"sampled": names, "unseen": unseen}
+    spans = [(each, after["at"] - each["at"]) for each, after in itertools.pairwise(seen)]
+    found: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
     for name in names:
-        held = (after - at for (at, mask), (after, _) in itertools.pairwise(masks) if _holds(name, mask))
-        found[name] = math.fsum(held)
+        found[name] = math.fsum(span for each, span in spans if masked(name, each))
     return found
 
 
@@ -135,13 +140,14 @@ def _stands_still(name: ReasonName, readings: Sequence[Reading]) -> bool:
     seen = [each for each in readings if "reasons" in each and name in each]
     if name == "sw_power_cap_s" or len({each[name] for each in seen}) != 1:
         return False
-    both = itertools.pairwise((each["at"], _holds(name, int(each["reasons"]))) for each in seen)
+    both = itertools.pairwise((each["at"], masked(name, each)) for each in seen)
     return math.fsum(after - at for (at, held), (after, still) in both if held and still) >= STILL_SECONDS
 
 
-def _holds(name: ReasonName, mask: int) -> bool:
-    """Return whether a mask of clock event reasons has the reason; an unnamed hardware slowdown only by itself."""
-    return bool(mask & REASONS[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
+def masked(name: str, reading: Reading) -> bool:
+    """Return whether the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
+    mask = int(reading.get("reasons", 0))
+    return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
 
 
 def disturbance(device: Device, summary: TelemetrySummary) -> str | None:

@@ -27,7 +27,7 @@ from pytest_accel.judging.error_rates import (
     by_past,
     error_rates,
     rounded,
-    smallest_loss,
+    smallest,
 )
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.judging.like_devices import kind_of
@@ -135,11 +135,11 @@ def test_the_smallest_losses_are_those_of_the_drawn_benchmark(curve: dict[str, o
     family, deviation, losses = str(curve["family"]), float(str(curve["spread"])), DRAWN["losses"]
     way = benchmarked(family, str(curve["way"]), deviation)
     counted = list(map(float, curve["found"]))  # type: ignore[call-overload]
-    smallest, trials = smallest_loss(way), DRAWN["trials"]
-    assert smallest is not None
-    first = next(place for place, loss in enumerate(losses) if loss >= smallest)
+    least, trials = smallest(way.found), DRAWN["trials"]
+    assert least is not None
+    first = next(place for place, loss in enumerate(losses) if loss >= least)
     assert counted[first] >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / trials)
-    assert first == 0 or losses[first - 1] < smallest
+    assert first == 0 or losses[first - 1] < least
     if curve["way"] != "history":  # the larger of two drops counts there, and the formula has one
         chances = [way.found(loss) for loss in losses]
         assert all(agree(round(one * trials), chance, trials) for one, chance in zip(counted, chances, strict=True))

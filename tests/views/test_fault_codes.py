@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_accel.judging.fault_codes import TABLE
+from pytest_accel.judging.fault_codes import BY_NAME, TABLE, Action, Severity
 
 CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))
 
-from fault_codes import PARTS, page  # noqa: E402  a program, not a package
+from fault_codes import ACTIONS, OF_DCGM, PARTS, SEVERITIES, page  # noqa: E402  a program, not a package
 
 PAGE = CHECKOUT / "docs/fault-codes.md"
 
@@ -21,3 +21,8 @@ def test_the_page_is_fresh() -> None:
 
 def test_every_code_is_on_it() -> None:
     assert [each for _, codes in PARTS for each in codes] == list(TABLE)
+
+
+def test_every_severity_and_action_is_explained_and_every_name_is_one() -> None:
+    assert (set(SEVERITIES), set(ACTIONS)) == (set(Severity), set(Action))
+    assert set(OF_DCGM) <= set(BY_NAME)
