@@ -44,19 +44,14 @@ def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[bytes]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = _holder(file)
+            said = (file.read(HOLDER_BYTES) or b"").decode(errors="replace").strip("\0 \n")  # anybody can write there
             _close([*files, file])
+            holder = printable(said) or "an unknown process"
             raise DeviceLocked(f"{name} ({uuid}) is being measured by {holder}") from None
         file.truncate(0)
         file.write(f"pid {os.getpid()}, {about}".encode()[:HOLDER_BYTES])
         files.append(file)
     return files
-
-
-def _holder(file: IO[bytes]) -> str:
-    """Return the description that the holder of a lock gave: it may be anything, since every user can write to it."""
-    text = (file.read(HOLDER_BYTES) or b"").decode(errors="replace").strip("\0 \n")
-    return printable(text) or "an unknown process"
 
 
 def _close(files: Iterable[IO[bytes]]) -> None:

@@ -50,53 +50,30 @@ def launch_of(environment: Mapping[str, str]) -> Launch | None:
     Where it is torchrun or MPI within a job of Slurm, the job is that of Slurm. A variable whose value makes no sense
     counts as not set.
     """
-    node, job = node_name(environment), _word(environment, "SLURM_JOB_ID")
-    number = _Numbers(environment)
-    if _has(number, "RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        nodes = number.of("GROUP_WORLD_SIZE") or _share(number, "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-        return Launch(TORCHRUN, node, number.of("RANK"), *number.named("LOCAL_RANK"), nodes, job)
-    if _has(number, "OMPI_COMM_WORLD_RANK"):
-        nodes = _share(number, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
-        local = number.named("OMPI_COMM_WORLD_LOCAL_RANK")
-        return Launch(MPI, node, number.of("OMPI_COMM_WORLD_RANK"), *local, nodes, job)
+    node, job = node_name(environment), printable(environment.get("SLURM_JOB_ID", "").strip(), 100)
+    whole = {name: text for name, text in environment.items() if text.isascii() and text.isdigit() and len(text) < 10}
+    number = {name: int(text) for name, text in whole.items()}
+
+    def local(name: str) -> tuple[int, str]:
+        """Return the number of the task among those of the node, and the variable that states it."""
+        return number.get(name, 0), name
+
+    def share(tasks: str, of_node: str) -> int | None:
+        """Return the number of nodes, from those of all tasks and of the tasks of this node; None if one is unknown."""
+        every, here = number.get(tasks), number.get(of_node)
+        return -(-every // here) if every and here else None
+
+    if {"RANK", "WORLD_SIZE", "LOCAL_RANK"} <= number.keys():
+        nodes = number.get("GROUP_WORLD_SIZE") or share("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+        return Launch(TORCHRUN, node, number["RANK"], *local("LOCAL_RANK"), nodes, job)
+    if "OMPI_COMM_WORLD_RANK" in number:
+        nodes = share("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+        return Launch(MPI, node, number["OMPI_COMM_WORLD_RANK"], *local("OMPI_COMM_WORLD_LOCAL_RANK"), nodes, job)
     if job:
-        nodes = number.of("SLURM_STEP_NUM_NODES") or number.of("SLURM_JOB_NUM_NODES")
-        return Launch(SLURM, node, number.of("SLURM_PROCID"), *number.named("SLURM_LOCALID"), nodes, job)
-    if _has(number, "PMI_RANK", "PMI_SIZE"):
-        nodes = _share(number, "PMI_SIZE", "MPI_LOCALNRANKS")
-        return Launch(MPI, node, number.of("PMI_RANK"), *number.named("MPI_LOCALRANKID"), nodes)
-    if _has(number, "JOB_COMPLETION_INDEX"):
-        return Launch(KUBERNETES, node, number.of("JOB_COMPLETION_INDEX"))
+        nodes = number.get("SLURM_STEP_NUM_NODES") or number.get("SLURM_JOB_NUM_NODES")
+        return Launch(SLURM, node, number.get("SLURM_PROCID"), *local("SLURM_LOCALID"), nodes, job)
+    if {"PMI_RANK", "PMI_SIZE"} <= number.keys():
+        return Launch(MPI, node, number["PMI_RANK"], *local("MPI_LOCALRANKID"), share("PMI_SIZE", "MPI_LOCALNRANKS"))
+    if "JOB_COMPLETION_INDEX" in number:
+        return Launch(KUBERNETES, node, number["JOB_COMPLETION_INDEX"])
     return None
-
-
-class _Numbers:
-    """The whole numbers from 0 on in an environment."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def of(self, name: str) -> int | None:
-        """Return a variable as a number, None if it is not set or none."""
-        text = self._environment.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-    def named(self, name: str) -> tuple[int, str]:
-        """Return a variable as a number, 0 if it is not set or none, and its name."""
-        return self.of(name) or 0, name
-
-
-def _has(number: _Numbers, *names: str) -> bool:
-    """Return True if every one of these variables is a number."""
-    return all(number.of(name) is not None for name in names)
-
-
-def _share(number: _Numbers, tasks: str, of_node: str) -> int | None:
-    """Return the number of nodes, from those of all tasks and of the tasks of this node; None if one is not known."""
-    every, here = number.of(tasks), number.of(of_node)
-    return -(-every // here) if every and here else None
-
-
-def _word(environment: Mapping[str, str], name: str) -> str:
-    """Return the value of a variable, made printable."""
-    return printable(environment.get(name, "").strip(), 100)

@@ -220,18 +220,18 @@ class Ledger:
         """The worst verdict on each limit so far."""
         return self._later.merged(self._verdicts, self.record.rounds.get("complete", 0))
 
-    def has(self, key: tuple[str, str, str]) -> bool:
-        """Return True if there is a verdict with this `Verdict.key`."""
-        return key in self._verdicts
+    def status(self, key: tuple[str, str, str]) -> Status | None:
+        """Return the status of the verdict with this `Verdict.key`, None if there is none."""
+        return self._verdicts[key].status if key in self._verdicts else None
 
-    def failed(self, key: tuple[str, str, str]) -> bool:
-        """Return True if the verdict with this `Verdict.key` is a failure."""
-        return key in self._verdicts and self._verdicts[key].status is Status.FAIL
+    def _waived(self, verdict: Verdict) -> Verdict:
+        """Return the verdict as a waiver of the user's leaves it."""
+        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
+        return self._setup.waivers.apply(verdict, serials)
 
     def keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
-        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
-        verdict = self._setup.waivers.apply(verdict, serials)
+        verdict = self._waived(verdict)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
@@ -241,8 +241,7 @@ class Ledger:
 
         The measurements of a verdict whose place it takes, because that said nothing about the device, are removed.
         """
-        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
-        verdict = self._setup.waivers.apply(verdict, serials)
+        verdict = self._waived(verdict)
         changed = self._later.keep(self._verdicts.get(verdict.key), verdict, place)
         if changed is not None:
             self.record.rounds["found"] = self._later.entries()

@@ -48,7 +48,6 @@ class Measuring:
     def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger) -> None:
         self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
         self._idle_check: IdleCheck | None = None
-        self._host_facts: dict[str, Any] | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
         self._left_out: dict[str, dict[str, str]] = {}
         """Why devices are left out of a probe, by its place."""
@@ -83,11 +82,10 @@ class Measuring:
         barred = self._barred(request.declaration)
         return [device for device in self._devices if device.uuid not in barred]
 
-    def host_facts(self) -> dict[str, Any]:
+    @cached_property
+    def _host_facts(self) -> dict[str, Any]:
         """Return the facts of the host by name. The sensor reads them once in a run."""
-        if self._host_facts is None:
-            self._host_facts = self._pool.sensor.host()
-        return self._host_facts
+        return self._pool.sensor.host()
 
     def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""
@@ -203,7 +201,7 @@ class Measuring:
             return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
-            return [host_fact(metric, self.host_facts()[name], clock.now())]
+            return [host_fact(metric, self._host_facts[name], clock.now())]
         return facts(metric, self._setup.discovery, self._setup.terms.sku, clock.now())
 
     def _enter(self) -> None:

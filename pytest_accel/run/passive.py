@@ -160,16 +160,13 @@ class _Check:
         wanted = self._limits(node.platform.name if node else AUTO)
         logged, root = self._logged(wanted), None if node else self.asked.root
         self._judge(wanted, waivers, logged, root)
-        if self.known.found and self.known.found.training and self._has_time():
+        spent = time.monotonic() - self._began
+        enough = self._seconds - ENDING_SECONDS - spent > AGAIN_SECONDS + spent  # to read again for as long as before
+        if self.known.found and self.known.found.training and enough:
             time.sleep(AGAIN_SECONDS)
             self.sensor.stop(KILL_SECONDS)
             self._discover(processes, named)
             self._judge(wanted, waivers, logged, root)
-
-    def _has_time(self) -> bool:
-        """Return True if the time limit allows to wait, and to read once more for as long as the first time."""
-        spent = time.monotonic() - self._began
-        return self._seconds - ENDING_SECONDS - spent > AGAIN_SECONDS + spent
 
     def _find_last_run(self, *, simulated: bool) -> None:
         """Read the newest result of this node in a part of the time, since it may lie on a server that is down.

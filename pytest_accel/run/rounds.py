@@ -94,12 +94,15 @@ class Rounds:
             self._measuring.end_rounds()
             self._ledger.save()
 
+    def _rounds_of(self, asked: Asked) -> int:
+        """Return the number of rounds in which a measurement was made."""
+        return series.length(self._series, {metric for metric, _ in self._measuring.result(asked.request).attempts})
+
     def _enter_first_round(self) -> None:
         """Enter the values of the first round, unless the run was resumed after it."""
         for asked in self._asked.values():
-            attempts = self._measuring.result(asked.request).attempts
-            if not series.length(self._series, {metric for metric, _ in attempts}):
-                series.enter(self._series, attempts, 1)
+            if not self._rounds_of(asked):
+                series.enter(self._series, self._measuring.result(asked.request).attempts, 1)
         self._ledger.record.rounds["complete"] = max(1, self._ledger.record.rounds["complete"])
 
     def _round(self, place: int, between: Callable[[], None]) -> None:
@@ -109,7 +112,7 @@ class Rounds:
         accelerators = {each.uuid for each in self._setup.devices if registry.vendor(each.driver).accelerator}
         compared = {*accelerators, NODE} if accelerators else set()  # other work changes the speed of a processor
         first = FirstRound(self._series, compared, self._ledger.record.run["started"][:10])
-        while left := [each for each in self._asked.values() if self._length(each) < place]:
+        while left := [each for each in self._asked.values() if self._rounds_of(each) < place]:
             if self._hours_left <= 0 or self._deadline.over:
                 return
             asked = next((each for each in left if each.took <= self._hours_left + OVER), left[0])
@@ -129,11 +132,6 @@ class Rounds:
             text += f", until {until:%a %H:%M}"
         self._ledger.record.rounds["now"] = text
         return text
-
-    def _length(self, asked: Asked) -> int:
-        """Return the number of rounds in which a measurement was made."""
-        metrics = {metric for metric, _ in self._measuring.result(asked.request).attempts}
-        return series.length(self._series, metrics)
 
     def _measure(self, asked: Asked, place: int, first: FirstRound) -> None:
         """Make one measurement of a round, judge it, and enter its values."""

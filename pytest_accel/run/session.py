@@ -175,7 +175,7 @@ class Session:
             for device in self.setup.devices if metric.startswith("counters.") else ():
                 found = self.pool.sensor.counted(metric, device)
                 verdict = judge([found], replace(limit, metric=metric), self.ledger.record.software)
-                if verdict.status is Status.FAIL and not self.ledger.failed(verdict.key):
+                if verdict.status is Status.FAIL and self.ledger.status(verdict.key) is not Status.FAIL:
                     self.ledger.add([found])
                     self.ledger.keep(verdict)
                     self.ledger.save()
@@ -199,7 +199,7 @@ class Session:
         """Keep a verdict on every required limit that the run did not reach within its time limit."""
         around = self._circumstances(None, 0)
         for metric, subject, origin in around.required:
-            if not self.ledger.has((metric, subject, origin)) and (limit := self.setup.terms.limits.get(metric)):
+            if not self.ledger.status((metric, subject, origin)) and (limit := self.setup.terms.limits.get(metric)):
                 limit = replace(limit, metric=metric, origin=origin)
                 why = Note("out_of_time", self.deadline.unreached)
                 self.ledger.keep(Verdict(metric, subject, Status.UNMEASURED, (why,), limit=limit))

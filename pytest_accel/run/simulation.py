@@ -49,17 +49,11 @@ def node(
     vendor = registry.vendor(found.sku.vendor)
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
-    return _of_job(found, launch.node) if launch and launch.shared else found
-
-
-def _of_job(node: Node, name: str) -> Node:
-    """Return the node with devices of its own, by the `name` of the node that a job of several nodes runs on.
-
-    The nodes of a job that simulate one node file differ as real ones do: in serial numbers, UUIDs, and the part of
-    every figure by which devices differ.
-    """
-    seed = int.from_bytes(hashlib.sha256(f"{node.seed}/{name}".encode()).digest()[:4], "big")
-    return dataclasses.replace(node, seed=seed)
+    if not launch or not launch.shared:
+        return found
+    # The nodes of a job that simulate one file differ as real ones do: in serials, UUIDs, and a part of every figure.
+    seed = int.from_bytes(hashlib.sha256(f"{found.seed}/{launch.node}".encode()).digest()[:4], "big")
+    return dataclasses.replace(found, seed=seed)
 
 
 def processes(node: Node, folder: Path) -> Processes:

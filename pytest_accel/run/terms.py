@@ -6,7 +6,7 @@ Errors name the options as the command spells them, which is passed in.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -181,19 +181,19 @@ def sku_soon(devices: Sequence[Device], prefix: str) -> Sku | None:
     """Return what `sku_of` does, but load only the shipped files that name the devices, if that is enough."""
     words = {word for each in devices for word in (each.model, each.pci_id or "")}
     words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
-    try:
-        found = products.products(devices, loader.load_naming(words))
-    except BadFile as bad:
-        raise Refused(f"a shipped threshold file is broken: {bad}") from None
+    found = products_of(devices, words) if devices else []
     if len(found) == 1 and len(found[0].skus) == 1:
         return found[0].skus[0]
     return sku_of(devices, prefix)
 
 
-def products_of(devices: Sequence[Device]) -> list[Product]:
-    """Return the products among the devices, by the shipped SKUs. Raises Refused if one of their files is broken."""
+def products_of(devices: Sequence[Device], words: Collection[str] = ()) -> list[Product]:
+    """Return the products among the devices, by the shipped SKUs, or by those alone whose files hold one of `words`.
+
+    Raises Refused if one of the files is broken.
+    """
     try:
-        return products.products(devices, loader.load_shipped())
+        return products.products(devices, loader.load_naming(words) if words else loader.load_shipped())
     except BadFile as bad:
         raise Refused(f"a shipped threshold file is broken: {bad}") from None
 

@@ -126,13 +126,10 @@ class Child:
             reason = self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")
             return [*messages, {"event": "died", "kind": "need", "reason": reason}]
         if at_end:
-            messages.append(self._death())
+            reason = self.kill()
+            cause = deaths.cause(self._process.returncode or 0, reason, self._kills_before)
+            messages.append({"event": "died", **cause})
         return messages
-
-    def _death(self) -> Message:
-        """Return the message "died" of a process that ended by itself."""
-        reason = self.kill()
-        return {"event": "died", **deaths.cause(self._process.returncode or 0, reason, self._kills_before)}
 
     @property
     def is_stopped(self) -> bool:

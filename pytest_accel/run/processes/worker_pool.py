@@ -164,7 +164,9 @@ class WorkerPool:
             for group in working
         ]
         if request.runs == "ranks":
-            meeting = self._meet([call.child for call in calls])
+            if not self._ranks:  # as long as the ranks are the same, they meet in the same file
+                self._ranks, self._meetings = [call.child for call in calls], self._meetings + 1
+            meeting = str(self.meeting / f"rendezvous-{self._meetings}")
             for rank, call in enumerate(calls):
                 call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
         began, in_turn = time.monotonic(), request.runs == "in_turn"
@@ -223,7 +225,8 @@ class WorkerPool:
         self, request: Request, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
     ) -> None:
         """Pass the outcome of each call to `keep`, and remember which groups lost their worker by their own fault."""
-        self.device_seconds += _busy(calls)
+        at = [block["at"] for call in calls for block in call.blocks]
+        self.device_seconds += max(at) - min(at) if at else 0.0
         for group, call in zip(groups, calls, strict=True):
             trouble = call.trouble or {}
             blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared")
@@ -255,12 +258,6 @@ class WorkerPool:
         """Note for the error reports when a worker ended, since its end may cause an Xid."""
         self.sensor.reports.ended += [Ended(device.uuid, child.pid, clock.now()) for device in group]
 
-    def _meet(self, ranks: list[Child]) -> str:
-        """Return the path of the rendezvous file, the same as long as the ranks are the same."""
-        if not self._ranks:
-            self._ranks, self._meetings = ranks, self._meetings + 1
-        return str(self.meeting / f"rendezvous-{self._meetings}")
-
     @property
     def meeting(self) -> Path:
         """A temporary folder that all processes of the run can reach, in memory if possible."""
@@ -269,19 +266,19 @@ class WorkerPool:
         return self._meeting.path
 
     def _start(self, groups: list[Group]) -> None:
-        """Start a worker for every group that needs one, all at once, and have it open its devices."""
-        missing = [group for group in groups if self._needs_worker(group)]
+        """Start a worker for every group that needs one, all at once; each imports torch, then opens its devices.
+
+        One that fails gets a second worker.
+        """
+        alive = {group for group, child in self._workers.items() if child.ended is None}
+        missing = [group for group in groups if not self._lost(group) and group not in alive]
         if not missing:
             return
         self.progress("starting the worker processes", 0.0, 0.0)
         with self.timeline.on("starting"):
-            self._start_missing(missing)
-
-    def _start_missing(self, missing: list[Group]) -> None:
-        """Start these workers: each imports torch, then opens its devices. One that fails gets a second worker."""
-        failed = self._open(missing)
-        for group, trouble in self._open_again(failed).items():
-            self._give_up(group, trouble)
+            failed = self._open(missing)
+            for group, trouble in self._open_again(failed).items():
+                self._give_up(group, trouble)
 
     def _give_up(self, group: Group, trouble: Message) -> None:
         """Remember that a group cannot be opened, and why: it is not measured."""
@@ -356,11 +353,6 @@ class WorkerPool:
         with self.timeline.on("starting"):
             self._conduct(calls)
         self.fast_paths = fastest(found["fast_paths"] for call in calls for found in call.findings)
-
-    def _needs_worker(self, group: Group) -> bool:
-        """Return True if a worker has to be started for the group. A lost group gets none."""
-        child = self._workers.get(group)
-        return not self._lost(group) and (child is None or child.ended is not None)
 
     def _lost(self, group: Group) -> bool:
         """Return True if the group is not measured any more, and note why in `_unopened`.
@@ -453,9 +445,3 @@ def _of_software(trouble: Message) -> Message:
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return the values rounded to hundredths of a second."""
     return {name: round(value, 2) for name, value in seconds.items()}
-
-
-def _busy(calls: list[WorkerCall]) -> float:
-    """Return the seconds between the first and the last block of a round, in which the devices worked."""
-    at = [block["at"] for call in calls for block in call.blocks]
-    return max(at) - min(at) if at else 0.0
