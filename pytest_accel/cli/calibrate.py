@@ -13,8 +13,8 @@ import yaml
 
 from pytest_accel.cli import known_good
 from pytest_accel.cli.known_good import Inputs
-from pytest_accel.cli.new_file import write_new
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.cli.result_file import write_new
 from pytest_accel.core import exits
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.run import Run
@@ -116,23 +116,24 @@ def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: 
     records, files = inputs.records, [one for _, one in inputs.contributions]
     days = [each.run.get("started", "")[:10] for each in records] + [each.date for each in files]
     software = {
-        name: _ordered(
-            [str(each.software[name]) for each in records if each.software.get(name)]
-            + [version for each in files for version in each.software.get(name, ())]
+        name: {str(each.software[name]) for each in records if each.software.get(name)}.union(
+            *(each.software.get(name, ()) for each in files)
         )
         for name in SOFTWARE
     }
     levels = [each.run.get("level", "") for each in records] + [level for each in files for level in each.levels]
     own = [chosen.owner or "us"] if records else []
+    beside = (chosen.output or Path("x")).parent.absolute()
+    extended = os.path.relpath(sku.own_file, beside) if sku.own_file else sku.name
     stem = re.sub(r"[^\w-]", "-", chosen.output.stem) if chosen.output else sku.name
     return Provenance(
         sku=sku,
         platform=platform,
-        extends=_extended(sku, chosen.output),
+        extends=extended,
         name=stem if stem != sku.name else f"{stem}-calibrated",
         by=", ".join(dict.fromkeys([*own, *(each.owner for each in files)])),
         date=max(days),
-        software={name: some for name, some in software.items() if some},
+        software={name: sorted(some, key=_numbers) for name, some in software.items() if some},
         levels=list(dict.fromkeys(filter(None, levels))),
         sources=[
             *map(_told, inputs.records),
@@ -144,16 +145,9 @@ def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: 
     )
 
 
-def _extended(sku: Sku, output: Path | None) -> str:
-    """Return what the new file extends: a shipped SKU, or a file of one's own, relative to the new one."""
-    if sku.own_file is None:
-        return sku.name
-    return os.path.relpath(sku.own_file, (output or Path("x")).parent.absolute())
-
-
-def _ordered(versions: Sequence[str]) -> list[str]:
-    """Return versions without repetitions, lowest first."""
-    return sorted(set(versions), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+def _numbers(version: str) -> list[int]:
+    """Return the numbers in a version, by which versions are ordered."""
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _told(saved: Run) -> str:

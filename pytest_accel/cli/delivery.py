@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pytest_accel.cli import result_file
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
@@ -17,7 +18,6 @@ from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.judging.background import no_spread
-from pytest_accel.run import record
 from pytest_accel.skus import loader, packing_list
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
@@ -58,14 +58,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     spread_of = sku.spread_of if sku else no_spread
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
     made = acceptance.delivery(name, found, boards, found.limits.__getitem__, spread_of, expected=expected)
-    try:
-        text = FORMATS[form](made)
-        if chosen.output:
-            record.replace_file(chosen.output, text)
-        else:
-            print(text, end="")
-    except OSError as error:
-        raise BadFile(f"--output: cannot write {chosen.output}: {error.strerror}") from None
+    result_file.write(chosen.output, FORMATS[form](made))
     if chosen.output:
         word, sentence = result.verdict(made)
         simulated = "SIMULATED " if made.simulated else ""

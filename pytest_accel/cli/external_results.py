@@ -59,7 +59,11 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
     `shown` is the name of the file in messages, `limits` are those of the SKU by metric. Lines that begin with # are
     comments. Columns beyond COLUMNS are conditions.
     """
-    rows = [(place, line) for place, line in enumerate(text.splitlines(), 1) if not _comment(line)]
+    rows = [
+        (place, line)
+        for place, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
     if not rows:
         raise BadFigures(f"{shown}:1: the file is empty; it begins with the header {','.join(COLUMNS)}")
     header = _header(rows[0][1], f"{shown}:{rows[0][0]}")
@@ -85,9 +89,12 @@ def judge_figures(
     Those are given as "device metric". The result is never an acceptance, since it is not known how the other tool
     measured. A required value that a tool can measure has to be there: its test may have failed.
     """
+    alike: dict[object, list[Attempt]] = {}  # all devices of a table are judged as one product
+    for each in figures:
+        alike.setdefault(_like(each), []).append([each.measurement])
     verdicts = [
-        _verdict(figure, terms.limits.get(figure.measurement.metric), sku, terms.platform, _alike(figure, figures))
-        for figure in figures
+        _verdict(each, terms.limits.get(each.measurement.metric), sku, terms.platform, alike[_like(each)])
+        for each in figures
     ]
     around = terms.circumstances()
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
@@ -107,11 +114,9 @@ def names(figures: Iterable[ExternalFigure]) -> list[str]:
     return [subject for subject in subjects if subject != NODE]
 
 
-def _alike(one: ExternalFigure, figures: Sequence[ExternalFigure]) -> list[Attempt]:
-    """Return the values of one metric under the same conditions: all devices of a table are judged as one product."""
-    own = one.measurement
-    every = (each.measurement for each in figures)
-    return [[each] for each in every if (each.metric, each.conditions) == (own.metric, own.conditions)]
+def _like(figure: ExternalFigure) -> object:
+    """Return the metric of a value and its conditions: values of the same ones are compared."""
+    return figure.measurement.metric, repr(sorted(figure.measurement.conditions.items()))
 
 
 def _verdict(
@@ -122,24 +127,12 @@ def _verdict(
     metric, subject = measurement.metric, measurement.subject
     other = other_conditions(measurement, sku) if limit else None
     if other:
-        verdict = Verdict(
-            metric,
-            subject,
-            Status.UNMEASURED,
-            (Note("other_conditions", other),),
-            measurement.unit,
-            measurement.value,
-            limit=limit,
-        )
+        why = (Note("other_conditions", other),)
+        verdict = Verdict(metric, subject, Status.UNMEASURED, why, measurement.unit, measurement.value, limit=limit)
         return neighbours.beside(verdict, [measurement], alike, alike, sku.spread_of(metric))
     peak = peaks.peak(sku, metric, platform)
     attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
     return judge(attempts, limit, figure.software, background=Background(alike, alike, sku.spread_of(metric)))
-
-
-def _comment(line: str) -> bool:
-    """Return True for a comment or an empty line."""
-    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _header(line: str, where: str) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest_accel
-from pytest_accel.cli import delivery
+from pytest_accel.cli import delivery, result_file
 from pytest_accel.cli.actions import Action, Actions
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
@@ -29,7 +29,6 @@ from pytest_accel.fleet.jobs.states import NodeResult
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
 from pytest_accel.run.options import AUTO
-from pytest_accel.run.record import replace_file
 from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
@@ -137,7 +136,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.dry_run:
         if not run_folder.exists(folder):
             return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
-        _tell_changes(folder, fleet)
+        _tell_all(submission.changes(run_folder.load(folder), fleet))
         nodes, notes = _needed(fleet, folder, chosen)
         _tell_all(notes)
         return _show_plan(fleet, folder, nodes)
@@ -145,7 +144,7 @@ def run(chosen: argparse.Namespace) -> int:
     with run_folder.submitting(folder):
         if run_folder.exists(folder):  # another process may have begun the run, or submitted jobs, before the lock
             fleet = _asked(chosen, fleet.id, folder)
-            _tell_changes(folder, fleet)
+            _tell_all(submission.changes(run_folder.load(folder), fleet))
         run_folder.save(fleet, folder)
         nodes, notes = _needed(fleet, folder, chosen)
         skipped = sum(bool(each.skipped) for each in fleet.expected)
@@ -258,11 +257,6 @@ def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> tuple[lis
     return nodes, [*notes, *([] if nodes else submission.nothing_measured(found))]
 
 
-def _tell_changes(folder: Path, fleet: Fleet) -> None:
-    """Say with which options a run goes on otherwise than fleet.json has it. Raises BadFile."""
-    _tell_all(submission.changes(run_folder.load(folder), fleet))
-
-
 def _tell_all(sentences: Sequence[str]) -> None:
     """Print sentences, one a line."""
     for sentence in sentences:
@@ -341,14 +335,7 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile("--expect, --name and --accel-sku are for --acceptance")
     watch = Watch(chosen.folder.absolute())
     found = _look(watch)
-    text = STATES[form](watch.fleet, found)
-    if chosen.output is None:
-        print(text, end="")
-        return states.exit_status(found)
-    try:
-        replace_file(chosen.output, text)
-    except OSError as error:
-        raise BadFile(f"--output: cannot write to {chosen.output}: {error.strerror}") from None
+    result_file.write(chosen.output, STATES[form](watch.fleet, found))
     return states.exit_status(found)
 
 

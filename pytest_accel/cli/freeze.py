@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.cli.new_file import write_new
+from pytest_accel.cli.result_file import write_new
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Platform, Sku

@@ -103,7 +103,9 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     if note := contract.other_suite(terms.sku, pytest_accel.__version__):
         screen.show([(f"note: {note}", "yellow")])
     if damage:
-        _close(_contradicted(damage), new.verdicts)
+        more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
+        line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"
+        _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
         return exits.NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
     screen.show(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
@@ -140,20 +142,15 @@ def _of_list(found: Run) -> str:
     return f"{entry.get('file')}, {boards:,} board{'s' * (boards != 1)}, sha256 {entry.get('sha256')}"
 
 
-def _contradicted(damage: Sequence[str]) -> Closing:
-    """Return the closing line for a record that contradicts itself: no verdict is based on it, neither good nor bad."""
-    more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
-    line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"
-    return Closing(line, exits.NOT_JUDGED, "NOT JUDGED")
-
-
 def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | None]:
     """Return the terms and the packing list of the options, or else those of the record. Raises Refused."""
-    name = chosen.accel_sku or _named(old) or AUTO
+    asked = old.sku.get("asked")
+    then = asked if asked and asked != AUTO else old.sku.get("name")
+    name = str(chosen.accel_sku or then or AUTO)
     wanted = Wanted(name, chosen.accel_platform or AUTO, chosen.accel_level)
     sku = wanted.named(on_hardware=not old.run.get("simulated"))
-    then = str(old.run.get("platform"))
-    usual = then if sku and sku.platform_named(then) else AUTO
+    platform = str(old.run.get("platform"))
+    usual = platform if sku and sku.platform_named(platform) else AUTO
     settled = wanted.settled(sku, old.devices, level=old.run.get("level"), platform=usual)
     boards = boards_of(chosen.accel_expect)
     if sku is None:
@@ -161,7 +158,7 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
             raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
-        settled = replace(settled, platform=Platform(then, None))
+        settled = replace(settled, platform=Platform(platform, None))
     return replace(settled, named=bool(chosen.accel_sku)), boards
 
 
@@ -175,12 +172,6 @@ def _reasons(old: Run, new: Run) -> Callable[[str], list[str]]:
         return [f"{version}: {why}" for version, why in dict.fromkeys(said) if why]
 
     return reasons
-
-
-def _named(old: Run) -> str | None:
-    """Return the SKU of a record: the name or file that the user gave, else the name of the recognised SKU."""
-    asked = old.sku.get("asked")
-    return str(asked) if asked and asked != "auto" else old.sku.get("name")
 
 
 def _check_free(folder: Path) -> None:

@@ -6,6 +6,7 @@ A record that is refused is named with the reason, and the others count.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import paths, untrusted
-from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
@@ -116,9 +117,10 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         return "the node was simulated"
     if around.filtered:
         return f"the run was filtered: {', '.join(around.filtered)}"
-    bad = next((each for each in saved.verdicts if each.fails and each.status is Status.FAIL and _fact(each)), None)
-    if bad is not None:
-        return f"it rejects {names_of(saved)[bad.subject]}: {bad.metric} {sentence_of(bad)}"
+    for each in saved.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
+        figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
+        if each.fails and each.status is Status.FAIL and not figure:
+            return f"it rejects {names_of(saved)[each.subject]}: {each.metric} {sentence_of(each)}"
     damage = consistency.contradictions(saved)
     return f"it contradicts itself: {damage[0]}" if damage else None
 
@@ -126,12 +128,6 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
 def simulated(record: Run) -> bool:
     """Return True if anything in a record says, or shows, that its node was simulated."""
     return any(consistency.traces(record))
-
-
-def _fact(verdict: Any) -> bool:
-    """Return True for a verdict that fails by more than a rate or a time: a fact, an error, a device that was lost."""
-    measured = Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value)
-    return not kept(measured)
 
 
 # -- one product on one platform
@@ -282,10 +278,6 @@ def identifying(records: Sequence[Run]) -> set[str]:
         run = saved.run
         found |= {run.get("host", ""), run.get("user", ""), run.get("output", ""), str(saved.path)}
         for device in saved.devices:
-            found |= _names_of(device)
+            facts = (str(value) for name, value in device.facts.items() if re.search("serial|uuid|guid", name))
+            found |= {device.uuid, device.serial or "", device.pci_address or "", *facts}
     return {each for each in found if len(each) > 3}
-
-
-def _names_of(device: Device) -> set[str]:
-    facts = {str(value) for name, value in device.facts.items() if "serial" in name or "uuid" in name or "guid" in name}
-    return {device.uuid, device.serial or "", device.pci_address or "", *facts}

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pytest_accel.cli import result_file
 from pytest_accel.core.printable import printable_lines
 from pytest_accel.core.run import Run
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record
 from pytest_accel.run.consistency import contradictions, listed
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
@@ -57,21 +57,5 @@ def run(chosen: argparse.Namespace) -> int:
         text = page.report(saved, saved.path.absolute().parent, damage)
     else:
         text = FORMATS[chosen.format](saved)
-    if chosen.output:
-        _replace(chosen.output, text)
-    else:
-        print(text, end="")
+    result_file.write(chosen.output, text)
     return 0
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file by one that holds the text, in one step. Raises BadFile.
-
-    Only a regular file is replaced. A link is not followed: somebody else may have put it there.
-    """
-    try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise BadFile(f"--output: {path} is not a regular file; without the option, standard output is written to")
-        record.replace_file(path, text)
-    except OSError as error:
-        raise BadFile(f"--output: cannot write {path}: {error.strerror}") from None

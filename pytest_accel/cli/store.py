@@ -11,13 +11,13 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from pytest_accel.cli import result_file
 from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
 from pytest_accel.core import exits, paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
-from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
@@ -151,12 +151,7 @@ def _show(chosen: argparse.Namespace) -> int:
         found = night.look(fleet)
         text = _rendered(fleet, found, chosen.format, chosen.output)
         _damaged(fleet.left_out.values())
-    if chosen.output:
-        if chosen.output.is_symlink() or (chosen.output.exists() and not chosen.output.is_file()):
-            raise BadFile(f"--output: {chosen.output} is not a regular file")
-        replace_file(chosen.output, text)
-    else:
-        print(text, end="")
+    result_file.write(chosen.output, text)
     return found.exit
 
 

@@ -53,7 +53,8 @@ def lacking(entries: Sequence[tuple[str, str]], devices: Sequence[str]) -> str:
     """
     by_metric = grouped(entries, lambda entry: entry[0])
     measured = {metric: [name for _, name in some] for metric, some in by_metric.items() if measurable(metric)}
-    texts = [f"{metric}{_of(names, devices)}" for metric, names in measured.items()]
+    whole = {metric for metric, names in measured.items() if {*names} >= {*devices} or names == ["node"]}
+    texts = [metric if metric in whole else f"{metric} ({', '.join(names)})" for metric, names in measured.items()]
     facts = len(by_metric) - len(measured)
     return "; and ".join(
         [", ".join(texts)] * bool(texts)
@@ -70,11 +71,6 @@ def measurable(metric: str) -> bool:
         and bool(declared.peak or declared.required)
         and not declared.fact
     )
-
-
-def _of(names: Sequence[str], devices: Sequence[str]) -> str:
-    """Return the devices that lack a metric, in brackets; empty if all do, or if it is one of the node."""
-    return "" if {*names} >= {*devices} or names == ["node"] else f" ({', '.join(names)})"
 
 
 def not_judged(verdicts: Sequence[Verdict]) -> list[str]:
