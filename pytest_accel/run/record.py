@@ -29,7 +29,7 @@ from pytest_accel.core.run import (
     Run,
     SkuEntry,
 )
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.findings import Finding, Key, findings
@@ -278,31 +278,33 @@ def read(path: Path, *, most: int = untrusted.JSON_BYTES, follow: bool = True) -
         raise BadRecord(str(bad)) from None
 
 
-def parse(raw: Any, path: Path) -> Run:
-    """Return the run that the content of the record at `path` holds. Raises BadRecord."""
+def parse(raw: Any, path: Path, *, seals: bool = True) -> Run:
+    """Return the run that the content of the record at `path` holds, which is used up. Raises BadRecord.
+
+    Without `seals` its hash is not computed, which takes as long as to read the JSON.
+    """
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     if raw["schema"] != SCHEMA or isinstance(raw["schema"], bool):
         found = structured.short(raw["schema"])
         raise BadRecord(f"{path}: was written in schema {found}; this version reads schema {SCHEMA}")
+    sealed = seal(raw) if seals else ""
     try:
         run = structured.structure(Run, _with_limits(raw))
     except structured.Misfit as misfit:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
-    run.path, run.sealed = path, seal(raw)
+    run.path, run.sealed = path, sealed
     return run
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a record with the limits in the verdicts that refer to them by place. Raises Misfit."""
-    limits, found = (structured.structure(list[Any], raw.get(key), key) for key in ("limits", "verdicts"))
-    verdicts = []
-    for place, verdict in enumerate(found):
-        number = structured.structure(dict[str, Any], verdict, f"verdicts[{place}]").get("limit")
+    limits = structured.structure(list[Limit], raw.pop("limits", None), "limits")
+    for place, verdict in enumerate(structured.structure(list[Any], raw.get("verdicts"), "verdicts")):
+        number = verdict.get("limit") if isinstance(verdict, dict) else None
         if number is None:
-            verdicts.append(verdict)
             continue
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(limits):
             raise structured.Misfit(f"verdicts[{place}].limit is {structured.short(number)}, not a place in 'limits'")
-        verdicts.append({**verdict, "limit": limits[number]})
-    return {**{key: value for key, value in raw.items() if key != "limits"}, "verdicts": verdicts}
+        verdict["limit"] = limits[number]
+    return raw

@@ -56,7 +56,12 @@ def _figures(measurements: Iterable[Measurement], unjudged: Container[tuple[str,
     such as an implausible value.
     """
     figures: dict[str, dict[str, float]] = {}
+    before: object = None
+    name = ""
     for one in measurements:
         if round_of(one) == 1 and kept(one) and value_of(one) > 0 and (one.metric, one.subject) not in unjudged:
-            figures.setdefault(key(one), {})[one.subject] = float(f"{one.value:.{DIGITS}g}")
+            method = one.metric, one.unit, one.conditions
+            name = name if method == before else key(one)  # like devices follow each other
+            figures.setdefault(name, {})[one.subject] = float(f"{one.value:.{DIGITS}g}")
+            before = method
     return figures

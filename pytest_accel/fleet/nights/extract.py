@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ def read(path: Path) -> KeptRun:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     raw = untrusted.read_bytes(path)
     content = hashlib.sha256(raw).hexdigest()
-    run = record.parse(untrusted.parse_json(raw, str(path)), path)
+    run = record.parse(untrusted.parse_json(raw, str(path)), path, seals=False)
     found = summaries.summary(run)
     if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
@@ -167,12 +168,12 @@ def _figures(run: Run, found: Summary, node: str) -> Iterator[Figure]:
         metric, _, method = name.rsplit(" ", 2)
         comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
     codes = {(each["metric"], each["subject"]): each["code"] for each in run.findings}
-    worst: dict[tuple[str, str], Verdict] = {}
+    worst: dict[tuple[str, str], tuple[str, Verdict]] = {}
     for each in run.verdicts:
-        place = each.metric, each.subject
-        if place not in worst or WORST[_status(each)] < WORST[_status(worst[place])]:
-            worst[place] = each
-    for (metric, subject), each in worst.items():
+        place, status = (each.metric, each.subject), _status(each)
+        if place not in worst or WORST[status] < WORST[worst[place][0]]:
+            worst[place] = status, each
+    for (metric, subject), (status, each) in worst.items():
         value, method = comparable.get((metric, subject), (_number(each.value), ""))
         yield Figure(
             uuid=f"{NODE} {node}" if subject == NODE else _text(subject),
@@ -180,7 +181,7 @@ def _figures(run: Run, found: Summary, node: str) -> Iterator[Figure]:
             unit=_text(each.unit),
             method=method,
             value=value,
-            status=_status(each),
+            status=status,
             floor=_number(each.floor),
             ceiling=_number(each.ceiling),
             code=_text(codes.get((metric, subject))),
@@ -192,6 +193,7 @@ def _status(verdict: Verdict) -> str:
     return WAIVED if verdict.status.fails and verdict.waiver else verdict.status.value
 
 
+@lru_cache(maxsize=10_000)  # the figures of a device share them
 def _text(value: Any, most: int = SHOWN) -> str:
     """Return a text from outside as it is kept; empty for what is none."""
     return "" if value is None else printable(str(value), most)
@@ -232,25 +234,9 @@ def read_batch(paths: Sequence[Path], part: Path) -> Batch:
             except NotKept as why:
                 batch.passed_over.append((str(path), str(why)))
             else:
-                table.writerows(figure_row(run.content, each) for each in run.figures)
+                table.writerows((run.content, *vars(each).values()) for each in run.figures)
                 batch.runs.append(replace(run, figures=()))
     return batch
-
-
-def figure_row(content: str, each: Figure) -> tuple[object, ...]:
-    """Return a figure as a row of the table that the database reads (`FIGURE_COLUMNS`)."""
-    return (
-        content,
-        each.uuid,
-        each.metric,
-        each.unit,
-        each.method,
-        each.value,
-        each.status,
-        each.floor,
-        each.ceiling,
-        each.code,
-    )
 
 
 FIGURE_COLUMNS: Final = {
@@ -265,7 +251,7 @@ FIGURE_COLUMNS: Final = {
     "ceiling": "DOUBLE",
     "code": "VARCHAR",
 }
-"""The columns of `figure_row` with their types."""
+"""The columns of the table of figures with their types: the hash of the record, and the fields of a figure."""
 
 
 def find(names: Sequence[str]) -> tuple[list[Path], list[tuple[str, str]]]:
