@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from shipped import load
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement, Peak
@@ -29,8 +29,6 @@ REJECTING = [row for row in ROWS if row.rejects]
 SOURCE = {"kind": "measured", "by": "us", "date": "2026-11", "devices": 8, "nodes": 1}
 NEWER, OLDER = "99.9", "0.1"
 """Versions above and below those of every row."""
-
-load = cache(loader.load)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pynvml
 import pytest
+import shipped
 
 from pytest_accel.core.device_facts import DEVICE_FACTS, JUDGED_AS
 from pytest_accel.core.measurement import Device, Value
@@ -230,7 +231,7 @@ def test_every_limit_is_proven_able_to_fail() -> None:
     assert set(FACTS) == proven | of_the_node | elsewhere
 
 
-@pytest.mark.parametrize("name", [name for name in loader.names() if loader.load(name).vendor == "nvidia"])
+@pytest.mark.parametrize("name", [sku.name for sku in shipped.every() if sku.vendor == "nvidia"])
 def test_every_nvidia_part_has_limits_on_its_health(name: str) -> None:
     sku = loader.load(name)
     for platform in sku.platforms.values():

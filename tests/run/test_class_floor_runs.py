@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import as_user
 import in_process
 import pytest
+from shipped import load
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku
@@ -24,8 +24,6 @@ from pytest_accel.skus import loader, readiness
 FAULTS = {"products": "slow-compute", "memory": "slow-memory"}
 PARTS = {"products": "matrix units", "memory": "memory"}
 EVERY = tuple(range(8))
-
-load = cache(loader.load)
 
 
 def usual(sku: Sku) -> Platform:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
@@ -12,7 +13,7 @@ from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, products, requirements
 
-KNOWN = loader.load_shipped()
+KNOWN = shipped.every()
 with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:
     DEVICES = list(csv.DictReader(table))
 

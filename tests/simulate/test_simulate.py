@@ -12,6 +12,7 @@ from typing import Any
 
 import pynvml
 import pytest
+import shipped
 import torch_has
 from as_user import Ran
 from as_user import pytest as run_pytest
@@ -260,7 +261,7 @@ def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Cal
         opened.read(second)
 
 
-NVIDIA = [name for name in loader.names() if loader.load(name).vendor == "nvidia"]
+NVIDIA = [sku.name for sku in shipped.every() if sku.vendor == "nvidia"]
 
 
 @pytest.mark.parametrize("name", NVIDIA)

@@ -1,11 +1,11 @@
 """The levels promise a time: quick under 2 minutes, standard under 15."""
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import packaged_suite
 import pytest
+from shipped import load as shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
@@ -13,8 +13,6 @@ from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaratio
 from pytest_accel.run.plan import planned
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget, levels_with_time
-
-shipped = cache(loader.load)
 
 
 def measurements() -> list[tuple[Declaration, str]]:

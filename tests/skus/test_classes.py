@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from shipped import load as shipped
 
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.probes.declare import declaration_of
@@ -22,7 +23,6 @@ OF_LINK = ("host_copy", "peer_copy", "all_reduce")
 with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:
     PUBLISHED = [row for row in csv.DictReader(file) if not row["exception"]]
 
-shipped = cache(loader.load)
 every_row = pytest.mark.parametrize("name", ROWS)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import every as every_sku
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
@@ -31,9 +31,6 @@ def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
     assert power.source == H100.datasheet.source_of("power")
     assert power.origin == "datasheet of h100-sxm: power.watts"
     assert (power.severity, power.declared_by) == ("fail", DeclaredBy.RUN)
-
-
-every_sku = cache(loader.load_shipped)
 
 
 def test_a_shipped_file_overrides_nothing() -> None:

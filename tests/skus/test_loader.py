@@ -1,9 +1,9 @@
 """Threshold files: the shipped ones, the user's own, and every mistake that one can hold."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
+from shipped import every as every_sku
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
@@ -67,9 +67,6 @@ def test_a_platform_that_looks_misspelt_is_refused_unless_it_has_a_title(
 
 
 # -- the shipped files
-
-
-every_sku = cache(loader.load_shipped)
 
 
 def test_a_shipped_file_loads_and_is_named_as_it_says() -> None:

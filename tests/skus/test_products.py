@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
-from pytest_accel.skus import loader
 from pytest_accel.skus.products import products
 
-KNOWN = loader.load_shipped()
+KNOWN = shipped.every()
 H100 = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", 85_520_809_984, pci_id="10de:2330")
 H200 = replace(H100, model="NVIDIA H200", memory_bytes=150_754_820_096, pci_id="10de:2335")
 

@@ -1,8 +1,9 @@
 """What others measured on healthy parts holds the shipped limits; the same less 15 % fails those that may reject."""
 
 import csv
-from functools import cache
 from pathlib import Path
+
+from shipped import load as shipped
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
@@ -22,9 +23,6 @@ Row = dict[str, str]
 
 def name(row: Row) -> str:
     return "-".join(row[column] for column in ("sku", "platform", "metric", "value"))
-
-
-shipped = cache(loader.load)
 
 
 def limit_of(row: Row) -> Limit:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shipped import every, load
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku, Source
@@ -15,7 +16,7 @@ from pytest_accel.views import sheet
 
 
 def test_every_figure_of_a_sheet_has_a_source_that_is_listed() -> None:
-    tables = {table.title: table for table in sheet.sheet(loader.load("h100-sxm"))}
+    tables = {table.title: table for table in sheet.sheet(load("h100-sxm"))}
     listed = {row[0] for row in tables["Sources"].rows}
     for title in ("Datasheet", "Limits"):
         numbers = {row[-1] for row in tables[title].rows}
@@ -26,7 +27,7 @@ def test_every_figure_of_a_sheet_has_a_source_that_is_listed() -> None:
 def test_the_limit_is_shown_as_it_judges(capsys: pytest.CaptureFixture[str]) -> None:
     """Not rounded: the declared limit is the effective one."""
     assert main(["sku", "show", "h100-sxm"]) == 0
-    limit = loader.load("h100-sxm").limits["matmul.fp8"]
+    limit = load("h100-sxm").limits["matmul.fp8"]
     line = next(line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("matmul.fp8 "))
     assert f"at least {limit.floor:.10g} TFLOPS" in line
     assert "92.0%" in line  # of reference
@@ -35,7 +36,7 @@ def test_the_limit_is_shown_as_it_judges(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_annex_is_markdown_that_holds_the_hashes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "show", "h100-sxm", "--format", "md"]) == 0
     text = capsys.readouterr().out
-    sku = loader.load("h100-sxm")
+    sku = load("h100-sxm")
     assert text.startswith(f"# {sku.title}: acceptance limits")
     assert all(digest in text for digest in sku.files.values())
     rows = [line for line in text.splitlines() if line.startswith("| matmul.bf16 | all | at least")]
@@ -116,7 +117,7 @@ def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(("width", "named"), [(80, False), (120, True)])
 def test_the_list_fits_the_terminal_and_keeps_every_platform(width: int, named: bool) -> None:
-    skus = loader.load_shipped()
+    skus = every()
     lines = sheet.text([sheet.listing(skus, width)]).splitlines()
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
@@ -126,7 +127,7 @@ def test_the_list_fits_the_terminal_and_keeps_every_platform(width: int, named: 
 
 
 def test_every_shipped_sku_has_a_sheet() -> None:
-    shipped = loader.load_shipped()
+    shipped = every()
     assert [sku.name for sku in shipped if sku.title not in sheet.markdown(sku, sheet.sheet(sku))] == []
 
 
@@ -151,7 +152,7 @@ def file(
     }
     rule = Limit("soak.droop_slow", "1", ceiling=0.05, source=Source("derived", "us", "2026-11"))
     platform = Platform("here", devices)
-    sku = loader.load("h100-sxm")
+    sku = load("h100-sxm")
     made = Sku(
         **{
             **vars(sku),
