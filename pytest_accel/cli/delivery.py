@@ -81,10 +81,8 @@ def _choose(found: Records, folders: Sequence[Path]) -> None:
                 counted[each.result.folder] = each.began
                 good |= {each.result.folder} if each.state in states.HOLDS else set()
     runs = choice.Runs(folders, counted)
-    chosen = choice.choose(found.nodes, datetime.now(timezone.utc), runs)
-    found.nodes = [_objected(each, runs.of(each), good) for each in chosen.nodes]
-    found.older, found.shared, found.rejected_before = chosen.older, chosen.shared, chosen.rejected_before
-    found.refused += chosen.refused
+    choice.choose(found, datetime.now(timezone.utc), runs)
+    found.nodes = [_objected(each, runs.of(each), good) for each in found.nodes]
 
 
 def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> NodeRecord:

@@ -92,6 +92,17 @@ def _note(error: BaseException) -> object:
     return next((each for each in notes if isinstance(each, AttributeValidationNote | IterableValidationNote)), None)
 
 
+def lines(data: Mapping[str, Any]) -> str:
+    """Return data of JSON as the text of a file: a line for each key, and for each item of a list."""
+
+    def text(value: Any) -> str:
+        if not isinstance(value, list) or not value:
+            return json.dumps(value)
+        return "[\n" + ",\n".join(f" {json.dumps(each, separators=(',', ': '))}" for each in value) + "\n]"
+
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in data.items()) + "\n}\n"
+
+
 def short(raw: Any) -> str:
     """Return a value as JSON, cut off after 40 characters."""
     text = json.dumps(raw)

@@ -196,14 +196,7 @@ def _text(record: Run) -> str:
     """Return the text of a record's file: a line for each key, and for each item of a list. Sets the record's hash."""
     plain = content(record)
     plain["sha256"] = record.sha256 = seal(plain)
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in plain.items()) + "\n}\n"
-
-
-def _lines(value: Any) -> str:
-    """Return a value as JSON, a list with a line for each item."""
-    if not isinstance(value, list) or not value:
-        return json.dumps(value)
-    return "[\n" + ",\n".join(f" {json.dumps(each, separators=(',', ': '))}" for each in value) + "\n]"
+    return structured.lines(plain)
 
 
 def replace_file(path: Path, text: str, *, sync: bool = True) -> None:

@@ -5,7 +5,7 @@ The rule is that of `core/summary`. It is applied to each machine: records under
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,23 +14,8 @@ from typing import Final
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.summary import choose as choose_one
-from pytest_accel.fleet.delivery.records import NodeRecord
+from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.run.record import FILE
-
-
-@dataclass
-class Chosen:
-    """The records that count, and what there is to say of the others."""
-
-    nodes: list[NodeRecord] = field(default_factory=list)
-    older: int = 0
-    """The records that do not count beside another one of the same node."""
-    rejected_before: list[str] = field(default_factory=list)
-    """Hosts whose records that count do not reject, and of which another one does."""
-    shared: list[str] = field(default_factory=list)
-    """Hosts of which several records with different devices count, each as a node of its own."""
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """Path and reason of the records whose time cannot be right."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +43,10 @@ class Runs:
 NO_RUNS: Final = Runs()
 
 
-def choose(records: Iterable[NodeRecord], now: datetime, runs: Runs = NO_RUNS) -> Chosen:
-    """Return which records count."""
-    found, by_name = Chosen(), dict[str, list[NodeRecord]]()
-    every = list(records)
+def choose(found: Records, now: datetime, runs: Runs = NO_RUNS) -> None:
+    """Leave only the records that count, and enter what there is to say of the others."""
+    by_name: dict[str, list[NodeRecord]] = {}
+    every, found.nodes = found.nodes, []
     hosts = {each.host for each in every}
     name_of = nodes_of(hosts, names_among(hosts))
     for each in every:
@@ -79,9 +64,10 @@ def choose(records: Iterable[NodeRecord], now: datetime, runs: Runs = NO_RUNS) -
             found.rejected_before += sorted({each.host for each in kept})
         if len(kept) > 1:
             found.shared.append(name)
-            kept = [replace(each, node=f"{name} ({_folder(each.path)})") for each in kept]
+            kept = [
+                replace(each, node=f"{name} ({each.folder if each.path.name == FILE else each.path})") for each in kept
+            ]
         found.nodes += kept
-    return found
 
 
 def _of_machine(
@@ -134,7 +120,3 @@ def _order(record: NodeRecord, runs: Runs) -> tuple[float, bool, str]:
     """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
     began = runs.began(record)
     return began.timestamp() if began else 0.0, record.rejects, str(record.path)
-
-
-def _folder(path: Path) -> str:
-    return str(path.parent if path.name == FILE else path)

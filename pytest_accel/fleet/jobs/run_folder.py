@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Literal
 
-from pytest_accel.core import untrusted
+from pytest_accel.core import structured, untrusted
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
 from pytest_accel.run.record_folder import file_name
 
-FORMAT: Final = 1
 FILE = "fleet.json"
 LOCK = ".submitting"
 """The file that a process locks while it submits."""
@@ -74,10 +73,11 @@ class Fleet:
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
     level: str = ""
     """The level that the records state; empty if only the arguments tell it (`level_of`)."""
-    listed: bool = True
+    format: Literal[1] = 1
+    listed: bool = field(default=True, metadata=NOT_IN_FILE)
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
-    others: tuple[str, ...] = ()
-    """The hosts that left a result and are not among the expected nodes, with that result; not saved."""
+    others: tuple[str, ...] = field(default=(), metadata=NOT_IN_FILE)
+    """The hosts that left a result and are not among the expected nodes, with that result."""
 
     def job_name(self, node: str) -> str:
         """Return the name of the job of a node, by which squeue tells what was submitted."""
@@ -91,46 +91,19 @@ class Fleet:
 
 def save(fleet: Fleet, folder: Path) -> None:
     """Replace fleet.json atomically. Raises OSError."""
-    content = {"format": FORMAT, **asdict(fleet)}
-    del content["listed"], content["others"]
-    content["expected"] = [{key: value for key, value in asdict(each).items() if value} for each in fleet.expected]
-    lines = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
-    record.replace_file(folder / FILE, "{\n" + lines + "\n}\n")
-
-
-def _lines(value: Any) -> str:
-    """Return a value as JSON, a list of objects with a line for each of them."""
-    if not isinstance(value, list | tuple) or not value or isinstance(value[0], str):
-        return json.dumps(value)
-    return "[\n" + ",\n".join(f" {json.dumps(each)}" for each in value) + "\n]"
+    record.replace_file(folder / FILE, structured.lines(structured.plain(fleet)))
 
 
 def load(folder: Path) -> Fleet:
     """Return what was asked in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
-    raw = printable_data(untrusted.read_json(path))
     try:
-        if raw["format"] != FORMAT:
-            raise BadFile(f"{path}: is in format {raw['format']!r}; this version reads format {FORMAT}")
-        expected = tuple(_texts(Expected, each) for each in raw["expected"])
-        if not expected:
-            raise BadFile(f"{path}: names no node that was expected")
-        jobs = tuple(_texts(Submitted, each) for each in raw["jobs"])
-        return Fleet(
-            id=str(raw["id"]),
-            created=str(raw["created"]),
-            version=str(raw["version"]),
-            arguments=tuple(str(word) for word in raw["arguments"]),
-            minutes=int(raw["minutes"]),
-            partition=str(raw["partition"]),
-            reservation=str(raw["reservation"]),
-            sku=str(raw.get("sku", "")),
-            level=str(raw.get("level", "")),
-            expected=expected,
-            jobs=jobs,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one ({error})") from None
+        fleet = structured.structure(Fleet, printable_data(untrusted.read_json(path)))
+    except structured.Misfit as misfit:
+        raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one: {misfit}") from None
+    if not fleet.expected:
+        raise BadFile(f"{path}: names no node that was expected")
+    return fleet
 
 
 def level_of(arguments: Collection[str], contract: str = "") -> str:
@@ -146,11 +119,6 @@ def level_of(arguments: Collection[str], contract: str = "") -> str:
         return "long"
     sku = named.get("--accel-sku", "")
     return "" if "--accel-resume" in named or "/" in sku else STANDARD
-
-
-def _texts(kind: Any, raw: Mapping[str, Any]) -> Any:
-    """Return an object whose fields are all texts. Raises TypeError for an unknown or missing one."""
-    return kind(**{key: str(value) for key, value in raw.items()})
 
 
 def exists(folder: Path) -> bool:

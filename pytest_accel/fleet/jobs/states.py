@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
+from operator import attrgetter
 
 from pytest_accel.core import exits
 from pytest_accel.core.node_name import nodes_of, several
@@ -136,7 +137,7 @@ def _damaged(unreadable: Iterable[Unreadable], names: Iterable[str]) -> dict[str
     """Return the run of each node that was changed last of those that cannot be read."""
     by_folder = {file_name(name): name for name in names}
     found: dict[str, Unreadable] = {}
-    for each in sorted(unreadable, key=_changed):
+    for each in sorted(unreadable, key=attrgetter("changed")):
         if name := each.node_of(by_folder):
             found[name] = each
     return found
@@ -202,11 +203,6 @@ def _noted(reason: str, note: str) -> str:
     """Return a reason with a note, which stands before the output of a job."""
     head, ends, tail = reason.partition(ENDS)
     return f"{head}; {note}{ends}{tail}" if note else reason
-
-
-def _changed(run: Unreadable) -> datetime:
-    """Return when a run that cannot be read was changed last."""
-    return run.changed
 
 
 def _number(job: JobState) -> int:

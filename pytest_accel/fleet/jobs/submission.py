@@ -42,6 +42,8 @@ RESERVED = ("maint", "resv", "reserved")
 SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
+OWN_LIMIT = ("--accel-time-limit", "--accel-hours")
+"""Options of runs that have a time limit of their own, or that another job resumes."""
 
 
 def expected_of(state: NodeState, partition: str, reservation: str) -> Expected:
@@ -92,14 +94,13 @@ def _outside_brackets(text: str) -> list[str]:
 
 def script_of(fleet: Fleet, folder: Path) -> str:
     """Return the batch script of a job. It runs pytest by the interpreter that runs this."""
-    limit = [] if _has_limit(fleet.arguments) else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
+    limit = (
+        []
+        if any(word.startswith(OWN_LIMIT) for word in fleet.arguments)
+        else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
+    )
     words = [sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
     return f"#!/bin/sh\nexec {shlex.join(words)}\n"
-
-
-def _has_limit(arguments: Iterable[str]) -> bool:
-    """Return True if the run has a time limit of its own, or is one that another job resumes."""
-    return any(word.startswith(("--accel-time-limit", "--accel-hours")) for word in arguments)
 
 
 def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:

@@ -357,7 +357,12 @@ def _write_night(
     """Replace the files of a night by ones that hold the runs `kept` and new ones."""
     folder.mkdir(exist_ok=True)
     first = 1 + max((row[0] for row in kept), default=0)
-    rows = [_run_row(number, run) for number, (run, _) in enumerate(_by_node(runs), start=first)]
+    rows = [
+        _run_row(number, run)
+        for number, (run, _) in enumerate(
+            sorted(runs, key=lambda each: (each[0].sku, each[0].node, each[0].started)), start=first
+        )
+    ]
     database.table(connection, parts / "kept.csv", "kept_runs", RUN_COLUMNS, kept)
     database.table(connection, parts / "runs.csv", "new_runs", RUN_COLUMNS, rows)
     spots = [(content, each.uuid, number, each.name, each.slot, each.vbios) for content, each, number in places]
@@ -371,10 +376,6 @@ def _write_night(
         every = f"SELECT * FROM {database.parquet([old])} WHERE run IN (SELECT run FROM kept_runs) UNION ALL {JOINED}"  # noqa: S608
     database.write(connection, f"{every} {SORTED}", old)
     database.write(connection, "FROM kept_runs UNION ALL FROM new_runs ORDER BY run", folder / RUNS)
-
-
-def _by_node(runs: Sequence[tuple[KeptRun, Path]]) -> list[tuple[KeptRun, Path]]:
-    return sorted(runs, key=lambda each: (each[0].sku, each[0].node, each[0].started))
 
 
 def _run_row(number: int, run: KeptRun) -> tuple[Any, ...]:
