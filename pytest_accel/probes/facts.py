@@ -1,7 +1,7 @@
 """Facts, which are read rather than measured and judged in the same way.
 
 `inventory`, `health` and `counters` are facts of the devices, `host` and `host_counters` facts of the host. The sensor
-process reads them, so the functions here only declare them and raise NotImplementedError when they are called.
+process reads them, so the functions here only declare them, and no worker runs them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pytest_accel.probes.declare import ANY, probe
 @probe("inventory.{fact}", runs="facts", variants={"fact": ANY}, required="inventory")
 def inventory(device: Any, *, fact: str = "driver") -> None:
     """Declare the facts of the inventory: driver, count, sku, vbios ..."""
-    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 @probe("health.{fact}", runs="facts", variants={"fact": ANY}, required="health")
 def health(device: Any, *, fact: str) -> None:
     """Declare the facts of a device's health, such as remap_pending."""
-    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 HOST_FACTS = tuple(host_facts.HOST_FACTS)
@@ -32,7 +30,6 @@ HOST_FACTS = tuple(host_facts.HOST_FACTS)
 @probe("host.{fact}", runs="facts", variants={"fact": ANY}, node=True)
 def host(device: Any, *, fact: str = "machine") -> None:
     """Declare the facts of the host (`HOST_FACTS`), which are read once a run."""
-    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 HOST_COUNTERS = (*host_facts.COUNTED_HOST_FACTS, *LOGGED)
@@ -42,10 +39,8 @@ HOST_COUNTERS = (*host_facts.COUNTED_HOST_FACTS, *LOGGED)
 @probe("counters.{fact}", runs="facts", variants={"fact": ANY})
 def counters(device: Any, *, fact: str) -> None:
     """Declare the error counters of a device, such as nvlink_crc: how far they moved since the first probe."""
-    raise NotImplementedError("the sensor process reads facts; no worker runs this function")
 
 
 @probe("host_counters.{fact}", runs="facts", variants={"fact": ANY}, node=True)
 def host_counters(device: Any, *, fact: str) -> None:
     """Declare the counters of the host (`HOST_COUNTERS`): how far they moved from the first probe to the last."""
-    raise NotImplementedError("the sensor process reads facts; no worker runs this function")

@@ -28,7 +28,7 @@ from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import Waivers
 
 if TYPE_CHECKING:
-    from pytest_accel.simulate.node import Node
+    from pytest_accel.simulate.node import SimulatedNode
 
 
 class Setup:
@@ -48,7 +48,7 @@ class Setup:
         """The packing list that the devices have to be on, None without one."""
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
-        self.node: Node | None = None
+        self.node: SimulatedNode | None = None
         """The simulated node, None on real hardware."""
         self.filtered = list(options.filtered)
         """Everything that narrowed the run, such as -k, one sentence each."""

@@ -18,7 +18,7 @@ from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.model import model_of, rates
-from pytest_accel.simulate.node import Node
+from pytest_accel.simulate.node import SimulatedNode
 
 HZ = 20.0
 """Readings per second; more than on a real node, since simulated time runs faster."""
@@ -29,7 +29,7 @@ SETTLE_STEP = 0.2
 
 def node(
     asked: str | None, launch: Launch | None = None, root: Path = Path("/"), option: str = "--accel-simulate"
-) -> Node | None:
+) -> SimulatedNode | None:
     """Return the simulated node that the value of an option asks for, None without one.
 
     Raises Refused for a wrong node file, a missing library, or a machine that has accelerators.
@@ -56,7 +56,7 @@ def node(
     return dataclasses.replace(found, seed=seed)
 
 
-def processes(node: Node, folder: Path) -> Processes:
+def processes(node: SimulatedNode, folder: Path) -> Processes:
     """Return the programs of a simulated node: a sensor and workers that share the state of its model in `folder`."""
     return Processes(
         sensor_module="pytest_accel.simulate.sensor",
@@ -69,14 +69,14 @@ def processes(node: Node, folder: Path) -> Processes:
     )
 
 
-def model(node: Node, folder: Path) -> dict[str, Any]:
+def model(node: SimulatedNode, folder: Path) -> dict[str, Any]:
     """Return the model of the node as a message to every process, and create the file in `folder` that they share."""
     found = model_of(node, time.time(), str(folder / "board"))
     SharedState(folder / "board", found.devices)
     return dataclasses.asdict(found)
 
 
-def for_record(node: Node) -> dict[str, Any]:
+def for_record(node: SimulatedNode) -> dict[str, Any]:
     """Return the entry of the record that says what was simulated: node file and hash, faults, and healthy rates."""
     return {
         "node": node.source,

@@ -21,7 +21,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
 from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
-from pytest_accel.simulate.node import Fault, Node
+from pytest_accel.simulate.node import PlantedFault, SimulatedNode
 from pytest_accel.skus import peaks
 
 SPREAD = {"compute": 0.01, "memory": 0.003, "host": 0.003, "link": 0.001}
@@ -74,7 +74,7 @@ class Model:
     devices: int
     seed: int
     rates: Mapping[str, Rate]
-    faults: tuple[Fault, ...]
+    faults: tuple[PlantedFault, ...]
     epoch: float
     """Seconds since the epoch when simulated time began."""
     board: str
@@ -84,7 +84,7 @@ class Model:
     def read(fields: Mapping[str, Any]) -> Model:
         """Return the model from the fields of a message."""
         rates = {metric: Rate(**rate) for metric, rate in fields["rates"].items()}
-        faults = tuple(Fault(**{**fault, "devices": tuple(fault["devices"])}) for fault in fields["faults"])
+        faults = tuple(PlantedFault(**{**fault, "devices": tuple(fault["devices"])}) for fault in fields["faults"])
         return Model(**{**fields, "rates": rates, "faults": faults})
 
     @property
@@ -213,7 +213,7 @@ def stressed_part(metric: str, unit: str) -> str:
     return declared.stresses[0] if declared and declared.stresses else "memory" if unit == "GB/s" else "compute"
 
 
-def applied(*faults: Fault) -> Symptoms:
+def applied(*faults: PlantedFault) -> Symptoms:
     """Return the symptoms of a device with all of these faults."""
     symptoms = Symptoms()
     for fault in faults:
@@ -221,14 +221,14 @@ def applied(*faults: Fault) -> Symptoms:
     return symptoms
 
 
-def begun(fault: Fault, row: Mapping[str, float]) -> bool:
+def begun(fault: PlantedFault, row: Mapping[str, float]) -> bool:
     """Return whether a fault has begun on the device of this row."""
     if fault.probe:
         return 0 <= row[f"began {fault.probe}"] <= row["now"] - fault.seconds
     return row["now"] >= fault.seconds
 
 
-def model_of(node: Node, epoch: float, board: str) -> Model:
+def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
     """Return the model of a node. `epoch` is when simulated time begins, `board` the path of the shared file."""
     sku, sheet, platform = node.sku, node.sku.datasheet, node.platform
     match, zeros = sku.match, "10de:0000"
@@ -259,7 +259,7 @@ def model_of(node: Node, epoch: float, board: str) -> Model:
     )
 
 
-def rates(node: Node) -> dict[str, Rate]:
+def rates(node: SimulatedNode) -> dict[str, Rate]:
     """Return the healthy value of every packaged metric, and of every unit for other metrics."""
     limits = node.sku.limits_on(node.platform)
     found = {metric: rate for metric in limits if (rate := _stated(limits[metric]))}
@@ -301,7 +301,9 @@ def _stated(limit: Limit) -> Rate | None:
     return None
 
 
-def _assumed(node: Node, metric: str, declared: Declaration, cost: Cost, known: Mapping[str, Rate]) -> Rate | None:
+def _assumed(
+    node: SimulatedNode, metric: str, declared: Declaration, cost: Cost, known: Mapping[str, Rate]
+) -> Rate | None:
     """Return the healthy value of a metric as its probe's cost derives it; None where the base is not known."""
     packaged, _ = conditions_of(declared.function, dict(node.sku.probes.get(declared.name, {})), {})
     conditions = {**packaged, **dict.fromkeys(declared.variants, parse(metric).variant)}

@@ -33,7 +33,7 @@ DEFAULT_DEVICES = 1
 
 
 @dataclass(frozen=True)
-class Fault:
+class PlantedFault:
     """One fault of a node file. `devices` are indices in the node; `probe` and `seconds` say when it begins."""
 
     name: str
@@ -44,7 +44,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Node:
+class SimulatedNode:
     """A node to simulate. `source` is the path of the node file, or the name of a SKU for a healthy node."""
 
     source: str
@@ -53,7 +53,7 @@ class Node:
     """Name of the SKU for --accel-sku."""
     platform: Platform
     seed: int = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PlantedFault, ...] = ()
     sha256: str | None = None
 
     @property
@@ -62,7 +62,7 @@ class Node:
         return self.platform.devices or DEFAULT_DEVICES
 
 
-def load(name: str) -> Node:
+def load(name: str) -> SimulatedNode:
     """Load a node by the path of its file, or a healthy node by the name of a SKU.
 
     Raises BadFile with all findings.
@@ -70,7 +70,7 @@ def load(name: str) -> Node:
     if not name.endswith((".yaml", ".yml")) and "/" not in name:
         sku = loader.load(name)
         _check_vendor(sku, name)
-        return Node(name, sku, name, next(iter(sku.platforms.values())))
+        return SimulatedNode(name, sku, name, next(iter(sku.platforms.values())))
     path = Path(name)
     if not untrusted.exists(path):
         raise BadFile(f"{name}: there is no such node file")
@@ -91,7 +91,7 @@ def _check_kind(root: Located, name: str) -> None:
         )
 
 
-def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Node:
+def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> SimulatedNode:
     """Return the node of a file, after checking its keys against the SKU."""
     asked = found["sku"]
     if asked.endswith((".yaml", ".yml")) or "/" in asked:
@@ -111,7 +111,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Nod
         if fault.name in NOT_OF.get(sku.vendor, ()):
             findings.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
     findings.raise_if_any()
-    node = Node(str(path), sku, asked, platform, found.get("seed", 0), tuple(found.get("faults", ())), digest)
+    node = SimulatedNode(str(path), sku, asked, platform, found.get("seed", 0), tuple(found.get("faults", ())), digest)
     for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
         absent = [place for place in each.devices if place >= node.devices]
         if absent:
@@ -127,7 +127,7 @@ def _check_vendor(sku: Sku, where: str) -> None:
         raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated")
 
 
-def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
+def _fault(at: Located, key: str, findings: Findings) -> PlantedFault | None:
     """Return one entry of `faults`, whose other keys depend on the fault."""
     if not isinstance(at.data, dict) or "fault" not in at.data:
         findings.add(at, f"{key}: expected a mapping such as {{fault: slow-compute, device: 3}}, found {at.plain()!r}")
@@ -143,7 +143,7 @@ def _fault(at: Located, key: str, findings: Findings) -> Fault | None:
     found = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
     probe, seconds = found.get("at") or ("", 0.0)
     parameters = {parameter: found[parameter] for parameter in kind.parameters if found.get(parameter) is not None}
-    return Fault(name, found.get("device") or (), probe, seconds, parameters)
+    return PlantedFault(name, found.get("device") or (), probe, seconds, parameters)
 
 
 def _places(at: Located, key: str, findings: Findings) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.simulate.model import rates
-from pytest_accel.simulate.node import SIMULATED_VENDORS, Node
+from pytest_accel.simulate.node import SIMULATED_VENDORS, SimulatedNode
 from pytest_accel.skus import classes, loader
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
@@ -91,7 +91,7 @@ def test_a_simulated_healthy_device_reaches_what_its_class_does(vendor: str) -> 
     """What only the floor of a class limits is simulated at the lowest healthy figure of that class."""
     for sku in map(loader.load, loader.names()):
         for platform in sku.platforms.values() if sku.vendor == vendor else ():
-            known = rates(Node("a test", sku, sku.name, platform))
+            known = rates(SimulatedNode("a test", sku, sku.name, platform))
             for metric, limit in sku.limits_on(platform).items():
                 if floor := limit.beneath:
                     share = known[metric].value / floor.value * floor.share

@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_accel.core.details import HostDetails, Value
 
 
-class Unreadable(Exception):
+class HiddenFact(Exception):
     """The fact exists but cannot be read by this user on this machine. The text names file and reason."""
 
 
@@ -56,7 +56,7 @@ DECLARED: dict[str, HostReader] = {}
 def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
     """Declare the reader of the fact that its function is named after.
 
-    A reader takes the root folder, returns the value, raises Unreadable or Absent, and changes nothing.
+    A reader takes the root folder, returns the value, raises HiddenFact or Absent, and changes nothing.
     """
 
     def declare(reader: Reader) -> Reader:
@@ -68,37 +68,37 @@ def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[
 
 
 def text(path: Path) -> str:
-    """Return the stripped text of a file. Raises Absent if there is none, Unreadable if it cannot be read."""
+    """Return the stripped text of a file. Raises Absent if there is none, HiddenFact if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (FileNotFoundError, NotADirectoryError):
         raise Absent(f"there is no {shown(path)}") from None
     except OSError as error:
-        raise Unreadable(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
 
 
 def number(path: Path) -> int:
-    """Return the whole number in a file. Raises Absent if there is no file, Unreadable without a number."""
+    """Return the whole number in a file. Raises Absent if there is no file, HiddenFact without a number."""
     content = text(path)
     try:
         return int(content.split()[0], 0)
     except (IndexError, ValueError):
-        raise Unreadable(f"{shown(path)}: {content[:40]!r} is not a number") from None
+        raise HiddenFact(f"{shown(path)}: {content[:40]!r} is not a number") from None
 
 
 def matched(path: Path, pattern: str, lacks: str) -> re.Match[str]:
-    """Return the first match of an expression in a file. Raises Unreadable, which says what it `lacks`, and Absent.
+    """Return the first match of an expression in a file. Raises HiddenFact, which says what it `lacks`, and Absent.
 
     A pair of braces in `lacks` stands for the beginning of the file.
     """
     content = text(path)
     if match := re.search(pattern, content, re.MULTILINE):
         return match
-    raise Unreadable(shown(path) + lacks.format(content[:40]))
+    raise HiddenFact(shown(path) + lacks.format(content[:40]))
 
 
 def maybe(path: Path) -> str:
-    """Return the text of a file, empty if there is none. Raises Unreadable for a file that is hidden."""
+    """Return the text of a file, empty if there is none. Raises HiddenFact for a file that is hidden."""
     try:
         return text(path)
     except Absent:
@@ -109,7 +109,7 @@ def told(path: Path) -> str:
     """Return the text of a file, empty if there is none or this user cannot read it."""
     try:
         return text(path)
-    except (Absent, Unreadable):
+    except (Absent, HiddenFact):
         return ""
 
 

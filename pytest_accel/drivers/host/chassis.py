@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from pathlib import Path
 
-from pytest_accel.drivers.host import HostAnswer, Unreadable, counted, fact, ipmi, maybe, number, shown, some, text
+from pytest_accel.drivers.host import HiddenFact, HostAnswer, counted, fact, ipmi, maybe, number, shown, some, text
 
 _HOST = "the host sees them"
 _BMC = "the host has them"
@@ -32,7 +32,7 @@ def _edac(root: Path, counter: str) -> HostAnswer:
     folder = root / "sys/devices/system/edac/mc"
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
-        raise Unreadable(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
+        raise HiddenFact(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
     return counted({each.name: number(each / counter) for each in controllers})
 
 
@@ -49,7 +49,7 @@ def dimms(root: Path) -> str:
     folder = root / "sys/firmware/dmi/entries"
     slots = sorted(folder.glob("17-*"))
     if not slots:
-        raise Unreadable(f"{shown(folder)} shows no memory module")
+        raise HiddenFact(f"{shown(folder)} shows no memory module")
     modules = Counter(filter(None, map(_module, slots)))
     return some([f"{count} x {module}" for module, count in sorted(modules.items())]) or "all slots are empty"
 
@@ -59,9 +59,9 @@ def _module(slot: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
     if len(raw) < 0x17:
-        raise Unreadable(f"{shown(path)}: {len(raw)} bytes are too few for a memory module")
+        raise HiddenFact(f"{shown(path)}: {len(raw)} bytes are too few for a memory module")
     (size,) = struct.unpack_from("<H", raw, 0x0C)
     if size in (0, 0xFFFF):
         return ""
@@ -90,7 +90,7 @@ def inlet(root: Path) -> HostAnswer:
             if degrees and (sensor.entity in ipmi.INLETS or _is_inlet(sensor.name)):
                 celsius[sensor.name] = float(degrees[1])
     if not celsius:
-        raise Unreadable("no sensor in /sys/class/hwmon or of the management controller is at the inlet")
+        raise HiddenFact("no sensor in /sys/class/hwmon or of the management controller is at the inlet")
     worst = max(celsius, key=lambda name: celsius[name])
     return HostAnswer(celsius[worst], worst)
 
@@ -112,7 +112,7 @@ def fan_alarms(root: Path) -> HostAnswer:
     every = _controller(root, "no fan is in /sys/class/hwmon")
     fans = [each for each in every if each.entity == ipmi.FAN or each.reading.endswith("RPM")]
     if not fans:
-        raise Unreadable("no fan is in /sys/class/hwmon or known to the management controller")
+        raise HiddenFact("no fan is in /sys/class/hwmon or known to the management controller")
     raised = [f"{each.name} {each.reading} ({each.state})" for each in fans if each.state not in ipmi.FINE]
     return HostAnswer(len(raised), some(raised))
 
@@ -127,7 +127,7 @@ def power_supplies(root: Path) -> str:
     every = _controller(root, "no power supply is in /sys/class/power_supply")
     known = [each for each in every if each.entity == ipmi.SUPPLY]
     if not known:
-        raise Unreadable("no power supply is in /sys/class/power_supply or known to the management controller")
+        raise HiddenFact("no power supply is in /sys/class/power_supply or known to the management controller")
     faulty = [each for each in known if each.state not in ipmi.FINE or _FAILED.search(each.reading)]
     return some([f"{each.name}: {each.reading} ({each.state})" for each in faulty]) or "on"
 
@@ -139,9 +139,9 @@ def _sensors(root: Path, pattern: str) -> list[Path]:
 def _controller(root: Path, lacking: str) -> list[ipmi.IpmiSensor]:
     """Return the sensors of the management controller.
 
-    Raises Unreadable with what the files lack (`lacking`) and why the controller could not be asked either.
+    Raises HiddenFact with what the files lack (`lacking`) and why the controller could not be asked either.
     """
     try:
         return ipmi.sensors(root)
-    except Unreadable as why:
-        raise Unreadable(f"{lacking}; {why}") from None
+    except HiddenFact as why:
+        raise HiddenFact(f"{lacking}; {why}") from None

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_accel.drivers.host import Unreadable
+from pytest_accel.drivers.host import HiddenFact
 
 SECONDS = 8.0
 """The time limit of ipmitool, which reads the list of all sensors over a slow bus; some controllers need longer."""
@@ -34,19 +34,19 @@ class IpmiSensor:
 
 
 def sensors(root: Path) -> list[IpmiSensor]:
-    """Return all sensors of the management controller. Raises Unreadable with what is missing."""
+    """Return all sensors of the management controller. Raises HiddenFact with what is missing."""
     device = root / "dev/ipmi0"
     if not device.exists():
-        raise Unreadable("there is no /dev/ipmi0")
+        raise HiddenFact("there is no /dev/ipmi0")
     if not os.access(device, os.R_OK | os.W_OK):
-        raise Unreadable("/dev/ipmi0: permission denied (requires root)")
+        raise HiddenFact("/dev/ipmi0: permission denied (requires root)")
     program = shutil.which("ipmitool")
     if program is None:
-        raise Unreadable("ipmitool, which reads the management controller, is not installed")
+        raise HiddenFact("ipmitool, which reads the management controller, is not installed")
     with _LOCK:  # every fact has a thread of its own
         output, why = _ask(program)
     if why:
-        raise Unreadable(why)
+        raise HiddenFact(why)
     rows = filter(None, map(_ROW.fullmatch, output.splitlines()))
     return [IpmiSensor(row[1], row[2], int(row[3]), row[4]) for row in rows]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, matched, maybe, most, number, some, text
+from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
 
 ERRORS = (
     "symbol_error",
@@ -62,7 +62,7 @@ def nic_rate(root: Path) -> HostAnswer:
         if text(port / "state").endswith("ACTIVE"):
             rates[name] = float(matched(port / "rate", r"^([\d.]+) Gb/sec", ": {!r} is not a rate")[1]) / 8
     if not rates:
-        raise Unreadable("no RDMA port is active")
+        raise HiddenFact("no RDMA port is active")
     worst = min(rates, key=lambda name: rates[name])
     return HostAnswer(rates[worst], worst, {"rates": rates})
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, fact, shown, some, text
+from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, shown, some, text
 
 _GUEST = "the guest's own"
 _COMMAND = struct.Struct("=BBHIIIQQ10I")
@@ -74,7 +74,7 @@ def parse(page: bytes) -> Mapping[str, float]:
 
 
 def _smart(device: Path) -> bytes:
-    """Return the SMART page of a drive. Raises Unreadable.
+    """Return the SMART page of a drive. Raises HiddenFact.
 
     The command keeps the kernel's default timeout, because the kernel resets a drive that exceeds it.
     """
@@ -85,15 +85,15 @@ def _smart(device: Path) -> bytes:
     try:
         file = os.open(device, os.O_RDONLY)
     except OSError as error:
-        raise Unreadable(f"{shown(device)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(device)}: {error.strerror}") from None
     try:
         status = fcntl.ioctl(file, ADMIN, command)
     except OSError as error:
-        raise Unreadable(f"{shown(device)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(device)}: {error.strerror}") from None
     finally:
         os.close(file)
     if status:
-        raise Unreadable(f"{shown(device)} refused the query: status {status:#x}")
+        raise HiddenFact(f"{shown(device)} refused the query: status {status:#x}")
     return page.raw
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_accel.core.details import HostDetails
 from pytest_accel.drivers.hints import on_bus
-from pytest_accel.drivers.host import Absent, HostAnswer, Unreadable, counted, fact, matched, maybe, number, shown, some
+from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, counted, fact, matched, maybe, number, shown, some
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.host.system import listed, usable_cpus
 
@@ -52,23 +52,23 @@ def acs(root: Path) -> HostAnswer:
     """
     functions = accelerators(root)
     if place(root).machine:
-        raise Unreadable("a guest cannot see the bridges of its host")
+        raise HiddenFact("a guest cannot see the bridges of its host")
     above = {bridge for function in functions for bridge in bridges(function)}
     if not above:
-        raise Unreadable("the bridges above the accelerators are hidden")
+        raise HiddenFact("the bridges above the accelerators are hidden")
     on = sorted(bridge.name for bridge in above if _acs_control(bridge))
     return HostAnswer("on" if on else "off", some(on))
 
 
 def _acs_control(bridge: Path) -> int:
-    """Return the ACS control register of a bridge, 0 if it has none. Raises Unreadable."""
+    """Return the ACS control register of a bridge, 0 if it has none. Raises HiddenFact."""
     path = bridge / "config"
     try:
         space = path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
     if len(space) < _EXTENDED:
-        raise Unreadable(f"{shown(path)}: only {len(space)} of 4096 bytes can be read")
+        raise HiddenFact(f"{shown(path)}: only {len(space)} of 4096 bytes can be read")
     at = _EXTENDED
     seen: set[int] = set()
     while _EXTENDED <= at <= len(space) - 8 and at not in seen:
@@ -94,9 +94,9 @@ def iommu(root: Path) -> HostAnswer:
     if not kinds and not units and not groups.is_dir():
         raise Absent(f"there is no {shown(groups)}")
     if not kinds and place(root).machine:
-        raise Unreadable("a guest cannot see the IOMMU of its host")
+        raise HiddenFact("a guest cannot see the IOMMU of its host")
     if not kinds and list(groups.glob("*")):
-        raise Unreadable(f"{shown(groups)} has no types: this kernel is older than 5.11")
+        raise HiddenFact(f"{shown(groups)} has no types: this kernel is older than 5.11")
     if not kinds:
         return HostAnswer("off" if not units else "on", details=details)
     return HostAnswer("passthrough" if kinds == {"identity"} else "translated", details=details)
@@ -119,7 +119,7 @@ def pcie_width(root: Path) -> str:
                 widths.append(number(parent / "max_link_width"))
             most = min((width for width in widths if 0 < width <= WIDEST), default=0)
             if not 0 < now <= WIDEST:
-                raise Unreadable(f"{child.name} reports no link width")  # a virtual device
+                raise HiddenFact(f"{child.name} reports no link width")  # a virtual device
             if now < most:
                 narrow.append(f"{child.name} x{now} of x{most}")
     return some(list(dict.fromkeys(narrow))) or "full"

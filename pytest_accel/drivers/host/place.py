@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_accel.core.node_name import other_name
-from pytest_accel.drivers.host import Unreadable, fact, text, told
+from pytest_accel.drivers.host import HiddenFact, fact, text, told
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
 _PRODUCTS = {
@@ -109,7 +109,7 @@ def kernel_log(root: Path) -> str:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     except FileNotFoundError:
-        raise Unreadable("there is no /dev/kmsg: Xid and PCI errors cannot be seen") from None
+        raise HiddenFact("there is no /dev/kmsg: Xid and PCI errors cannot be seen") from None
     except OSError as error:
-        raise Unreadable(f"/dev/kmsg: {error.strerror}: Xid and PCI errors cannot be seen") from None
+        raise HiddenFact(f"/dev/kmsg: {error.strerror}: Xid and PCI errors cannot be seen") from None
     return "readable"

@@ -12,9 +12,9 @@ from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.host import (
     DECLARED,
     Absent,
+    HiddenFact,
     HostAnswer,
     HostReader,
-    Unreadable,
     chassis,
     nics,
     nvme,
@@ -55,7 +55,7 @@ def answer(fact: HostReader, root: Path, where: Place) -> Answer:
         result = fact.read(root)
     except Absent as absent:
         return {"absent": str(absent)}
-    except Unreadable as hidden:
+    except HiddenFact as hidden:
         requirement = needed(fact, where)
         return {"unreadable": f"{hidden}{f' ({requirement})' if requirement else ''}"}
     except (OSError, ValueError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, Unreadable, fact, maybe, told
+from pytest_accel.drivers.host import Absent, HiddenFact, fact, maybe, told
 from pytest_accel.drivers.host.pci import accelerators
 from pytest_accel.drivers.host.place import place
 
@@ -42,5 +42,5 @@ def _state(root: Path, name: str) -> str:
         raise Absent("the PCI bus shows no NVIDIA accelerator")
     running = any(told(process / "comm") == name[:15] for process in (root / "proc").glob("[0-9]*"))
     if not running and place(root).container:
-        raise Unreadable("/proc: a container does not show the processes of its host")
+        raise HiddenFact("/proc: a container does not show the processes of its host")
     return RUNNING if running else STOPPED

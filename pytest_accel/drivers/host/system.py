@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_accel.drivers.host import (
     Absent,
+    HiddenFact,
     HostAnswer,
-    Unreadable,
     cpus_of,
     fact,
     matched,
@@ -38,16 +38,16 @@ def uptime(root: Path) -> float:
     """Return the seconds since the boot; infinity where the kernel does not state them."""
     try:
         return float(text(root / "proc/uptime").split()[0])
-    except (Absent, Unreadable, ValueError, IndexError):
+    except (Absent, HiddenFact, ValueError, IndexError):
         return math.inf
 
 
 def listed(path: Path) -> set[int]:
-    """Return the numbers in a file such as cpulist. Raises Unreadable, Absent."""
+    """Return the numbers in a file such as cpulist. Raises HiddenFact, Absent."""
     try:
         return cpus_of(text(path))
     except ValueError:
-        raise Unreadable(f"{shown(path)} is not a list of numbers") from None
+        raise HiddenFact(f"{shown(path)} is not a list of numbers") from None
 
 
 @fact()
@@ -75,7 +75,7 @@ def cpu_clock_cap(root: Path) -> HostAnswer:
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
         most = number(policy / "cpuinfo_max_freq")
         if most <= 0:
-            raise Unreadable(f"{shown(policy)}/cpuinfo_max_freq: {most} is not a clock")
+            raise HiddenFact(f"{shown(policy)}/cpuinfo_max_freq: {most} is not a clock")
         shares[policy.name] = number(policy / "scaling_max_freq") / most
     if not shares:
         raise Absent("no frequency policy: firmware or hypervisor sets the clocks")
@@ -158,12 +158,12 @@ def _memory_bytes(root: Path) -> int:
 
 
 def usable_cpus(root: Path) -> set[int]:
-    """Return the processors that this process may run on. Raises Unreadable, Absent."""
+    """Return the processors that this process may run on. Raises HiddenFact, Absent."""
     path, lacks = root / "proc/self/status", " has no Cpus_allowed_list"
     try:
         return cpus_of(matched(path, r"^Cpus_allowed_list:\s*(\S*)", lacks)[1])
     except ValueError:
-        raise Unreadable(f"{shown(path)}{lacks}") from None
+        raise HiddenFact(f"{shown(path)}{lacks}") from None
 
 
 @fact(container="its own cpuset")
@@ -242,7 +242,7 @@ def _shm(root: Path) -> os.statvfs_result:
     except FileNotFoundError:
         raise Absent(f"there is no {shown(path)}") from None
     except OSError as error:
-        raise Unreadable(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
 
 
 @fact()
