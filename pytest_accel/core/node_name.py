@@ -15,8 +15,8 @@ def node_name(environment: Mapping[str, str] | None = None) -> str:
     set NODE_NAME too, so it counts on Kubernetes alone.
     """
     environment = os.environ if environment is None else environment
-    named = environment.get("SLURMD_NODENAME") or _of_pod(environment)
-    return printable(named.strip(), 200) or os.uname().nodename
+    of_pod = environment.get("NODE_NAME", "") if "KUBERNETES_SERVICE_HOST" in environment else ""
+    return printable((environment.get("SLURMD_NODENAME") or of_pod).strip(), 200) or os.uname().nodename
 
 
 def other_name(environment: Mapping[str, str] | None = None) -> str:
@@ -26,11 +26,6 @@ def other_name(environment: Mapping[str, str] | None = None) -> str:
     """
     named, host = node_name(environment), os.uname().nodename
     return "" if named.partition(".")[0] == host.partition(".")[0] else named
-
-
-def _of_pod(environment: Mapping[str, str]) -> str:
-    """Return the node of a pod whose manifest states it in NODE_NAME, else an empty text."""
-    return environment.get("NODE_NAME", "") if "KUBERNETES_SERVICE_HOST" in environment else ""
 
 
 # -- hosts that are one node

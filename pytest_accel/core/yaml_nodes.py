@@ -89,6 +89,11 @@ class Findings:
             raise BadFile("\n".join(self.lines))
 
 
+def items_of(at: Located | None) -> list[tuple[str, Located]]:
+    """Return the keys and values of a mapping; empty if there is none."""
+    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []
+
+
 # -- reading
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.units import rewritten
-from pytest_accel.core.yaml_nodes import Findings, Located, nearest
+from pytest_accel.core.yaml_nodes import Findings, Located, items_of, nearest
 from pytest_accel.probes.conditions import wrong_values
 from pytest_accel.probes.declare import Declaration, declaration_of, declarations, unit_of
 from pytest_accel.skus.methods import method_of
@@ -32,11 +32,6 @@ def limit_nodes(root: Located) -> list[tuple[str, Located]]:
         for metric, limit in items_of(at.data.get("limits") if isinstance(at.data, dict) else None):
             listed.append((f"platforms.{platform}.limits.{metric}", limit))
     return listed
-
-
-def items_of(at: Located | None) -> list[tuple[str, Located]]:
-    """Return the keys and values of a mapping; empty if there is none."""
-    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []
 
 
 def bounds_of(limit: Located) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,11 @@ class Row:
     title: str
     metrics: Sequence[str]
     products: Mapping[str, Any]
-    platforms: Mapping[str, Any]
-    software: Mapping[str, str]
     figures: Sequence[Mapping[str, Any]]
     origin: str
     """File and line."""
+    platforms: Mapping[str, Any] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lowest(self) -> float:
@@ -153,20 +153,11 @@ def rows(path: Path) -> tuple[tuple[Row, ...], str]:
     found = _check(root, "", findings) or {}
     findings.raise_if_any()
     places = root.data["rows"].data
-    return tuple(_row_of(name, row, places[name].where) for name, row in found["rows"].items()), digest
-
-
-def _row_of(name: str, raw: Mapping[str, Any], origin: str) -> Row:
-    return Row(
-        name=name,
-        title=raw["title"],
-        metrics=raw["metrics"],
-        products=raw["products"],
-        platforms=raw.get("platforms", {}),
-        software=raw.get("software", {}),
-        figures=raw["figures"],
-        origin=origin,
-    )
+    keys = ("title", "metrics", "products", "figures", "platforms", "software")
+    return tuple(
+        Row(name=name, origin=places[name].where, **{key: row[key] for key in keys if key in row})
+        for name, row in found["rows"].items()
+    ), digest
 
 
 def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:

@@ -19,9 +19,9 @@ import yaml
 from pytest_accel.core import structured
 from pytest_accel.core.method import differences
 from pytest_accel.core.sku import Contract, Limit, Platform, Sku
-from pytest_accel.core.yaml_nodes import BadFile, Located
+from pytest_accel.core.yaml_nodes import BadFile, Located, items_of
 from pytest_accel.skus import requirements
-from pytest_accel.skus.checks import items_of, limit_nodes
+from pytest_accel.skus.checks import limit_nodes
 from pytest_accel.skus.methods import method_of
 
 SHOWN = 12

@@ -16,26 +16,12 @@ from pytest_accel.core.sku import Contract, Datasheet, Limit, Platform, Sku, wri
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import requirements
 
-JUDGED_BY = (
-    "unit",
-    "floor",
-    "ceiling",
-    "warn",
-    "equals",
-    "one_of",
-    "version",
-    "same_on_all",
-    "severity",
-    "if_supported",
-    "of_unit",
-    "levels",
-    "conditions",
-    "software",
-    "reference",
-    "healthy",
-    "differs",
-)
-"""Fields of a limit on which a verdict depends; the reference decides how large a shortfall is noise."""
+NOT_JUDGED_BY: dict[str, Any] = {
+    "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False, "why_advises": "",
+    "beneath": None,
+}  # fmt: skip
+"""Fields of a limit on which no verdict depends, with one value for all limits; the floor of the class is compared by
+its value. The reference decides how large a shortfall is noise."""
 EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Fields of a platform from which limits on the facts of the devices are made or left out."""
 STATED = ("tflops", "memory", "compute", "power", "temperature")
@@ -127,17 +113,17 @@ def _marked(
     """Return limits by metric, those that judge or measure otherwise than the shipped ones at the levels marked."""
 
     def differs(metric: str, limit: Limit) -> bool:
-        measured, then = _measured(own, metric, levels), _measured(shipped, metric, levels)
-        return metric in others and (_differ(limit, others[metric]) or measured != then)
+        if metric not in others:
+            return False
+        ours, theirs = (
+            (each.beneath and (each.beneath.value, each.beneath.software), replace(each, **NOT_JUDGED_BY))
+            for each in (limit, others[metric])
+        )
+        return ours != theirs or _measured(own, metric, levels) != _measured(shipped, metric, levels)
 
     return {
         metric: replace(limit, overridden=True) if differs(metric, limit) else limit for metric, limit in limits.items()
     }
-
-
-def _differ(own: Limit, shipped: Limit) -> bool:
-    ours, theirs = (each.beneath and (each.beneath.value, each.beneath.software) for each in (own, shipped))
-    return ours != theirs or any(getattr(own, name) != getattr(shipped, name) for name in JUDGED_BY)
 
 
 def _measured(sku: Sku, metric: str, levels: Sequence[str]) -> tuple[object, ...]:

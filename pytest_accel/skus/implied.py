@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,9 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
     if platform.partition:
         return
     for each in OF_DATASHEET:
-        value, source, overridden = _figure(sku, each.key)
+        group, _, name = each.key.partition(".")
+        value, source = getattr(sku.datasheet, group).get(name), sku.datasheet.source_of(each.key)
+        overridden = each.key in sku.datasheet.overridden
         if each.key == "power.watts" and platform.power_watts is not None:
             value, source, overridden = platform.power_watts, platform.source or source, platform.overridden
         if value and source and source.kind != "derived":
@@ -123,13 +124,6 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
                 origin=f"datasheet of {sku.name}: {each.key}",
                 overridden=overridden,
             )
-
-
-def _figure(sku: Sku, key: str) -> tuple[Any, Source | None, bool]:
-    """Return a figure of the datasheet (None if it is not stated), its source, and whether a user's file changed it."""
-    group, _, name = key.partition(".")
-    values: Mapping[str, Any] = getattr(sku.datasheet, group)
-    return values.get(name), sku.datasheet.source_of(key), key in sku.datasheet.overridden
 
 
 def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
@@ -150,18 +144,9 @@ def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
     xgmi = kind.startswith("xgmi")
     if "count" in link and (xgmi or kind.startswith("nvlink")):  # no library counts the links of another kind
         yield Limit("health.xgmi_up" if xgmi else "health.nvlink_up", "count", equals=int(link["count"]))
-    if rate := _of_one_link(link):
-        metric, severity = ("inventory.xgmi_speed", "warn") if xgmi else ("inventory.nvlink_speed", "fail")
-        yield Limit(metric, "GB/s", floor=rate, severity=severity, if_supported=True)
+        # One link in whole MB/s, as NVML states it: the raw rate, 26.562 for 25 GB/s, which is never below the payload.
+        if rate := math.floor(1000 * float(link.get("gb_per_s", 0.0)) / float(link["count"])) / 1000:
+            metric, severity = ("inventory.xgmi_speed", "warn") if xgmi else ("inventory.nvlink_speed", "fail")
+            yield Limit(metric, "GB/s", floor=rate, severity=severity, if_supported=True)
     if link.get("topology") == "switch":
         yield Limit("health.fabric", "text", equals="completed", if_supported=True)
-
-
-def _of_one_link(link: Mapping[str, Any]) -> float | None:
-    """Return the rate of one link in GB/s, in whole MB/s, which is how NVML states it; None if it is not known.
-
-    NVML states the raw rate, which is never below the payload that a platform states: 26.562 for 25 GB/s.
-    """
-    if not str(link.get("type", "")).startswith(("nvlink", "xgmi")) or not {"count", "gb_per_s"} <= link.keys():
-        return None
-    return math.floor(1000 * float(link["gb_per_s"]) / float(link["count"])) / 1000

@@ -13,7 +13,7 @@ from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
-from pytest_accel.core.yaml_nodes import BadFile, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Findings, Located, items_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, shipped, skeleton
 from pytest_accel.skus.budgets import levels_with_time
@@ -26,7 +26,6 @@ from pytest_accel.skus.checks import (
     check_whole,
     drop_of_source,
     drop_other_kinds,
-    items_of,
     limit_nodes,
 )
 from pytest_accel.skus.counterpart import EXPECTED, compared, compared_contract, same_product

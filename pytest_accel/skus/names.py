@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pytest_accel.core.device_facts import JUDGED_AS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.yaml_nodes import Findings, Located, nearest
+from pytest_accel.core.yaml_nodes import Findings, Located, items_of, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
 
@@ -62,8 +62,8 @@ def check_platforms(root: Located, under: Located, findings: Findings) -> None:
     A platform of one's own is new on purpose if it has a title; without one, it must state more than limits, under a
     name that is not near to another one.
     """
-    known = [name for name, _ in _items(under.data.get("platforms"))]
-    for name, at in _items(root.data.get("platforms")):
+    known = [name for name, _ in items_of(under.data.get("platforms"))]
+    for name, at in items_of(root.data.get("platforms")):
         if not known or name in known or not isinstance(at.data, dict) or "title" in at.data:
             continue
         near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.8)
@@ -72,7 +72,3 @@ def check_platforms(root: Located, under: Located, findings: Findings) -> None:
             findings.add(
                 at, f"platforms.{name}: the extended file has no such platform; {hint}; one of your own states a title"
             )
-
-
-def _items(at: Located | None) -> list[tuple[str, Located]]:
-    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []

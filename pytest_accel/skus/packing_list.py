@@ -175,7 +175,7 @@ def parse(text: str, shown: str) -> list[Listed]:
         found = list(_wrong(line, delimiter, header))
         errors += [f"{shown}:{place}: {each}" for each in found]
         if not found:
-            rows.append(_row(_cells(line, delimiter), header, place))
+            rows.append(Listed(**dict(zip(header, _cells(line, delimiter), strict=False)), line=place))
     errors += _duplicates(rows, shown)
     if not rows and not errors:
         errors = [f"{shown}:{lines[0][0]}: there is no row below the header"]
@@ -246,10 +246,6 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
             yield f"column 'slot': '{printable(cell, SHOWN)}' {why}"
         elif len(cell) > SHOWN:
             yield f"column '{name}': has {len(cell):,} characters; at most {SHOWN} are read"
-
-
-def _row(cells: Sequence[str], header: Sequence[str], line: int) -> Listed:
-    return Listed(**dict(zip(header, cells, strict=False)), line=line)
 
 
 def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:

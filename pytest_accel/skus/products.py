@@ -70,7 +70,8 @@ def products(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Product]:
     """
     matching = {device.uuid: recognise([device], skus) for device in devices}
     names = {uuid: tuple(sku.name for sku in known) for uuid, known in matching.items()}
-    groups = grouped(devices, lambda device: names[device.uuid] or _stated(device))
+    stated = {each.uuid: (each.driver, each.model, each.pci_id, round(each.memory_bytes / 1e9)) for each in devices}
+    groups = grouped(devices, lambda device: names[device.uuid] or stated[device.uuid])
     found = [
         Product(tuple(each), tuple(known), None if known else nearest(each[0], skus))
         for each in groups.values()
@@ -80,13 +81,12 @@ def products(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Product]:
 
 
 def recognise(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Sku]:
-    """Return the SKUs that match every one of `devices`; none if there is no device or if they differ."""
-    return [sku for sku in skus if devices and all(_matches(sku, device) for device in devices)]
+    """Return the SKUs that match every one of `devices`; none if there is no device or if they differ.
 
-
-def _matches(sku: Sku, device: Device) -> bool:
-    """Return True if a device is recognised as this SKU: without `match`, only if it is on every machine."""
-    return bool(sku.match or not registry.vendor(sku.vendor).accelerator) and sku.recognises(device)
+    One without `match` is recognised only if its devices are on every machine.
+    """
+    known = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
+    return [sku for sku in known if devices and all(map(sku.recognises, devices))]
 
 
 def nearest(device: Device, skus: Sequence[Sku]) -> Sku | None:
@@ -99,11 +99,6 @@ def not_one_product(found: Sequence[Product]) -> str:
     """Return a sentence on devices of several products: what most are, and which are odd."""
     most, *odd = found
     return "; ".join([f"{most.who}: {most.is_what}", *(f"{each.names}: {each.is_what}" for each in odd)])
-
-
-def _stated(device: Device) -> tuple[object, ...]:
-    """Return what a device states of its product."""
-    return device.driver, device.model, device.pci_id, round(device.memory_bytes / 1e9)
 
 
 def _likeness(device: Device, sku: Sku) -> tuple[int, float]:

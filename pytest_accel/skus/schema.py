@@ -227,16 +227,14 @@ _platform = yaml_nodes.record_of(
 ).stating(title="platform")
 
 
-def _rate_of(dtype: str) -> StatedCheck[float | None]:
-    unit = "TOPS" if dtype.startswith("int") else "TFLOPS"
-    return positive.described(f"{unit} of {dtype}, dense")
-
-
 _datasheet = yaml_nodes.record_of(
     {
-        "tflops": yaml_nodes.record_of({dtype: _rate_of(dtype) for dtype in DTYPES}).described(
-            "peak rate of matrix products by dtype, dense (never sparse)"
-        ),
+        "tflops": yaml_nodes.record_of(
+            {
+                each: positive.described(f"{'TOPS' if each.startswith('int') else 'TFLOPS'} of {each}, dense")
+                for each in DTYPES
+            }
+        ).described("peak rate of matrix products by dtype, dense (never sparse)"),
         "unsupported": yaml_nodes.list_of(yaml_nodes.one_of(*DTYPES)).described("dtypes that have no fast path"),
         "memory": yaml_nodes.record_of(
             {

@@ -50,7 +50,8 @@ def text(devices: Sequence[Device], like: Sku | None) -> str:
     first, several = devices[0], len(devices) > 1
     lines = [
         *(f"sku: {TODO}  # a name of your own", f"title: {TODO}", f"vendor: {first.driver}", "", "match:"),
-        *_matching(first),
+        *([f"  names: [{_quoted(first.model)}]"] if first.model else []),
+        *([f"  pci_ids: [{_quoted(first.pci_id)}]"] if first.pci_id else []),
         *("", *_datasheet(first, like), "", *_limits(), "", "platforms:"),
         *("  node:  # where the product sits; one entry for each kind of node", f"    devices: {len(devices)}"),
         *_links(first, several),
@@ -58,11 +59,6 @@ def text(devices: Sequence[Device], like: Sku | None) -> str:
         *_platform_limits(len(devices)),
     ]
     return HEAD + "\n".join(lines) + "\n"
-
-
-def _matching(device: Device) -> list[str]:
-    names = [f"  names: [{_quoted(device.model)}]"] if device.model else []
-    return names + ([f"  pci_ids: [{_quoted(device.pci_id)}]"] if device.pci_id else [])
 
 
 def _quoted(value: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 
@@ -10,7 +9,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform
 from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.limits import slack
-from pytest_accel.skus.lint.physics import RATES
+from pytest_accel.skus.lint.physics import RATES, message_bytes
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 NEAR = 1.05
@@ -36,7 +35,6 @@ AT_MOST = (
 """Metrics of one device that bound each other: the first is at most so many times the second. The factors of the first
 kind follow from what is measured (a copy beside seven others, both directions of a link); 1.25, 1.3 and 1.6 are above
 every ratio that was published for one healthy part."""
-BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 @rule
@@ -73,7 +71,9 @@ def sizes(subject: Subject) -> Iterator[Finding]:
     """Report a floor of a collective that the figure of another message size contradicts: larger ones are faster."""
     for platform in subject.sku.platforms.values():
         sized = [
-            (_bytes(metric), limit) for metric, limit in subject.sku.written_on(platform).items() if _bytes(metric)
+            (message_bytes(metric), limit)
+            for metric, limit in subject.sku.written_on(platform).items()
+            if message_bytes(metric)
         ]
         for (small, one), (large, other) in permutations(sized, 2):
             if small < large and _alike(one, other):
@@ -98,12 +98,6 @@ def _alike(one: Limit, other: Limit) -> bool:
     return same and parse(one.metric).base == parse(other.metric).base
 
 
-def _bytes(metric: str) -> int:
-    """Return the message size in a metric's name in bytes; 0 if it has none."""
-    size = re.fullmatch(r"(\d+)([KMG])iB", parse(metric).size)
-    return int(size[1]) * BYTES[size[2]] if size else 0
-
-
 @rule
 def fewer_ranks(subject: Subject) -> Iterator[Finding]:
     """Report a floor of a collective above the healthy figure of more ranks over the same links of a switch or mesh."""
@@ -112,7 +106,7 @@ def fewer_ranks(subject: Subject) -> Iterator[Finding]:
             continue
         for metric in few.limits.keys() & many.limits.keys():
             one, other = few.limits[metric], many.limits[metric]
-            if _bytes(metric) and one.conditions.get("algorithm") == other.conditions.get("algorithm"):
+            if message_bytes(metric) and one.conditions.get("algorithm") == other.conditions.get("algorithm"):
                 what = f"{metric} of {many.devices} ranks on {many.name}"
                 finding = _above(subject, _key(few, metric), one, _most(other), what)
                 if finding:

@@ -57,19 +57,16 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     Raises BadFile for a SKU or path that does not exist.
     """
     paths = [loader.find(name) for name in names]
-    every = [*map(loader.find, loader.names()), *(path for path in paths if not _is_vendor_file(path))]
+    vendors = (loader.SHIPPED / loader.VENDOR_FILES).resolve()  # their files are checked with all SKUs of the vendor
+    every = [*map(loader.find, loader.names()), *(path for path in paths if path.resolve().parent != vendors)]
     opened = {loader.shown(path): _open(path) for path in every}
     wanted = {loader.shown(path) for path in paths} or {file for each in opened.values() for file in each.files}
     chosen = [each for each in opened.values() if wanted & each.files]
     subjects = [each.subject for each in chosen if each.subject is not None]
     shipped = [each.subject for each in opened.values() if each.subject is not None and each.shipped]
-    refused = {finding for each in chosen for finding in each.refused}
-    return _report(subjects, sorted(refused.union(_examined(subjects, shipped, today)), key=_place), wanted)
-
-
-def _is_vendor_file(path: Path) -> bool:
-    """Return True for a vendor's common file, which is not a SKU and is checked with all SKUs of the vendor."""
-    return path.resolve().parent == (loader.SHIPPED / loader.VENDOR_FILES).resolve()
+    found = {finding for each in chosen for finding in each.refused}.union(_examined(subjects, shipped, today))
+    ordered = sorted(found, key=lambda each: (each.file, each.line, each.rule, each.key, each.value))
+    return _report(subjects, sorted(ordered, key=lambda each: SEVERITIES.index(each.severity)), wanted)
 
 
 @dataclass(frozen=True)
@@ -113,11 +110,6 @@ def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: se
     )
 
 
-def _place(finding: Finding) -> tuple[int, str, int, str, str, str]:
-    severity = SEVERITIES.index(finding.severity)
-    return severity, finding.file, finding.line, finding.rule, finding.key, finding.value
-
-
 def _refusal(line: str, name: str) -> Finding:
     """Return one line of a BadFile ("file:line: text") as a finding."""
     match = REFUSAL.fullmatch(line)
@@ -159,7 +151,8 @@ def _explained(
     files = base.sku.files if base else ()
     entries, vendors = _entries(subject), _of_vendor(subject, shipped)
     for finding in _findings(subject):
-        entry = next((at for at in entries if _explains(at, finding)), None)
+        of_rule = (at for at in entries if at.data["rule"].data == finding.rule)
+        entry = next((at for at in of_rule if fnmatchcase(finding.key, at.data["key"].data)), None)
         known = below.get(same(finding))
         if entry is not None:
             used.add((entry.file, entry.line))
@@ -193,17 +186,8 @@ def _findings(subject: Subject) -> Iterator[Finding]:
 def _entries(subject: Subject) -> list[Located]:
     """Return the explanations that a file gives, without those of the files that it extends."""
     inherited = subject.base.sku.files if subject.base else ()
-    return [at for at in _items(subject.root.data.get("explained")) if at.file not in inherited]
-
-
-def _items(at: Located | None) -> list[Located]:
-    return at.data if at is not None and isinstance(at.data, list) else []
-
-
-def _explains(at: Located, finding: Finding) -> bool:
-    """Return True if an entry covers the finding; its key may have a * as in platforms.*.limits.host_copy.h2d."""
-    entry = at.plain()
-    return bool(entry["rule"] == finding.rule) and fnmatchcase(finding.key, entry["key"])
+    stated = subject.root.data.get("explained")
+    return [at for at in (stated.data if stated else ()) if at.file not in inherited]
 
 
 def _stale(at: Located) -> Finding:

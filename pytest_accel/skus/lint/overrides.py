@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Platform
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
@@ -25,8 +25,10 @@ LINK_FACTS = {
 def datasheet_differs(subject: Subject) -> Iterator[Finding]:
     """Report a figure of the hardware that differs from that of the extended file, unless it is another product."""
     base = subject.base
-    if base is None or subject.sku.own_file is None or _another_product(subject.sku, base.sku):
+    if base is None or subject.sku.own_file is None:
         return
+    if any(subject.sku.match.get(key) != base.sku.match.get(key) for key in ("names", "pci_ids", "subsystems")):
+        return  # another product
     places = ["datasheet", *(f"platforms.{name}.{key}" for name in base.sku.platforms for key in HARDWARE)]
     for place in places:
         for key, at in _figures(subject.get(place), place):
@@ -34,11 +36,6 @@ def datasheet_differs(subject: Subject) -> Iterator[Finding]:
             if before is not None and at.file not in base.sku.files and before.plain() != at.plain():
                 why = f"expected {before.plain()}, as {base.sku.name} states: one product has one figure"
                 yield subject.warning(key, at.plain(), why)
-
-
-def _another_product(one: Sku, other: Sku) -> bool:
-    """Return True if the file recognises other devices than the one that it extends."""
-    return any(one.match.get(key) != other.match.get(key) for key in ("names", "pci_ids", "subsystems"))
 
 
 def _figures(at: Located | None, key: str) -> Iterator[tuple[str, Located]]:

@@ -23,6 +23,9 @@ pull request 207), with published products of up to 1.05 of its peak."""
 OF_MEASURED = 1.5
 """The most that a rate may be of a peak that is measured beside it: processors copy faster by a kernel than by the C
 library."""
+BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
+SMALL = 128 * BYTES["M"]
+"""Messages of a collective below this size are limited by latency instead of by the links."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 """Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
 
@@ -36,7 +39,8 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
     if limit.relative:
         return 1.0, "the peak"
     if parse(limit.metric).probe == "all_reduce":
-        return _wire(limit, platform)
+        rate = _per_device(platform, int(limit.conditions.get("ranks") or platform.devices or 0))
+        return None if rate is None else (rate, "link rate")
     if limit.metric == "soak.power":
         watts = platform.power_watts or sku.datasheet.power.get("watts")
         return (watts, "the power limit") if watts else None
@@ -64,12 +68,6 @@ def _clocked(sku: Sku, metric: str) -> float:
         return 1.0
     boost = BOOST if compute.get("tensor_flops_per_clock") == HALF_RATE else 1.0
     return float(compute.get("max_clock_mhz", boost * clock) / clock)
-
-
-def _wire(limit: Limit, platform: Platform) -> tuple[float, str] | None:
-    """Return the bus bandwidth of an all-reduce at full use of the links, and its label; None if it is not known."""
-    rate = _per_device(platform, int(limit.conditions.get("ranks") or platform.devices or 0))
-    return None if rate is None else (rate, "link rate")
 
 
 def _in_network(limit: Limit, platform: Platform) -> float:
@@ -100,7 +98,7 @@ def _beside_physics(subject: Subject) -> Iterator[tuple[str, float, float, float
         most = rate * _headroom(subject.sku, limit, platform)
         if figures and max(figures) > most:
             yield key, max(figures), rate, most, what
-        elif figures and min(figures) < LOWEST * rate and not _small(limit.metric):
+        elif figures and min(figures) < LOWEST * rate and not 0 < message_bytes(limit.metric) < SMALL:
             yield key, min(figures), rate, most, what
 
 
@@ -119,10 +117,10 @@ def _past_siblings(subject: Subject) -> Iterator[Finding]:
             yield subject.error(key, max(_figures(limit)), f"expected at most {bound[0]:.4g}, {bound[1]}")
 
 
-def _small(metric: str) -> bool:
-    """Return True for a collective of small messages, which latency limits instead of the links."""
+def message_bytes(metric: str) -> int:
+    """Return the message size in a metric's name in bytes; 0 if it has none."""
     size = re.fullmatch(r"(\d+)([KMG])iB", parse(metric).size)
-    return size is not None and (size[2] == "K" or (size[2] == "M" and int(size[1]) < 128))
+    return int(size[1]) * BYTES[size[2]] if size else 0
 
 
 def _slip(share: float) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_accel.core.units import PCIE_LANE
@@ -54,18 +54,15 @@ def link_rate(subject: Subject) -> Iterator[Finding]:
         count, rate = link.get("count"), link.get("gb_per_s")
         if most and count and count > most:
             yield subject.error(f"{key}.count", count, f"expected at most {most} {link['type']}")
-        elif rates and rate and (count or most) and not _adds_up(rate, rates, [count] if count else range(1, most + 1)):
+            continue
+        possible = [times * each for times in ([count] if count else range(1, most + 1)) for each in rates]
+        if rate and possible and all(abs(rate / each - 1) > WITHIN for each in possible):
             one = " or ".join(map(str, rates))
             expected = f"expected 1 to {most} times {one} per direction, the rate of one {link['type']}"
             if count:
                 rated = " or ".join(f"{count * each:g}" for each in rates)
                 expected = f"expected {rated} per direction: {count} {link['type']} of {one}"
             yield subject.error(f"{key}.gb_per_s", rate, expected)
-
-
-def _adds_up(rate: float, rates: Sequence[float], counts: Iterable[int]) -> bool:
-    """Return True if a rate is that of one of these numbers of links."""
-    return any(abs(rate / (count * each) - 1) <= WITHIN for each in rates for count in counts)
 
 
 def link_rates(link: Mapping[str, Any], architecture: str) -> tuple[float, ...]:

@@ -42,19 +42,11 @@ def missing(subject: Subject) -> Iterator[Finding]:
     for name in sorted((subject.plain("siblings") or {}).keys() & subject.others):
         mine, theirs = subject.sku, subject.others[name].sku
         peaks = theirs.datasheet.tflops.keys() - mine.datasheet.tflops.keys() - set(mine.datasheet.unsupported)
-        for what, lacking in (("peak", peaks), ("limit", _required(theirs) - _limited(mine))):
+        limited = {parse(metric).base for metric, _ in _all_limits(mine)} | mine.not_applicable.keys()
+        required = {parse(metric).base for metric, limit in _all_limits(theirs) if limit.levels}
+        for what, lacking in (("peak", peaks), ("limit", required - limited)):
             if lacking:
                 yield subject.note(f"siblings.{name}", f"no {what} for {', '.join(sorted(lacking))}", f"{name} has one")
-
-
-def _required(sku: Sku) -> set[str]:
-    """Return the metrics that some level requires on some platform, without the sizes of collectives."""
-    return {parse(metric).base for metric, limit in _all_limits(sku) if limit.levels}
-
-
-def _limited(sku: Sku) -> set[str]:
-    """Return the metrics that have a limit or are not applicable, without the sizes of collectives."""
-    return {parse(metric).base for metric, _ in _all_limits(sku)} | sku.not_applicable.keys()
 
 
 def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
