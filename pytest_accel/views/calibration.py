@@ -201,11 +201,8 @@ def _software(one: Calibrated, made: Provenance) -> dict[str, Any]:
 def judged(one: Calibrated) -> str:
     """Return what a limit is worth, in one sentence for its source."""
     kind = "floor" if one.rate else "ceiling"
-    few = (
-        "; one node: how far nodes differ is not known"
-        if one.nodes == 1 and not requirements.of_node(one.metric)
-        else ""
-    )
+    alone = one.nodes == 1 and not requirements.of_node(one.metric)
+    few = "; one node: how far nodes differ is not known" if alone else ""
     return (
         f"{kind} {one.deviations:.1f} deviations from the centre, set by {one.why}; rejects {rejection(one)} healthy "
         f"devices before the repeat; finds a loss of {one.finds:.1%} at 95 %{few}"
@@ -213,7 +210,8 @@ def judged(one: Calibrated) -> str:
 
 
 def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
-    devices = {} if requirements.of_node(one.metric) else {"devices": one.devices}
+    nodes, of_node = counted(one.nodes, "node"), requirements.of_node(one.metric)
+    measured = counted(one.devices, "node") if of_node else f"{counted(one.devices, 'device')} of {nodes}"
     owners = f"{len(one.owners)} owners ({', '.join(one.owners)}); " if len(one.owners) > 1 else ""
     method = {name: one.conditions[name] for name in method_of(one.metric, made.sku.probes) if name in one.conditions}
     return {
@@ -222,20 +220,13 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
         "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {_measured(one)}; "
+            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {measured}; "
             f"level {', '.join(made.levels)}; {what}"
         ),
-        **devices,
+        **({} if of_node else {"devices": one.devices}),
         "nodes": one.nodes,
         **({"method": method} if method else {}),
     }
-
-
-def _measured(one: Calibrated) -> str:
-    """Return what was measured: "8 devices of 1 node", or "3 nodes"."""
-    if requirements.of_node(one.metric):
-        return counted(one.devices, "node")
-    return f"{counted(one.devices, 'device')} of {counted(one.nodes, 'node')}"
 
 
 def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:

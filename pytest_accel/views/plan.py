@@ -24,14 +24,12 @@ def lines(setup: Setup, items: Sequence[Any]) -> list[Line]:
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
-    measuring = _measuring(items)
-    packaged = [item for item in measuring if _is_packaged(item)]
+    packaged, own = _measuring(items)
     requests = _of_suite(packaged, setup)
     plans = {key: _plan(setup, [request]) for key, request in requests.items()}
     rows = [
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
-    own = len(measuring) - len(packaged)
     reasons = setup.rules_out_acceptance
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
     total = _sum(_plan(setup, list(requests.values())), len(setup.devices), own)
@@ -43,14 +41,16 @@ def time_left(setup: Setup, measuring: Measuring, items: Sequence[Any]) -> Calla
 
     What falls short is measured again, which takes longer.
     """
-    packaged = [item for item in _measuring(items) if _is_packaged(item)]
+    packaged, _ = _measuring(items)
     budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
     return lambda: sum(seconds for request, seconds in budgets if not measuring.reached(request))
 
 
-def _measuring(items: Sequence[Any]) -> list[Any]:
-    """Return the tests that measure."""
-    return [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
+def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
+    """Return the tests of the packaged suite that measure, and the number of other tests that do."""
+    measuring = [item for item in items if "accel_check" in getattr(item, "fixturenames", ())]
+    packaged = [item for item in measuring if str(item.function.__module__).startswith(f"{suite.__name__}.")]
+    return packaged, len(measuring) - len(packaged)
 
 
 def _of_suite(packaged: Sequence[Any], setup: Setup) -> dict[tuple[str, str], Request]:
@@ -69,11 +69,6 @@ def _plan(setup: Setup, requests: Sequence[Request]) -> Plan:
     made = [(each.declaration, each.metric) for each in requests]
     plan = planned(made, setup.terms.level, setup.terms.sku, len(setup.devices))
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
-
-
-def _is_packaged(item: Any) -> bool:
-    """Return True for a test of the packaged suite."""
-    return str(item.function.__module__).startswith(f"{suite.__name__}.")
 
 
 def _requests(item: Any, setup: Setup) -> list[Request]:

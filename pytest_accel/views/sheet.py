@@ -221,9 +221,8 @@ def _acceptance(sku: Sku) -> Table:
 
 def _rejects_below(limit: Limit) -> str:
     """Return the value below which a limit rejects: its own floor, or that of its class where it only advises."""
-    if limit.beneath and limit.advises:
-        return f"below {_shown(limit.beneath.value, limit.unit)}"
-    return f"below {_shown(limit.floor, limit.unit)}" if limit.floor is not None else _bounds(limit)
+    floor = limit.beneath.value if limit.beneath and limit.advises else limit.floor
+    return _bounds(limit) if floor is None else f"below {_shown(floor, limit.unit)}"
 
 
 def _host(platform: Platform) -> str:

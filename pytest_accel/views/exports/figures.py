@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_accel.core.measurement import NODE, Device, finite
+from pytest_accel.core.measurement import NODE, finite
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import moment
@@ -40,11 +40,6 @@ def device_names(record: Run) -> dict[str, str]:
     for verdict in record.verdicts:
         names.setdefault(verdict.subject, shown(verdict.subject))
     return names
-
-
-def devices(record: Run) -> dict[str, Device]:
-    """Return the devices of a record by UUID."""
-    return {device.uuid: device for device in record.devices}
 
 
 def one_each(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -18,7 +18,7 @@ from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.findings import Finding
 from pytest_accel.run.ledger import OF_COUNTERS
 from pytest_accel.run.record import findings_of
-from pytest_accel.views.exports.figures import device_names, devices
+from pytest_accel.views.exports.figures import device_names
 from pytest_accel.views.own_tests import told_apart
 
 SUITE = "pytest-accel"
@@ -119,15 +119,16 @@ def text(record: Run) -> str:
 
 def _cases(record: Run) -> Iterator[Case]:
     """Yield a case for every verdict."""
-    found, names, known = findings_of(record), device_names(record), devices(record)
+    found, names = findings_of(record), device_names(record)
+    serials = {device.uuid: device.serial for device in record.devices}
     seconds, alike = _seconds(record), Counter((each.metric, each.subject) for each in record.verdicts)
     for renamed, verdict in zip(told_apart(record.verdicts), record.verdicts, strict=True):
-        place, finding, device = (verdict.metric, verdict.subject), found.get(verdict.key), known.get(verdict.subject)
+        place, finding = (verdict.metric, verdict.subject), found.get(verdict.key)
         several = f" ({verdict.limit.origin})" if alike[place] > 1 and verdict.limit else ""
         case = Case(
             names[verdict.subject],
             f"{renamed.metric}{several}",
-            of_verdict(verdict, device.serial if device else None, finding),
+            of_verdict(verdict, serials.get(verdict.subject), finding),
             seconds=seconds.get(place, 0.0),
         )
         yield _with_outcome(case, verdict, finding)

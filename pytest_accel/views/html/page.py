@@ -104,7 +104,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "columns": overview.columns(record),
         "lines": overview.lines(record),
         "traces": drawn,
-        "summaries": traces.summaries(record, found.names),
+        "soaks": traces.summarised(record),
         "plots": plots,
         "rounds": rounds,
         "matrices": peers.matrices(record, found.names),
@@ -148,7 +148,7 @@ CONSTANTS = {
     "signs": words.SIGNS,
     "points": series.POINTS,
     "shortest": peer_matrix.SHORT,
-    "summary_head": traces.SUMMARY,
+    "counted": traces.COUNTED,
 }
 
 

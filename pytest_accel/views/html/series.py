@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from statistics import median
 
 POINTS = 400
@@ -33,12 +35,5 @@ def thinned(values: Sequence[float | None], points: int = POINTS) -> tuple[list[
 
 def spans(active: Iterable[bool]) -> list[tuple[int, int]]:
     """Return the begin and the end of every stretch of True, the end excluded."""
-    found: list[tuple[int, int]] = []
-    for place, on in enumerate(active):
-        if not on:
-            continue
-        if found and found[-1][1] == place:
-            found[-1] = (found[-1][0], place + 1)
-        else:
-            found.append((place, place + 1))
-    return found
+    runs = ([place for place, _ in run] for on, run in groupby(enumerate(active), key=itemgetter(1)) if on)
+    return [(run[0], run[-1] + 1) for run in runs]

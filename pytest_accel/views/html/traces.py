@@ -9,11 +9,9 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Measurement, finite
 from pytest_accel.core.run import Run
-from pytest_accel.core.verdict import show
 from pytest_accel.judging.telemetry import NAMED, REASONS
 from pytest_accel.views.exports.figures import seconds_of
 from pytest_accel.views.html.blocks import Plot
@@ -207,37 +205,15 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     return name, path, how_long if parts else "never"
 
 
-def summaries(record: Run, names: Names) -> list[list[str]]:
-    """Return what the record itself says of the sensor's readings during the soak: a row for each attempt.
+COUNTED = ("hw_thermal_s", "sw_thermal_s", "hw_power_brake_s", "sw_power_cap_s")
+"""The seconds of a measurement in which the clock was lowered for a reason, as the sensor's readings sum them up."""
+
+
+def summarised(record: Run) -> list[Measurement]:
+    """Return the attempts at the soak for which the record itself sums up the sensor's readings.
 
     None if it says nothing of clock, power and temperature, as of processors.
     """
-    rows = [
-        [names[each.subject], *_summary(each, each.details["telemetry"])]
-        for each in record.measurements
-        if each.metric == SOAK and each.details.get("telemetry")
-    ]
-    return rows if any(any(row[2:]) for row in rows) else []
-
-
-SUMMARY = ("Device", "Rate", "Clock", "Power", "Temperature", "HW thermal", "SW thermal", "Power brake", "Power limit")
-"""The columns of `summaries`."""
-
-
-def _summary(one: Measurement, seen: TelemetrySummary) -> list[str]:
-    clock, power, heat = seen.get("clock_mhz"), seen.get("power_w"), seen.get("temperature_c")
-    return [
-        show(one.value, one.unit) if one.value is not None else "no value",
-        f"{clock['mean']:.0f}, lowest {clock['min']:.0f} MHz" if clock else "",
-        f"{power['mean']:.0f}, highest {power['max']:.0f} W" if power else "",
-        f"highest {heat['max']:.0f} C" if heat else "",
-        *(
-            "" if value is None else f"{value:.3g} s"
-            for value in (
-                seen.get("hw_thermal_s"),
-                seen.get("sw_thermal_s"),
-                seen.get("hw_power_brake_s"),
-                seen.get("sw_power_cap_s"),
-            )
-        ),
-    ]
+    soaks = [each for each in record.measurements if each.metric == SOAK and each.details.get("telemetry")]
+    told = {name for each in soaks for name, value in each.details["telemetry"].items() if value is not None}
+    return soaks if told & {*COUNTED, "clock_mhz", "power_w", "temperature_c"} else []
