@@ -26,6 +26,7 @@ from typing import NamedTuple
 from drawn_device import DrawnDevice
 from population import OUTLIER, PARTS, Healthy, part_of
 
+from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import NODE, Measurement, is_rate
 from pytest_accel.core.reasons import NoBudget
 from pytest_accel.core.sentences import sentence_of
@@ -139,11 +140,11 @@ class Node:
         if not again:
             pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
             result.rows = self._rows(limit, device, pairs, common, seconds / len(pairs))
-            return peer_matrix.attributed(result.rows, {})
+            return peer_matrix.attributed(result.rows, Names())
         pairs = peer_matrix.accused(result.rows, limit.floor or 0.0)
         device.precision = 0.0
         fresh = self._rows(limit, device, pairs, common, seconds / len(pairs))
-        return peer_matrix.attributed_after_repeat(result.rows, fresh, {})
+        return peer_matrix.attributed_after_repeat(result.rows, fresh, Names())
 
     def _rows(
         self, limit: Limit, device: DrawnDevice, pairs: Sequence[peer_matrix.Pair], common: float, seconds: float
