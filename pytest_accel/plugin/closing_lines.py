@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.record import findings_of, places_of
@@ -11,8 +11,11 @@ from pytest_accel.run.session import Session
 from pytest_accel.views import terminal
 from pytest_accel.views.next_steps import next_steps
 
+Tests = Mapping[tuple[str, str, str], str]
+"""Name of the test that asked for a verdict, by the key of the verdict."""
 
-def lines(session: Session, closing: Closing, width: int | None, *, full: bool) -> list[terminal.Line]:
+
+def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *, full: bool) -> list[terminal.Line]:
     """Return the closing line and what follows it, each only where there is one.
 
     They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
@@ -24,7 +27,7 @@ def lines(session: Session, closing: Closing, width: int | None, *, full: bool) 
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *_folded(steps, width),
         *terminal.next_lines(closing, width),
-        *_repeated(session, closing),
+        *_repeated(session, tests, closing),
         *_resumed(session),
         *terminal.finds_lines(closing, width),
         *_folded(_measured(session, full=full), width),
@@ -37,9 +40,9 @@ def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]
     return terminal.folded(some, width) if width else some
 
 
-def _repeated(session: Session, closing: Closing) -> list[terminal.Line]:
+def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
-    named = [session.tests[each.key] for each in closing.named if each.key in session.tests]
+    named = [tests[each.key] for each in closing.named if each.key in tests]
     if not named:
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.words import counted
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
@@ -88,6 +89,7 @@ class Acceptance:
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
         self.accel_session = Session(_options(config, own_paths), self._progress, self._progress.announce)
+        self._reports = reports.Reports(self.accel_session)
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)
@@ -251,7 +253,7 @@ class Acceptance:
         report = yield
         if measures(item):
             self._ran.add(item)
-            reports.amend(self.accel_session, item, call, report)
+            self._reports.amend(item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
         if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
@@ -317,7 +319,8 @@ class Acceptance:
         session.exitstatus = closing.exit  # whatever another plugin made of it
         closing_file.write(closing.line)
         width = self._width() if self._is_terminal() else None
-        lines = closing_lines.lines(self.accel_session, closing, width, full=self._config.getoption("verbose", 0) > 0)
+        full = self._config.getoption("verbose", 0) > 0
+        lines = closing_lines.lines(self.accel_session, self._reports.tests, closing, width, full=full)
         self._write([*lines, *self._report_lines()], bold=True)
 
     def _report_lines(self) -> list[terminal.Line]:
@@ -363,6 +366,8 @@ class Acceptance:
         and of the collection are counted.
         """
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
+        if skipped := len(self._reports.not_run):
+            accel_session.setup.rule_out(f"{counted(skipped, 'test')} skipped before measuring anything")
         stopped_by = self._interrupts.reason
         explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.ledger.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:

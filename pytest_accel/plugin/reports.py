@@ -19,42 +19,53 @@ REPEATS = "accel_repeats"
 """The attribute of a report whose cause was told."""
 
 
-def amend(session: Session, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Make the report of one phase of a measuring test agree with its verdicts, and remember the errors of the test."""
-    verdicts = item.stash.get(VERDICTS, [])
-    if report.skipped and not verdicts:
-        session.not_run.append(item.name)
-    if call.when == "call":
-        for verdict in verdicts:
-            if "accel_rounds" not in getattr(item, "fixturenames", ()):  # what it tells, another test measures
-                session.tests[verdict.key] = item.name
-            _properties(session, item, report, verdict)
-        failing = [verdict for verdict in verdicts if verdict.fails]
-        repeats = [_repeats(session, item, verdict) for verdict in failing]
-        if failing and all(repeats):
-            setattr(report, REPEATS, True)
-        if failing and report.outcome != "failed":
-            first = failing[0]
-            _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
-        elif not verdicts and report.outcome == "passed":
-            _fail(
-                report,
-                "the test has an accel marker or fixture but records no measurement, so it cannot fail; "
-                "call accel_check in it",
-            )
-            session.errors.broken.append(f"{item.nodeid} records no measurement")
-        if failing:
-            return
-    remember(session.errors, item, call)
+class Reports:
+    """Makes the reports of measuring tests agree with their verdicts, and keeps what was told by which test."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.tests: dict[tuple[str, str, str], str] = {}
+        """Name of the test that asked for a verdict, by the key of the verdict."""
+        self.not_run: list[str] = []
+        """Names of measuring tests that were skipped before they measured."""
+        self._told: dict[tuple[Status, str, str], str] = {}
+        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
 
-def _repeats(session: Session, item: pytest.Item, verdict: Verdict) -> bool:
-    """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
-    if verdict.value is not None:
-        return False
-    whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-    first = session.causes_told.setdefault((verdict.status, sentence_of(verdict), whose), item.nodeid)
-    return first != item.nodeid or verdict.event == LEFT_OUT
+    def amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Make the report of one phase of a test agree with its verdicts, and remember the errors of the test."""
+        session, verdicts = self._session, item.stash.get(VERDICTS, [])
+        if report.skipped and not verdicts:
+            self.not_run.append(item.name)
+        if call.when == "call":
+            for verdict in verdicts:
+                if "accel_rounds" not in getattr(item, "fixturenames", ()):  # what it tells, another test measures
+                    self.tests[verdict.key] = item.name
+                _properties(session, item, report, verdict)
+            failing = [verdict for verdict in verdicts if verdict.fails]
+            repeats = [self._repeats(item, verdict) for verdict in failing]
+            if failing and all(repeats):
+                setattr(report, REPEATS, True)
+            if failing and report.outcome != "failed":
+                first = failing[0]
+                _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
+            elif not verdicts and report.outcome == "passed":
+                _fail(
+                    report,
+                    "the test has an accel marker or fixture but records no measurement, so it cannot fail; "
+                    "call accel_check in it",
+                )
+                session.errors.broken.append(f"{item.nodeid} records no measurement")
+            if failing:
+                return
+        remember(session.errors, item, call)
+
+    def _repeats(self, item: pytest.Item, verdict: Verdict) -> bool:
+        """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
+        if verdict.value is not None:
+            return False
+        whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
+        first = self._told.setdefault((verdict.status, sentence_of(verdict), whose), item.nodeid)
+        return first != item.nodeid or verdict.event == LEFT_OUT
 
 
 def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:

@@ -51,12 +51,6 @@ class Session:
         self.ledger = Ledger(self.setup, self.pool)
         self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger)
         self.errors = Errors()
-        self.causes_told: dict[tuple[Status, str, str], str] = {}
-        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
-        self.not_run: list[str] = []
-        """Names of measuring tests that were skipped before they measured."""
-        self.tests: dict[tuple[str, str, str], str] = {}
-        """Name of the test that asked for a verdict, by the key of the verdict."""
         self.rounds = Rounds(self.setup, self.pool, self.deadline, self.ledger, self.measuring, announce=announce)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
@@ -245,8 +239,6 @@ class Session:
         """Return everything besides the verdicts that decides the closing line."""
         setup, ledger, options = self.setup, self.ledger, self.setup.options
         starts = [each["boot"] for each in ledger.record.run.get("starts", [])]
-        skipped = len(self.not_run)
-        not_run = [f"{skipped} test{'s' * (skipped > 1)} skipped before measuring anything"] if skipped else []
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
@@ -254,7 +246,7 @@ class Session:
             if setup.node and options.baseline == NONE  # a rehearsal has no past
             else earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names),
             day=ledger.record.run.get("started", "")[:10],
-            no_acceptance=[*setup.no_acceptance, *not_run],
+            no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
