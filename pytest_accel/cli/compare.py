@@ -104,12 +104,12 @@ def _left_out(ends: tuple[Summary, Summary], others: Mapping[str, str]) -> str:
     left = [
         (each, age) for each, age in zip(reversed(ends), ("newest", "oldest"), strict=True) if str(each.path) in others
     ]
-    said = [f"the {age} record {each.path} ({_result(each)}): {others[str(each.path)]}" for each, age in left]
+    said = [
+        f"the {age} record {each.path} ({'SIMULATED ' * each.simulated}{each.word or 'not ended'}): "
+        f"{others[str(each.path)]}"
+        for each, age in left
+    ]
     return "; ".join(said)
-
-
-def _result(found: Summary) -> str:
-    return " ".join(["SIMULATED"] * found.simulated + [found.word or "not ended"])
 
 
 def _kind(found: Summary) -> tuple[str, bool]:
@@ -146,15 +146,11 @@ def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
     first, last = saved = [record.read(each.path) for each in (found[0], found[-1])]
     notes = [note for each in saved for note in _incomplete(each)]
-    if why := not_comparable(first, last) or next(filter(None, map(_changed, saved)), ""):
+    altered = [f"{each.path} was changed after it was written" for each in saved if each.altered]
+    if why := not_comparable(first, last) or "".join(altered[:1]):  # nothing is concluded from one that was changed
         return Comparison(first, last, other=why), notes
     spread, said = _spread(last)
     return compare(first, last, spread, found), [*notes, *said]
-
-
-def _changed(saved: Run) -> str:
-    """Return that a record was changed after it was written; empty if not. Nothing is concluded from one that was."""
-    return f"{saved.path} was changed after it was written" if saved.altered else ""
 
 
 def _incomplete(saved: Run) -> list[str]:

@@ -90,12 +90,10 @@ def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
     """Return which nodes are to be resumed. The records of those that we drained are read."""
     ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
     asked = [each for each in nodes if each.node in ours and each.state in HOLDS]
-    return plans.resume_plan(nodes, now, {each.node: _holding(each) for each in asked}, datetime.now(timezone.utc))
-
-
-def _holding(each: NodeResult) -> set[str]:
-    """Return the metrics of a node that a drained one is resumed for."""
-    return (plans.measured if each.state is State.ACCEPTED else plans.held)(_record(each))
+    holding = {
+        each.node: (plans.measured if each.state is State.ACCEPTED else plans.held)(_record(each)) for each in asked
+    }
+    return plans.resume_plan(nodes, now, holding, datetime.now(timezone.utc))
 
 
 def _record(each: NodeResult) -> Run | None:

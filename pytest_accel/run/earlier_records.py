@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -96,7 +96,10 @@ def read(folder: Path, launch: Launch | None = None) -> EarlierRecords:
         return inside(folder.parent, folder)
     own = file_name(launch.node)
     return _read(
-        place for night in _folders(folder.parent.parent) for place in _of_node(night / own) if place != folder
+        place
+        for night in _folders(folder.parent.parent)
+        for place in takewhile(os.path.isdir, numbered(night / own))
+        if place != folder
     )
 
 
@@ -104,11 +107,6 @@ def _is_shared(folder: Path, node: str) -> bool:
     """Return True for one of the folders that the runs of a node have in a shared one."""
     own = file_name(node)
     return folder.name == own or re.fullmatch(rf"{re.escape(own)}-\d+", folder.name) is not None
-
-
-def _of_node(first: Path) -> Iterator[Path]:
-    """Yield the folders of a node's runs in a shared folder."""
-    return takewhile(os.path.isdir, numbered(first))
 
 
 def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
@@ -129,7 +127,8 @@ def _read(places: Iterable[Path], closed: list[str] | None = None) -> EarlierRec
     """Return the records in these folders. Those that cannot be entered are added to `closed`."""
     earlier = EarlierRecords()
     summed, records = _in(places, closed)
-    some_summed = _oldest_and_newest(summed)
+    many = len(summed) > MOST_SUMMARIES
+    some_summed = [*summed[: MOST_SUMMARIES - OLDEST], *summed[-OLDEST:]] if many else summed
     for path in some_summed:
         _keep(earlier, path)
     some = _as_many_as_fit(records)
@@ -138,11 +137,6 @@ def _read(places: Iterable[Path], closed: list[str] | None = None) -> EarlierRec
     earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
     earlier.found.sort(key=attrgetter("started"), reverse=True)
     return earlier
-
-
-def _oldest_and_newest(paths: list[Path]) -> list[Path]:
-    """Return as many of the summaries, newest first, as are read: the newest, and the oldest for the first accepted."""
-    return paths if len(paths) <= MOST_SUMMARIES else [*paths[: MOST_SUMMARIES - OLDEST], *paths[-OLDEST:]]
 
 
 def _folders(parent: Path, closed: list[str] | None = None) -> list[Path]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
-from pytest_accel.core import untrusted
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, summaries
@@ -199,6 +198,6 @@ def _began(folder: Path) -> float:
 def host_of(path: Path) -> str | None:
     """Return the host that a record names, None if there is no record or it names none."""
     try:
-        return str(untrusted.read_json(path, follow=False)["run"]["host"])
-    except (BadFile, KeyError, TypeError):
+        return record.read(path, follow=False).host or None
+    except BadFile:
         return None

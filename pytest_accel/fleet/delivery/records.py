@@ -167,7 +167,8 @@ def _node(run: Run, limits: dict[str, Limit]) -> NodeRecord:
         told = replace(told, word="NOT JUDGED", exit=exits.NOT_JUDGED)
     line = close(run.verdicts, around).line if run.finished else told.line or "the run did not end"
     shown = any(simulated.shown_by(each) for each in run.devices)
-    devices = sorted(map(_identity, run.devices), key=lambda device: device.index)
+    unread = [replace(each, facts={"unread": dict(each.facts.get("unread") or {})}) for each in run.devices]
+    devices = sorted(unread, key=lambda device: device.index)
     return NodeRecord(
         **{**vars(told), "line": line, "simulated": told.simulated or shown, "devices": devices},
         node=run.host,
@@ -192,11 +193,6 @@ def _objection(run: Run) -> str:
         why += [] if run.devices else ["it holds no device"]
         why += [f"no limit was judged on {', '.join(bare)}"] if bare else []
     return f"the record contradicts itself: {why[0]}{more(why)}" if why else ""
-
-
-def _identity(device: Device) -> Device:
-    """Return a device with what identifies it."""
-    return replace(device, facts={"unread": dict(device.facts.get("unread") or {})})
 
 
 def _terms(record: Run) -> dict[str, str]:

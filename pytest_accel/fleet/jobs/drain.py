@@ -158,7 +158,8 @@ def plan_of(
         for metric, count in doubtful.items()
     ]
     rehearsal = all(each.result.simulated for each in nodes if each.result)
-    ours = sum(each.node in states and _counts(states[each.node].reason) for each in nodes)
+    reasons = [states[each.node].reason for each in nodes if each.node in states]
+    ours = sum(each.startswith(TAG) and not each.startswith(HEALTH) for each in reasons)  # given by `fleet drain`
     for each in nodes:
         if each.state is not State.REJECTED or each.result is None:
             continue
@@ -181,11 +182,6 @@ def plan_of(
         plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
     _limit(plan, found, ours, sum(each.expected for each in nodes), most)
     return plan
-
-
-def _counts(reason: str) -> bool:
-    """Return True for a reason that `fleet drain` gave, which counts against the share that may be drained."""
-    return reason.startswith(TAG) and not reason.startswith(HEALTH)
 
 
 def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Failure], *, alien: bool) -> str:

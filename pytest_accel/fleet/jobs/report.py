@@ -31,7 +31,8 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
     groups: dict[tuple[State, str], list[NodeResult]] = {}
     for each in nodes:
-        groups.setdefault((each.state, _kind(shown(each))), []).append(each)
+        # without what differs from job to job: the number of the job and its output
+        groups.setdefault((each.state, re.sub(r"^job \d+ ", "job ", shown(each)).partition(ENDS)[0]), []).append(each)
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
     for (state, kind), alike in groups.items():
         per_state[state].append((shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
@@ -56,11 +57,6 @@ def shown(each: NodeResult) -> str:
         held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
         return f"{held}; {each.note}" if each.note else held
     return each.note if each.state is State.ACCEPTED else each.reason
-
-
-def _kind(reason: str) -> str:
-    """Return a reason without what differs from job to job: the number of the job and its output."""
-    return re.sub(r"^job \d+ ", "job ", reason).partition(ENDS)[0]
 
 
 def _room(wanted: dict[State, int]) -> dict[State, int]:

@@ -38,7 +38,7 @@ REPORT: Final = "report.html"
 
 
 @dataclass(frozen=True)
-class Run:
+class NodeRun:
     """The run of a node in the night."""
 
     node: str
@@ -77,7 +77,7 @@ class Night:
     """The first night that was looked at."""
     nights: int
     simulated: bool
-    runs: Sequence[Run]
+    runs: Sequence[NodeRun]
     verdicts: dict[str, int]
     """How many verdicts have each status."""
     outliers: Sequence[Outlier]
@@ -187,9 +187,9 @@ def left_out(nights: Sequence[str]) -> str:
     return f"{counted(len(nights), 'night')} left out, since the figures cannot be read: {named}"
 
 
-def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> Run:
+def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> NodeRun:
     ended = state == FINISHED and bool(word)
-    return Run(node, word if ended else NOT_ENDED, status if ended else None, *others)
+    return NodeRun(node, word if ended else NOT_ENDED, status if ended else None, *others)
 
 
 def links(night: Night, beside: Path | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.extract import STATUSES, WAIVED
 from pytest_accel.fleet.nights.heat import Heat
-from pytest_accel.fleet.nights.night import Night, Run, left_out
+from pytest_accel.fleet.nights.night import Night, NodeRun, left_out
 from pytest_accel.fleet.nights.shown import cells, text
 from pytest_accel.views.html import page, words
 
@@ -43,7 +43,7 @@ class Row:
 def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
     """Return a night as an HTML page; `links` are the pages of nodes, relative to it. Raises MissingExtra."""
     page.demand_extra()
-    targets = {node: _target(path) for node, path in links.items()}
+    targets = {node: f"./{quote(path)}" for node, path in links.items()}
     kind = _kind(night)
     rows = _rows(night, targets)
     template = page.environment(PACKAGE, page.PACKAGE).get_template("fleet.html.j2")
@@ -70,11 +70,6 @@ def render(night: Night, heat: Heat, links: Mapping[str, str]) -> str:
         data=page.trusted(page.data(_data(night, heat, targets))),
         **page.code(style, script),
     )
-
-
-def _target(path: str) -> str:
-    """Return a relative path as the target of a link, which no name of a folder turns into an address elsewhere."""
-    return f"./{quote(path)}"
 
 
 def _kind(night: Night) -> str:
@@ -167,7 +162,7 @@ def _rows(night: Night, links: Mapping[str, str]) -> list[Row]:
     ]
 
 
-def _runs(runs: Sequence[Run], links: Mapping[str, str]) -> list[tuple[words.Badge, str, str, str]]:
+def _runs(runs: Sequence[NodeRun], links: Mapping[str, str]) -> list[tuple[words.Badge, str, str, str]]:
     """Return the runs that are no pass, rejected ones first: result, node, link and closing line."""
     order = {exits.REJECTED: 0, exits.NOT_JUDGED: 2}
     bad = sorted((each for each in runs if each.exit != 0), key=lambda each: (order.get(each.exit or -1, 1), each.node))

@@ -16,7 +16,7 @@ from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import Trend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import Night, Run, left_out
+from pytest_accel.fleet.nights.night import Night, NodeRun, left_out
 from pytest_accel.fleet.nights.shown import cells
 
 Rows = list[tuple[str, ...]]
@@ -104,7 +104,7 @@ def by_change(found: Iterable[Proposed]) -> list[Proposed]:
     return sorted(found, key=lambda one: (one.change is None, -abs(one.change or 0.0)))
 
 
-def _run(run: Run) -> tuple[str, ...]:
+def _run(run: NodeRun) -> tuple[str, ...]:
     """Return node and the beginning of the closing line, which has the result."""
     line = run.line if run.word in run.line else f"{run.word} {run.line}"
     return run.node, textwrap.shorten(line, max(COLUMNS // 2, COLUMNS - len(run.node) - 4), placeholder=" ...")
