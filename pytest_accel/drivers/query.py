@@ -10,24 +10,17 @@ import ctypes
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import pci
 
 
-class Answerer(Protocol):
-    """A source of a fact: the function or field to ask, and how to read its answer."""
+class Answerer:
+    """A source of a fact: the function or field to ask (its name, or the id of a field), and how to read its answer."""
 
-    @property
-    def name(self) -> str | int:
-        """The name of the function or field, or the id of the field."""
-        ...
-
-    @property
-    def read(self) -> Callable[[Any], Any]:
-        """The function that converts the answer to the fact."""
-        ...
+    name: str | int
+    read: Callable[[Any], Any]
 
 
 def as_it_is(answer: Any) -> Any:
@@ -36,7 +29,7 @@ def as_it_is(answer: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class LibraryCall:
+class LibraryCall(Answerer):
     """A call of one library function. A text among the arguments is the name of a constant of the library.
 
     `fills` names the struct that the function fills by reference; if it is empty, the function returns its answer.

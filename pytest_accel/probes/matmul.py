@@ -21,18 +21,14 @@ PILOT_BLOCKS = (0.004, 3)
 """Seconds of a block that shows the rate of a product, and the number of them; the fastest counts."""
 BURST_REST, BURST_SECONDS, BURSTS = 1.0, 0.02, 5
 """Seconds of rest before a burst, seconds of a burst, and how many bursts are measured."""
+BURST = {"timing": "burst", "warm_up": 3, "rest": f"{BURST_REST:g} s", "calls": f"{1000 * BURST_SECONDS:g} ms"}
+"""What the method of a burst has otherwise than that of `matmul`."""
 
 
 def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     """Return the method of `matmul`, which is also that of `soak`."""
     method = {"shape": shape_name((m, n, k)), **method_of(dtype), "cache": "operands exceed it"}
     return {**method, "timing": "sustained", "statistic": "mean", "tunable_op": AS_FOUND}
-
-
-def _burst(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
-    """Return the method of `matmul_burst`."""
-    method = {**sustained(dtype, m, n, k), "timing": "burst", "warm_up": 3}
-    return {**method, "rest": f"{BURST_REST:g} s", "calls": f"{1000 * BURST_SECONDS:g} ms"}
 
 
 @probe(
@@ -104,7 +100,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
     peak="tflops",
-    method=_burst,
+    method=lambda dtype, m, n, k: {**sustained(dtype, m, n, k), **BURST},
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands, method_of, shape_name
+from pytest_accel.probes.device.gemm import OPERAND_BYTES, Gemm, Operands, shape_name
 from pytest_accel.probes.device.shape_search import (
     ANCHORS,
     FIRST,
@@ -26,6 +25,7 @@ from pytest_accel.probes.device.shape_search import (
 )
 from pytest_accel.probes.device.timing import time_fastest, time_once
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
+from pytest_accel.probes.matmul import sustained
 
 TILES = {
     "cuda8": ((128, 256), (256, 128), (128, 128)),
@@ -43,12 +43,6 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
 """Shapes that are searched on a CPU."""
 
 
-def _method(dtype: str) -> dict[str, Any]:
-    """Return the method of `matmul_best`."""
-    method = {"procedure": "search over shapes", "shape": AS_FOUND, **method_of(dtype)}
-    return {**method, "cache": "operands exceed it", "timing": "sustained", "statistic": "mean", "tunable_op": AS_FOUND}
-
-
 @probe(
     "matmul_best.{dtype}",
     unit="TFLOPS",
@@ -56,7 +50,7 @@ def _method(dtype: str) -> dict[str, Any]:
     variants={"dtype": MATMUL_DTYPES},
     budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
     peak="tflops",
-    method=_method,
+    method=lambda dtype: {"procedure": "search over shapes", **sustained(dtype, 0, 0, 0), "shape": AS_FOUND},
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),

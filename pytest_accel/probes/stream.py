@@ -23,12 +23,12 @@ OPERATIONS = tuple(TRAFFIC)
 BYTES = {"fp64": 8, "fp32": 4}
 """Bytes of an element, by dtype."""
 _DONE_BY = {
-    "copy_kernel": ("b = a", "kernel"),
-    "triad": ("a = b + s c", "kernel"),
-    "dot": ("sum of a b", "kernel of the BLAS library"),
-    "copy": ("b = a", "copy engine"),
-    "read": ("sum of a", "kernel of torch.sum"),
-    "write": ("a = s", "kernel"),
+    "copy_kernel": {"operation": "b = a", "engine": "kernel"},
+    "triad": {"operation": "a = b + s c", "engine": "kernel"},
+    "dot": {"operation": "sum of a b", "engine": "kernel of the BLAS library"},
+    "copy": {"operation": "b = a", "engine": "copy engine"},
+    "read": {"operation": "sum of a", "engine": "kernel of torch.sum"},
+    "write": {"operation": "a = s", "engine": "kernel"},
 }
 """Operation and engine, in the words of a method. A plain kernel reads and writes each element once, and every one of
 them fills the memory's queues; a sum over an array does not in every implementation (PyTorch issue 132964)."""
@@ -46,17 +46,11 @@ MOST_WINDOWS = 256
 """Number of windows at most."""
 
 
-def _method(op: str, mib: int, dtype: str) -> dict[str, Any]:
-    """Return the method of `stream`."""
-    operation, engine = _DONE_BY[op]
-    return {"operation": operation, "engine": engine, "dtype": dtype, "array": f"{mib} MiB", "statistic": "best"}
-
-
 @probe(
     "stream.{op}",
     unit="GB/s",
     stresses=["memory"],
-    method=_method,
+    method=lambda op, mib, dtype: {**_DONE_BY[op], "dtype": dtype, "array": f"{mib} MiB", "statistic": "best"},
     variants={"op": OPERATIONS},
     budgets={"quick": 0.0, "standard": 3.0, "long": 10.0},
     budgets_of={

@@ -14,7 +14,7 @@ UPGRADE = "upgrade nvidia-ml-py"
 
 
 @dataclass(frozen=True)
-class Field:
+class Field(Answerer):
     """One value of nvmlDeviceGetFieldValues: the name of its id (or the id), and its scope, such as an NVLink."""
 
     name: str | int
