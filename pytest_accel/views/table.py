@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.measurement import LEFT_OUT, NODE, finite
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted
@@ -224,7 +224,8 @@ class _Rows:
             return []
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
-        made = [(text, _colour(group[0])) for group, text in lines[1:]]
+        colours = ["yellow" if group[0].waiver else COLOURS.get(group[0].status, "") for group in self._groups]
+        made = [(text, colour) for (_, text), colour in zip(lines[1:], colours, strict=True)]
         advised = [group[0] for group in self._groups if group[0].advises and not layout.units]
         of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
         effect = "rejects only below the floor of its class" if of_class else "does not reject"
@@ -298,10 +299,6 @@ def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap:
     return gap.join(cells).rstrip()
 
 
-def _colour(verdict: Verdict) -> str:
-    return "yellow" if verdict.waiver else COLOURS.get(verdict.status, "")
-
-
 def _has_no_value(verdict: Verdict) -> bool:
     """Return True for a failure without a value: its row tells the reason instead."""
     return verdict.value is None and verdict.status.fails
@@ -340,7 +337,7 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
 
 def _is_figure(verdict: Verdict) -> bool:
     """Return True for a measured number, False for a fact."""
-    number = isinstance(verdict.value, int | float) and not isinstance(verdict.value, bool)
+    number = finite(verdict.value) is not None
     return number and verdict.expected is None and not verdict.metric.startswith(FACTS)
 
 
@@ -358,12 +355,12 @@ def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
 # -- the cells
 
 
-def _next_run(verdict: Verdict) -> str:
-    """Return how far the next run's value may lie from this one, as a share of it: " +-1.2%"."""
-    if verdict.next_run is None or not verdict.value:
+def next_run(verdict: Verdict) -> str:
+    """Return how far the next run's value may lie from this one, as a share of it: "1.2%"; empty if not known."""
+    value = finite(verdict.value)
+    if verdict.next_run is None or not value:
         return ""
-    value = float(verdict.value)
-    return f" +-{(verdict.next_run[1] - value) / abs(value):.1%}"  # the lower end may be cut off at 0
+    return f"{(verdict.next_run[1] - value) / abs(value):.1%}"  # the lower end may be cut off at 0
 
 
 def _values(group: Sequence[Verdict], *, bare: bool = False) -> str:
@@ -372,9 +369,11 @@ def _values(group: Sequence[Verdict], *, bare: bool = False) -> str:
     if first.value is None:
         return ""
     if len(group) == 1 or not _is_figure(first):
-        return show(first.value, first.unit) + ("" if bare else _next_run(first))
-    least, most = (show(pick(float(verdict.value or 0) for verdict in group), first.unit) for pick in (min, max))
-    return least if least == most else f"{least.partition(' ')[0]} to {most}"
+        near = "" if bare else next_run(first)
+        return show(first.value, first.unit) + (near and f" +-{near}")
+    values = [float(verdict.value or 0) for verdict in group]
+    least, most = show(min(values), ""), show(max(values), "")
+    return show(max(values), first.unit) if least == most else f"{least} to {show(max(values), first.unit)}"
 
 
 def _shares(group: Sequence[Verdict]) -> str:

@@ -122,17 +122,9 @@ def rounds(record: Run, names: Names) -> list[Plot]:
 def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list[list[float | int | None]]]:
     """Return the numbers of the blocks, and the samples of each device at these; thinned where there are many."""
     most = max(map(len, samples))
-    if most <= POINTS:
-        padded = [
-            [None if each is None else rounded(each) for each in one] + [None] * (most - len(one)) for one in samples
-        ]
-        return list(range(1, most + 1)), padded
-    columns: list[list[float | int | None]] = []
-    for one in samples:
-        _, kept = thinned(one)
-        shortened = [None if each is None else rounded(each) for each in kept]
-        columns.append(shortened + [None] * (POINTS - len(shortened)))
-    return [1 + part * most // POINTS for part in range(POINTS)], columns
+    points = min(most, POINTS)
+    columns = [[*kept, *[None] * (points - len(kept))] for kept in map(thinned, samples)]
+    return [1 + part * most // points for part in range(points)], columns
 
 
 def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:

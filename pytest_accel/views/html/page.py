@@ -24,6 +24,7 @@ from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, limits, overview, peers, series, traces, words
 from pytest_accel.views.html.figures import Figures
+from pytest_accel.views.table import next_run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -124,7 +125,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "margin": margin_of,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
-    "next_run": words.next_run,
+    "next_run": next_run,
     "number": finite,
     "only": words.only,
     "percent": "{:.1%}".format,

@@ -20,17 +20,15 @@ def rounded(value: float, digits: int = 5) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def thinned(values: Sequence[float | None], points: int = POINTS) -> tuple[list[int], list[float | None]]:
-    """Return at most `points` of the values with their places: of each part the one farthest from the median of all."""
-    if len(values) <= points:
-        return list(range(len(values))), list(values)
+def thinned(values: Sequence[float | None]) -> list[float | int | None]:
+    """Return at most POINTS of the values, rounded: of each part the one farthest from the median of all."""
+    count = min(len(values), POINTS)
     middle = median([each for each in values if each is not None] or [0.0])
-    away = [-1.0 if each is None else abs(each - middle) for each in values]
-    places = []
-    for part in range(points):
-        begin, end = part * len(values) // points, (part + 1) * len(values) // points
-        places.append(max(range(begin, end), key=away.__getitem__))
-    return places, [values[place] for place in places]
+    kept = []
+    for part in range(count):
+        some = values[part * len(values) // count : (part + 1) * len(values) // count]
+        kept.append(max(some, key=lambda each: -1.0 if each is None else abs(each - middle)))
+    return [None if each is None else rounded(each) for each in kept]
 
 
 def spans(active: Iterable[bool]) -> list[tuple[int, int]]:

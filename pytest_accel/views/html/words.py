@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
-from pytest_accel.core.measurement import finite
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.closing_parts import spanned
@@ -118,14 +117,6 @@ def only(values: Mapping[str, Any], *names: str) -> str:
 def tally(things: Iterable[str]) -> str:
     """Return things with the number of each: "8 x NVIDIA H100"."""
     return ", ".join(f"{number} x {each}" for each, number in Counter(things).items())
-
-
-def next_run(verdict: Verdict) -> str:
-    """Return within how much of its value the next run of a device lies, empty if that is not known."""
-    value = finite(verdict.value)
-    if not value or not verdict.next_run:
-        return ""
-    return f"next run within {(verdict.next_run[1] - value) / abs(value):.1%}"
 
 
 def short(verdicts: Sequence[Verdict]) -> str:
