@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.reasons import BeyondMethod, OtherMethod
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
@@ -45,8 +45,8 @@ def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Sta
 
 
 def test_a_shortfall_says_how_the_source_measured() -> None:
-    assert sentence_of(judged(90.0)).endswith(f"; advisory, the limit's source measured otherwise: {DIFFERS[0]}")
-    assert "more than 15% below healthy" in sentence_of(judged(50.0))
+    assert judged(90.0).reasons[-1] == OtherMethod(DIFFERS)
+    assert judged(50.0).reasons[-1] == BeyondMethod(0.15, "method")
 
 
 def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import AllAlike, NeighboursHold, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
@@ -85,7 +86,9 @@ def test_a_finding_has_to_be_confirmed() -> None:
     assert beside(memory(97.0), memory(97.0), spread=MEMORY).status is Status.FAIL
     cleared = beside(memory(97.0), memory(99.9), spread=MEMORY)
     assert cleared.status is Status.MARGINAL
-    assert "holds only on the repeat, first measured 3.0% behind its neighbours" in sentence_of(cleared)
+    assert [(each.kind, getattr(each, "at_first", False)) for each in cleared.reasons[1:]] == [
+        ("behind_neighbours", True)
+    ]
     assert beside(memory(98.5), memory(99.9), spread=MEMORY).status is Status.NOT_APPLICABLE
     assert beside(memory(99.9), memory(98.5), spread=MEMORY).status is Status.NOT_APPLICABLE
     late = beside(memory(99.9), memory(97.0), spread=MEMORY)
@@ -97,7 +100,7 @@ def test_a_round_that_cannot_be_compared_neither_confirms_nor_clears() -> None:
     for rounds in ((memory(97.0), disturbed), (disturbed, memory(97.0))):
         found = beside(*rounds, spread=MEMORY)
         assert found.status is Status.INCONCLUSIVE
-        assert sentence_of(found).endswith("; another round could not be compared")
+        assert found.reasons[-1] == Note("one_round")
     assert beside(memory(98.5), disturbed, spread=MEMORY).status is Status.MARGINAL
     assert beside(memory(99.9), disturbed, spread=MEMORY).status is Status.NOT_APPLICABLE
 
@@ -111,7 +114,7 @@ def test_without_time_for_a_repeat_a_failing_gap_is_inconclusive() -> None:
     left = replace(memory(97.0), details={"not_repeated": "the 20 s for repeats at quick leave 0 s"})
     verdict = beside(left, spread=MEMORY)
     assert verdict.status is Status.INCONCLUSIVE
-    assert "not measured again for lack of time" in sentence_of(verdict)
+    assert verdict.reasons[-1] == Note("repeat_without_time", "the 20 s for repeats at quick leave 0 s")
     marginal = beside(replace(left, value=98.5), spread=MEMORY)
     assert marginal.status is Status.MARGINAL
 
@@ -143,10 +146,15 @@ ADVISORY = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0, differs=("
 def test_an_advisory_limit_that_one_device_alone_breaks() -> None:
     verdict = beside(memory(97.0), spread=MEMORY, limit=ADVISORY)
     assert verdict.status is Status.FAIL
-    assert "its 7 neighbours hold it; 3.0% behind its neighbours (median 100, spread 0.3%)" in sentence_of(verdict)
+    assert [each.kind for each in verdict.reasons] == [
+        "compared",
+        "other_method",
+        "neighbours_hold",
+        "behind_neighbours",
+    ]
     product = beside(one(97.0), spread=PRODUCTS, limit=replace(ADVISORY, metric="matmul.bf16", unit="TFLOPS"))
     assert product.status is Status.MARGINAL
-    assert "its 7 neighbours hold it" in sentence_of(product)
+    assert NeighboursHold(7) in product.reasons
     assert product.behind, "worth another measurement"
 
 
@@ -154,10 +162,9 @@ def test_devices_that_are_short_alike_are_told_so() -> None:
     floor = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0)
     for limit in (floor, ADVISORY):
         verdict = beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=limit)
-        assert sentence_of(verdict).endswith("all 8 devices alike: look at what they share "
-                                         "(power, cooling, settings, software)")  # fmt: skip
-    assert "alike" not in sentence_of(beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor))
-    assert "alike" not in sentence_of(beside(memory(99.0), spread=MEMORY, others=[99.0] * 7, limit=floor))
+        assert verdict.reasons[-1] == AllAlike(8)
+    for value, other in ((90.0, 95.1), (99.0, 99.0)):
+        assert AllAlike(8) not in beside(memory(value), spread=MEMORY, others=[other] * 7, limit=floor).reasons
 
 
 def gpu(place: int, **changes: object) -> Device:

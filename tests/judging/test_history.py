@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.reasons import AllAlike, BehindPast, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
 from pytest_accel.core.summary import Summary
@@ -63,6 +64,12 @@ def verdict(
     return judge(attempts, None, background=Background(spread=spread, past_of=history.past))
 
 
+def past(found: Verdict) -> tuple[str, str, float]:
+    """The run that a verdict compares with, its day and its value."""
+    (behind,) = [each for each in found.reasons if isinstance(each, BehindPast)]
+    return behind.since, behind.day, behind.value
+
+
 def test_a_drop_is_told_with_date_and_figure() -> None:
     found = verdict([run(3, 3000.0), run(9, 2990.0)], memory(2880.0))
     assert found.status is Status.MARGINAL
@@ -88,26 +95,27 @@ def test_how_large_a_drop_is_a_finding(value: float, spread: Spread | None, stat
 
 def test_the_last_run_counts_where_the_device_has_become_faster_since_the_first() -> None:
     found = verdict([run(3, 2800.0), run(9, 3000.0)], memory(2850.0))
-    assert "below its last run of 2026-01-09 (3000;" in sentence_of(found)
+    assert past(found) == ("last", "2026-01-09", 3000.0)
 
 
 def test_a_slow_loss_shows_against_the_first_accepted_run() -> None:
     runs = [run(day, 3000.0 - 5 * day) for day in range(1, 20)]
     found = verdict(runs, memory(2900.0), spread=None)
-    assert "below its first accepted run of 2026-01-01 (2995;" in sentence_of(found)
+    assert past(found) == ("first accepted", "2026-01-01", 2995.0)
 
 
 def test_rejected_runs_are_no_measure_but_for_the_last() -> None:
     found = verdict([run(1, 5000.0, "REJECTED"), run(3, 3000.0), run(9, 2880.0, "REJECTED")], memory(2880.0))
-    assert "its first accepted run of 2026-01-03" in sentence_of(found)
+    assert past(found) == ("first accepted", "2026-01-03", 3000.0)
     only = verdict([run(1, 5000.0, "REJECTED")], memory(2880.0))
-    assert "its last run of 2026-01-01" in sentence_of(only)
+    assert past(only) == ("last", "2026-01-01", 5000.0)
 
 
 def test_what_differs_is_said() -> None:
     then, now = {"torch": "2.6", "driver": "570", "level": "quick"}, {"torch": "2.7", "driver": "570"}
     found = verdict([run(3, 3000.0, terms=then)], memory(2880.0), terms=now)
-    assert sentence_of(found).endswith("two runs differ by up to 1.1%; torch 2.6 then, 2.7 now)")
+    (behind,) = [each for each in found.reasons if isinstance(each, BehindPast)]
+    assert behind.differs == {"torch": ("2.6", "2.7")}
 
 
 def test_another_method_is_not_compared() -> None:
@@ -124,13 +132,13 @@ def test_a_finding_has_to_be_confirmed_and_may_fail() -> None:
     assert verdict(runs, memory(2880.0), fails=True).status is Status.FAIL
     left = memory(2880.0, details={"not_repeated": "no time"})
     assert verdict(runs, left, fails=True).status is Status.INCONCLUSIVE
-    assert "not measured again for lack of time: no time" in sentence_of(verdict(runs, left))
+    assert verdict(runs, left).reasons[-1] == Note("repeat_without_time", "no time")
 
 
 def test_a_time_has_become_longer() -> None:
     step = Measurement("mine.step", "GPU-0", "ms", 11.0)
     found = verdict([run(3, 10.0, of=step)], step)
-    assert "10.0% longer than in its first accepted run of 2026-01-03 (10;" in sentence_of(found)
+    assert past(found) == ("first accepted", "2026-01-03", 10.0)
 
 
 def test_the_deviation_from_run_to_run_is_estimated_from_eight_runs_on() -> None:
@@ -160,11 +168,9 @@ def test_devices_that_dropped_alike_share_the_cause() -> None:
     history = History([earlier("2026-01-03T", [bare(each.uuid) for each in devices], figures)], devices, dict)
     now = [[memory(2800.0, each.uuid)] for each in devices]
     found = judge(now[0], None, background=Background(now, now, SPREAD, history.past))
-    assert sentence_of(found).endswith(
-        "; all 4 devices alike: look at what they share (power, cooling, settings, software)"
-    )
+    assert found.reasons[-1] == AllAlike(4)
     now[1] = [memory(3000.0, "GPU-1")]
-    assert "alike" not in sentence_of(judge(now[0], None, background=Background(now, now, SPREAD, history.past)))
+    assert AllAlike(4) not in judge(now[0], None, background=Background(now, now, SPREAD, history.past)).reasons
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_a_drop_that_the_repeat_cannot_show_is_kept() -> None:
     first, again = memory(2800.0), replace(memory(2800.0), disturbance="another process")
     found = verdict([run(3, 3000.0)], first, again)
     assert found.status is Status.MARGINAL
-    assert sentence_of(found).endswith("; another round could not be compared")
+    assert found.reasons[-1] == Note("one_round")
     assert verdict([run(3, 3000.0)], first, again, fails=True).status is Status.INCONCLUSIVE
     shorter = replace(first, conditions={"seconds": 60})
     assert verdict([run(3, 3000.0)], first, shorter, fails=True).status is Status.INCONCLUSIVE

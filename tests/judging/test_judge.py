@@ -8,6 +8,17 @@ import pytest
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
+from pytest_accel.core.reasons import (
+    Alone,
+    Compared,
+    Interval,
+    Majority,
+    NoMajority,
+    Note,
+    OtherAlgorithm,
+    OtherUnit,
+    Repeated,
+)
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
@@ -88,7 +99,7 @@ def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
 def test_no_value_is_unmeasured(limit: Limit) -> None:
     verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
     assert verdict.status is Status.UNMEASURED
-    assert sentence_of(verdict) == "the probe returned no value"
+    assert verdict.reasons == (Note("no_value"),)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +122,7 @@ def test_a_limit_without_a_bound_judges_nothing(limit: Limit) -> None:
 def test_a_limit_in_another_unit_judges_nothing() -> None:
     verdict = judge([found(730.0, "GB/s")], FLOOR)
     assert verdict.status is Status.UNMEASURED
-    assert sentence_of(verdict) == "the limit is in TFLOPS, but the measurement is in GB/s"
+    assert verdict.reasons == (OtherUnit("TFLOPS"),)
 
 
 @pytest.mark.parametrize(("ranks", "expected"), [(8, Status.PASS), (4, Status.UNMEASURED), (None, Status.UNMEASURED)])
@@ -121,7 +132,7 @@ def test_a_limit_for_eight_ranks_does_not_judge_four(ranks: int | None, expected
 
 
 BY_NVLS = replace(FLOOR, conditions={"algorithm": "nvls"})
-OTHER = "NCCL used ring; the limit's reference was measured with nvls"
+OTHER = OtherAlgorithm("NCCL", "ring", "nvls")
 
 
 @pytest.mark.parametrize("algorithm", ["nvls", "NVLS", "ring", None])
@@ -132,12 +143,12 @@ def test_a_value_that_holds_holds_by_any_algorithm(algorithm: str | None) -> Non
 def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
     verdict = judge([found(600, conditions={"algorithm": "ring", "backend": "nccl"})], BY_NVLS)
     assert verdict.status is Status.FAIL
-    assert sentence_of(verdict).endswith(f"; {OTHER}")
+    assert verdict.reasons == (Compared("floor"), OTHER)
     said: Any = {"account": {"without_nvls": "NVLS multicast support is not available on dev 3"}}
     verdict = judge([found(600, conditions={"algorithm": "ring"}, details=said)], BY_NVLS)
-    assert sentence_of(verdict).endswith("nvls (NVLS multicast support is not available on dev 3)")
+    assert verdict.reasons[-1] == replace(OTHER, library="the collective", said=said["account"]["without_nvls"])
     for same in ({"algorithm": "nvls"}, {}):
-        assert OTHER not in sentence_of(judge([found(600, conditions=same)], BY_NVLS))
+        assert judge([found(600, conditions=same)], BY_NVLS).reasons == (Compared("floor"),)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +164,7 @@ def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any
     conditions = {"algorithm": "ring", "backend": "nccl", **settings}
     verdict = judge([found(600, conditions=conditions)], BY_NVLS)
     assert verdict.status is (Status.INCONCLUSIVE if chosen else Status.FAIL)
-    assert sentence_of(verdict).endswith(f"; chosen by {chosen}" if chosen else OTHER)
+    assert verdict.reasons[-1] == replace(OTHER, chosen_by=chosen)
     assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
 
 
@@ -175,7 +186,7 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
     verdict = judge([found(600, conditions=conditions)], FLOOR)
     (name, text), *_ = setting.items()
     assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
-    assert sentence_of(verdict).endswith(f"; restricted by {name}={text} in /etc/nccl.conf") == restricts
+    assert (verdict.reasons[-1] == Note("restricted", f"{name}={text} in /etc/nccl.conf")) == restricts
     assert status(730, FLOOR, conditions=conditions) is Status.PASS
 
 
@@ -218,6 +229,7 @@ def test_other_software_does_not_excuse_a_device_that_was_lost() -> None:
 
 def test_margin_and_sentence_say_value_limit_and_distance() -> None:
     verdict = judge([found(612.4)], FLOOR)
+    assert verdict.reasons == (Compared("floor"),)
     assert sentence_of(verdict) == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
     assert verdict.margin == pytest.approx(612.4 / 672 - 1)
     assert (verdict.value, verdict.floor, verdict.ceiling, verdict.limit) == (612.4, 672.0, None, FLOOR)
@@ -225,7 +237,7 @@ def test_margin_and_sentence_say_value_limit_and_distance() -> None:
 
 def test_a_derived_floor_says_what_it_is_derived_from() -> None:
     verdict = judge([found(700.0)], replace(FLOOR, floor=671.6, reference=730.0, of_reference=0.92))
-    assert "floor 671.6 TFLOPS = 0.92 of reference 730" in sentence_of(verdict)
+    assert verdict.reasons == (Compared("floor", 0.92, "reference", 730.0),)
 
 
 # -- fractions of a peak
@@ -267,7 +279,7 @@ def test_a_fraction_of_no_usable_peak_is_unmeasured(peak: Peak | None) -> None:
 def test_a_fraction_is_shown_in_the_unit_of_the_value() -> None:
     verdict = judge([found(600.0, peak=Peak(989.4, "bf16 datasheet peak"))], RELATIVE)
     assert verdict.floor == pytest.approx(494.7)
-    assert "600 TFLOPS, floor 494.7 TFLOPS = 0.5 of bf16 datasheet peak" in sentence_of(verdict)
+    assert verdict.reasons[0] == Compared("floor", 0.5, "bf16 datasheet peak")
 
 
 def test_a_warning_of_a_fraction_is_a_fraction_too() -> None:
@@ -291,7 +303,8 @@ def test_an_interval_that_includes_the_floor_is_marginal() -> None:
     noisy = tuple(700.0 + (-1) ** i * 100 for i in range(8))
     verdict = judge([found(700.0, samples=noisy)], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert "includes the floor" in sentence_of(verdict)
+    assert isinstance(verdict.reasons[-1], Interval)
+    assert verdict.reasons[-1].side == "floor"
 
 
 def test_one_slow_block_says_nothing_about_a_device() -> None:
@@ -306,15 +319,16 @@ def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
     noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
     verdict = judge([found(976.0, samples=noisy)], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert "up includes the floor" in sentence_of(verdict)
-    assert "inf" not in sentence_of(verdict)
+    assert isinstance(verdict.reasons[-1], Interval)
+    assert math.isinf(verdict.reasons[-1].high)
 
 
 def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
     noisy = tuple(0.04 + (-1) ** i * 0.03 for i in range(8))
     verdict = judge([found(0.04, "1", samples=noisy)], CEILING)
     assert verdict.status is Status.MARGINAL
-    assert "includes the ceiling" in sentence_of(verdict)
+    assert isinstance(verdict.reasons[-1], Interval)
+    assert verdict.reasons[-1].side == "ceiling"
 
 
 def test_noise_does_not_excuse_a_shortfall() -> None:
@@ -341,7 +355,7 @@ def test_noise_does_not_excuse_a_shortfall() -> None:
 def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, expected: Status) -> None:
     verdict = judge([found(trouble=TROUBLES[kind])], limit)
     assert verdict.status is expected
-    assert TROUBLES[kind].reason in sentence_of(verdict)
+    assert Note("trouble", TROUBLES[kind].reason) in verdict.reasons
 
 
 @pytest.mark.parametrize("kind", ["device", "need", "external"])
@@ -357,7 +371,7 @@ def test_a_bug_is_no_verdict() -> None:
 def test_without_a_limit_a_value_is_information() -> None:
     verdict = judge([found(612.4)], None)
     assert (verdict.status, verdict.information) == (Status.NOT_APPLICABLE, True)
-    assert sentence_of(verdict) == "612.4 TFLOPS; no limit, for information"
+    assert verdict.reasons == (Note("no_limit"),)
 
 
 # -- several attempts
@@ -397,7 +411,7 @@ def test_the_last_attempt_together_decides(attempts: list[Measurement], expected
 
 def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:
     verdict = judge([replace(GOOD, trouble=Trouble("need", "the sensor did not read gpu7 for 5 s")), GOOD], FLOOR)
-    assert sentence_of(verdict).endswith("measured only on the repeat; first: the sensor did not read gpu7 for 5 s")
+    assert verdict.reasons[-1] == Note("first_failed", "the sensor did not read gpu7 for 5 s")
 
 
 REFERENCE = replace(FLOOR, reference=730.0)
@@ -431,8 +445,8 @@ def test_a_large_shortfall_counts_although_it_was_seen_once(
     one = Measurement(limit.metric, "GPU-0", limit.unit, first)
     verdict = judge([one, replace(one, value=again)], limit, {"torch": "2.9"})
     assert verdict.status is expected
-    said = f"; failed once by far, holds on the repeat: {show(again, limit.unit)}"
-    assert (verdict.value == first and sentence_of(verdict).endswith(said)) == (expected is Status.FAIL)
+    once = Repeated(again, limit.unit, fails=True)
+    assert (verdict.value == first and verdict.reasons[-1] == once) == (expected is Status.FAIL)
 
 
 def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
@@ -444,14 +458,13 @@ def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
 def test_what_failed_once_is_told_with_its_cause() -> None:
     cause = "HW power brake 50% of the time"
     verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda *_: cause)
-    said = f"20 TFLOPS, floor 672 TFLOPS (-97.0%); {cause}; failed once by far, holds on the repeat: 730 TFLOPS"
-    assert sentence_of(verdict) == said
+    assert verdict.reasons[-2:] == (Note("cause", cause), Repeated(730.0, "TFLOPS", fails=True))
 
 
 def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:
     verdict = judge([BAD, found(trouble=NEVER)], replace(FLOOR, if_supported=True))
     assert verdict.status is Status.FAIL
-    assert sentence_of(verdict) == "600 TFLOPS, floor 672 TFLOPS (-10.7%); could not be measured again: no fast path"
+    assert verdict.reasons == (Compared("floor"), Note("repeat_failed", "no fast path"))
 
 
 UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"}
@@ -478,19 +491,14 @@ def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond
 ) -> None:
     verdict = judge([replace(found(value), details=UNREPEATED)], limit)
     assert verdict.status is expected or (expected is Status.PASS and verdict.status.holds)
-    said = "not measured again for lack of time: the 20 s for repeats at quick leave 1 s"
-    assert (said in sentence_of(verdict)) == (expected is not Status.PASS)
+    said = Note("repeat_without_time", "the 20 s for repeats at quick leave 1 s")
+    assert (said in verdict.reasons) == (expected is not Status.PASS)
 
 
-@pytest.mark.parametrize(
-    ("alone", "words"),
-    [
-        (730.0, "passes alone (730 TFLOPS): power, cooling or host bandwidth of the node limits it"),
-        (601.0, "601 TFLOPS when measured alone: the device itself falls short"),
-    ],
-)
-def test_a_measurement_alone_attributes(alone: float, words: str) -> None:
-    assert sentence_of(judge([BAD, BAD, found(alone, how="alone")], FLOOR)).endswith(words)
+@pytest.mark.parametrize(("alone", "holds"), [(730.0, True), (601.0, False)])
+def test_a_measurement_alone_attributes(alone: float, holds: bool) -> None:
+    verdict = judge([BAD, BAD, found(alone, how="alone")], FLOOR)
+    assert verdict.reasons[-1] == Alone(alone, "TFLOPS", holds=holds)
 
 
 # -- disturbed from outside
@@ -516,7 +524,7 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     slow = replace(found(600.0), samples=(600.0,) * 5, details={"excuse": load})
     verdict = judge([slow], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert sentence_of(verdict).endswith(f"excused: before the run, {load}")
+    assert verdict.reasons[-1] == Note("excused", load)
     assert judge([replace(slow, value=6.0, samples=(6.0,) * 5)], FLOOR).status is Status.FAIL
     wrong = Limit("exact_matmul.fp32", "count", equals=0)
     assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
@@ -535,7 +543,7 @@ def test_a_repeat_that_the_time_limit_stopped_was_not_made(value: float, expecte
     stopped = found(trouble=NEED, details={"not_repeated": "stopped at the time limit of 900 s for the run"})
     verdict = judge([found(value), stopped], FLOOR)
     assert verdict.status is expected
-    assert "not measured again for lack of time: stopped at the time limit of 900 s" in sentence_of(verdict)
+    assert Note("repeat_without_time", "stopped at the time limit of 900 s for the run") in verdict.reasons
 
 
 def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
@@ -596,14 +604,14 @@ def on_all(value: Value | None, *all_values: Value) -> Verdict:
 def test_the_device_that_differs_from_most_is_blamed_and_no_other() -> None:
     values = ("96.00.A5", "96.00.A5", "96.00.74", "96.00.A5")
     assert [on_all(value, *values).status for value in values] == [Status.PASS, Status.PASS, Status.FAIL, Status.PASS]
-    assert sentence_of(on_all("96.00.74", *values)) == "96.00.74, but 96.00.A5 on 3 of 4 devices"
-    assert sentence_of(on_all("96.00.A5", *values)) == "96.00.A5, as on 3 of 4 devices"
+    for value in ("96.00.74", "96.00.A5"):
+        assert (on_all(value, *values).reasons, on_all(value, *values).expected) == ((Majority(3, 4),), "96.00.A5")
 
 
 def test_without_a_majority_nobody_is_cleared() -> None:
     verdict = on_all("96.00.A5", "96.00.A5", "96.00.A5", "96.00.74", "96.00.74")
     assert verdict.status is Status.FAIL
-    assert "96.00.A5 on gpu0, gpu1; 96.00.74 on gpu2, gpu3" in sentence_of(verdict)
+    assert verdict.reasons == (NoMajority((("96.00.A5", "gpu0, gpu1"), ("96.00.74", "gpu2, gpu3"))),)
 
 
 def test_a_device_alone_is_the_same_as_all() -> None:
@@ -640,7 +648,7 @@ ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
 def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected
-    assert ("advisory" in sentence_of(verdict)) == (expected is Status.MARGINAL)
+    assert (Note("advises") in verdict.reasons) == (expected is Status.MARGINAL)
 
 
 @pytest.mark.parametrize("kind", ["need", "not_applicable"])
@@ -648,7 +656,7 @@ def test_advice_asks_for_nothing_that_cannot_be_read(kind: str) -> None:
     """With a limit that is required it would be UNMEASURED."""
     verdict = judge([found(trouble=TROUBLES[kind])], ADVICE)
     assert verdict.status is Status.NOT_APPLICABLE
-    assert sentence_of(verdict) == TROUBLES[kind].reason
+    assert verdict.reasons == (Note("trouble", TROUBLES[kind].reason),)
 
 
 def test_advice_excuses_no_lost_device() -> None:
@@ -656,7 +664,7 @@ def test_advice_excuses_no_lost_device() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 12])
-def test_the_worst_of_several_is_named_in_the_sentence(value: int) -> None:
+def test_the_worst_of_several_is_named(value: int) -> None:
     measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
     limit = Limit("host.nic_errors", "count", ceiling=10)
-    assert sentence_of(judge([measured], limit)).endswith(", at mlx5_3/1")
+    assert judge([measured], limit).reasons[-1] == Note("at", "mlx5_3/1")

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.reasons import Alone, BehindMedian, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
@@ -106,7 +107,7 @@ def test_a_limit_decides_down_to_half_of_the_median(limit: Limit, value: float, 
     alike = [[one(each, f"GPU-{place}")] for place, each in enumerate(OTHERS)]
     verdict = judge([one(value)], limit, {"torch": "2.9"}, background=Background([[one(value)], *alike]))
     assert verdict.status is status
-    assert ("below the median of 8 devices" in sentence_of(verdict)) == (status is not Status.PASS)
+    assert any(isinstance(each, BehindMedian) for each in verdict.reasons) == (status is not Status.PASS)
 
 
 def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
@@ -119,7 +120,7 @@ def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
 def test_a_disturbed_or_missing_value_is_not_compared(changes: dict[str, object]) -> None:
     verdict = beside(replace(one(100.0), **changes))  # type: ignore[arg-type]
     assert verdict.status is not Status.FAIL
-    assert "median" not in sentence_of(verdict)
+    assert not any(isinstance(each, BehindMedian) for each in verdict.reasons)
 
 
 def test_disturbed_neighbours_do_not_count() -> None:
@@ -130,23 +131,23 @@ def test_disturbed_neighbours_do_not_count() -> None:
 def test_a_quiet_repeat_does_not_clear_what_was_far_behind_once() -> None:
     verdict = beside(one(100.0), one(505.0))
     assert verdict.status is Status.FAIL
-    assert sentence_of(verdict) == (
-        "505 TFLOPS, holds only on the repeat, first measured 80% below the median of 8 devices (505.1), "
-        "which no noise explains"
-    )
+    value, behind, noise = verdict.reasons
+    assert isinstance(behind, BehindMedian)
+    assert (behind.at_first, behind.devices) == (True, 8)
+    assert (value, noise) == (Note("value"), Note("beyond_noise"))
 
 
 @pytest.mark.parametrize("again", [100.0, 505.0])
 def test_a_disturbed_repeat_does_not_clear_what_was_far_behind(again: float) -> None:
     verdict = beside(one(100.0), replace(one(again), disturbance="another process"))
     assert verdict.status is Status.FAIL
-    assert "80% below the median of 8 devices (505.1); another round could not be compared" in sentence_of(verdict)
+    assert [each.kind for each in verdict.reasons] == ["value", "behind_median", "one_round"]
     assert beside(one(404.0), replace(one(again), disturbance="another process")).status is Status.MARGINAL
 
 
 def test_the_cause_is_that_of_the_round_that_fell_short() -> None:
     slow = replace(one(100.0), details={"explains": "HW thermal slowdown 90% of the time"})
-    assert sentence_of(beside(slow, one(505.0))).endswith("no noise explains; HW thermal slowdown 90% of the time")
+    assert beside(slow, one(505.0)).reasons[-1] == Note("cause", "HW thermal slowdown 90% of the time")
 
 
 def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:
@@ -162,17 +163,15 @@ def test_a_load_before_the_run_excuses_what_was_far_behind_once() -> None:
 def test_a_device_that_stays_behind_fails_with_its_cause_and_its_rate_alone() -> None:
     details: Details = {"explains": "HW thermal slowdown 90% of the time"}
     slow = replace(one(100.0), details=details)
-    assert sentence_of(beside(slow, slow, replace(slow, value=499.0, how="alone"))) == (
-        "100 TFLOPS, 80% below the median of 8 devices (505.1); 499 TFLOPS when measured alone; "
-        "HW thermal slowdown 90% of the time"
-    )
+    found = beside(slow, slow, replace(slow, value=499.0, how="alone")).reasons
+    assert found[-2:] == (Alone(499.0, "TFLOPS"), Note("cause", "HW thermal slowdown 90% of the time"))
 
 
 def test_without_time_for_a_repeat_it_stays_a_failure() -> None:
     details: Details = {"not_repeated": "the 20 s for repeats at quick leave 0 s"}
     verdict = beside(replace(one(100.0), details=details))
     assert verdict.status is Status.FAIL
-    assert "not measured again for lack of time" in sentence_of(verdict)
+    assert verdict.reasons[-1] == Note("repeat_without_time", "the 20 s for repeats at quick leave 0 s")
 
 
 def gpu(place: int, **changes: object) -> Device:
