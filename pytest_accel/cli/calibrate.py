@@ -233,7 +233,7 @@ _Flow.add_representer(dict, _one_line)
 _Flow.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
-def _metrics(readings: Sequence[calibration.Reading]) -> list[ContributedMetric]:
+def _metrics(readings: Sequence[calibration.Reading]) -> dict[str, ContributedMetric]:
     """Return the readings by metric and device; nodes and devices are numbered in the order in which they appear."""
     nodes: dict[str, int] = {}
     devices: dict[str, dict[str, int]] = {}
@@ -245,12 +245,11 @@ def _metrics(readings: Sequence[calibration.Reading]) -> list[ContributedMetric]
         device = 0 if each.device == each.node else numbers.setdefault(each.device, len(numbers) + 1)
         metrics.setdefault(each.metric, {}).setdefault((node, device), []).append(each.value)
         first.setdefault(each.metric, each)
-    return [
-        ContributedMetric(
-            metric,
+    return {
+        metric: ContributedMetric(
             first[metric].unit,
             first[metric].conditions,
             [ContributedDevice(*place, tuple(runs)) for place, runs in some.items()],
         )
         for metric, some in metrics.items()
-    ]
+    }

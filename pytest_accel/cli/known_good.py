@@ -208,11 +208,11 @@ def contributed_readings(files: Iterable[tuple[Path, Contribution]]) -> list[Rea
     """Return every figure of contributed files."""
     return [
         Reading(
-            each.metric, each.unit, float(f"{value:.{SIX}g}"), _numbered(path, at.node, at.device),
+            metric, each.unit, float(f"{value:.{SIX}g}"), _numbered(path, at.node, at.device),
             _numbered(path, at.node), each.conditions, one.owner, str(path),
         )
         for path, one in files
-        for each in one.metrics
+        for metric, each in one.metrics.items()
         for at in each.devices
         for value in at.runs
     ]  # fmt: skip

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import yaml_nodes
+from pytest_accel.core import structured, yaml_nodes
 from pytest_accel.core.method import differences
 from pytest_accel.core.sku import Sku
+from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus.methods import method_of
@@ -34,7 +35,6 @@ class ContributedDevice:
 class ContributedMetric:
     """The figures of one metric. `conditions` are those of the measurement, its method included."""
 
-    metric: str
     unit: str
     conditions: Mapping[str, Any]
     devices: Sequence[ContributedDevice]
@@ -49,38 +49,20 @@ class Contribution:
     platform: str
     date: str
     """The month of the last run: 2026-11."""
-    levels: Sequence[str]
-    software: Mapping[str, Sequence[str]]
+    levels: Sequence[str] = ()
+    software: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Every version of each software, by name."""
-    metrics: Sequence[ContributedMetric]
+    simulated: bool = False
     left_out: int = 0
     """Devices that were left out as outliers."""
-    simulated: bool = False
-    places: Mapping[str, Located] = field(default_factory=dict, compare=False)
+    metrics: Mapping[str, ContributedMetric] = field(default_factory=dict)
+    places: Mapping[str, Located] = field(default_factory=dict, compare=False, metadata=NOT_IN_FILE)
     """Where the file states each metric."""
 
 
 def plain(one: Contribution) -> dict[str, Any]:
     """Return the content of the file, which `read` accepts."""
-    return {
-        "contribution": VERSION,
-        "owner": one.owner,
-        "sku": one.sku,
-        "platform": one.platform,
-        "date": one.date,
-        "levels": list(one.levels),
-        "software": {name: list(versions) for name, versions in one.software.items()},
-        "simulated": one.simulated,
-        "left_out": one.left_out,
-        "metrics": {
-            each.metric: {
-                "unit": each.unit,
-                "conditions": dict(each.conditions),
-                "devices": [{"node": at.node, "device": at.device, "runs": list(at.runs)} for at in each.devices],
-            }
-            for each in one.metrics
-        },
-    }
+    return {"contribution": VERSION, **structured.plain(one)}
 
 
 def _number(least: int) -> yaml_nodes.Check:
@@ -140,23 +122,14 @@ def read(path: Path) -> Contribution:
     for metric, each in found["metrics"].items():
         _check_metric(metric, each, places[metric], findings)
     findings.raise_if_any()
-    return Contribution(
-        owner=found["owner"],
-        sku=found["sku"],
-        platform=found["platform"],
-        date=found["date"],
-        levels=found.get("levels", []),
-        software=found.get("software", {}),
-        metrics=[_metric(name, each) for name, each in found["metrics"].items()],
-        left_out=found.get("left_out", 0),
-        simulated=found.get("simulated", False),
-        places=places,
-    )
+    metrics = {name: _metric(each) for name, each in found["metrics"].items()}
+    stated = {key: value for key, value in found.items() if key != "contribution"}
+    return Contribution(**{**stated, "metrics": metrics}, places=places)
 
 
-def _metric(name: str, raw: Mapping[str, Any]) -> ContributedMetric:
-    devices = [ContributedDevice(at["node"], at["device"], tuple(at["runs"])) for at in raw["devices"]]
-    return ContributedMetric(name, raw["unit"], raw["conditions"], devices)
+def _metric(raw: Mapping[str, Any]) -> ContributedMetric:
+    devices = [ContributedDevice(**{**at, "runs": tuple(at["runs"])}) for at in raw["devices"]]
+    return ContributedMetric(**{**raw, "devices": devices})
 
 
 def _check_metric(metric: str, raw: Mapping[str, Any], at: Located, findings: Findings) -> None:
@@ -179,9 +152,10 @@ def _check_metric(metric: str, raw: Mapping[str, Any], at: Located, findings: Fi
 def check(one: Contribution, sku: Sku) -> None:
     """Find metrics that were measured by another method than that of the probe for this SKU. Raises BadFile."""
     findings = Findings()
-    for each in one.metrics:
-        other = differences(method_of(each.metric, sku.probes), each.conditions)
+    for metric, each in one.metrics.items():
+        other = differences(method_of(metric, sku.probes), each.conditions)
         if other:
-            at = one.places[each.metric]
-            findings.add(at, f"metrics.{each.metric}.conditions: another method than the probe's: {', '.join(other)}")
+            findings.add(
+                one.places[metric], f"metrics.{metric}.conditions: another method than the probe's: {', '.join(other)}"
+            )
     findings.raise_if_any()
