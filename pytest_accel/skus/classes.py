@@ -83,7 +83,7 @@ _check = yaml_nodes.record_of({"rows": yaml_nodes.mapping_of(_row)}, required=("
 
 
 @dataclass(frozen=True)
-class Row:
+class ClassRow:
     """One row: the products and platforms that it holds for, and its healthy figures as shares of the datasheet."""
 
     name: str
@@ -116,7 +116,7 @@ class Row:
         """True if enough independent sources stand behind the row."""
         return len(self.sources) >= ENOUGH_SOURCES
 
-    def only(self, metrics: Container[str]) -> Row:
+    def only(self, metrics: Container[str]) -> ClassRow:
         """Return the row with these of its metrics alone."""
         return replace(self, metrics=[each for each in self.metrics if each in metrics])
 
@@ -146,7 +146,7 @@ class Row:
 
 
 @cache
-def rows(path: Path) -> tuple[tuple[Row, ...], str]:
+def rows(path: Path) -> tuple[tuple[ClassRow, ...], str]:
     """Read the file of the classes; return its rows and the SHA-256 of the file. Raises BadFile with all findings."""
     root, digest = yaml_nodes.read(path, FILE, begins="rows:")
     findings = Findings()
@@ -155,12 +155,12 @@ def rows(path: Path) -> tuple[tuple[Row, ...], str]:
     places = root.data["rows"].data
     keys = ("title", "metrics", "products", "figures", "platforms", "software")
     return tuple(
-        Row(name=name, origin=places[name].where, **{key: row[key] for key in keys if key in row})
+        ClassRow(name=name, origin=places[name].where, **{key: row[key] for key in keys if key in row})
         for name, row in found["rows"].items()
     ), digest
 
 
-def with_floors(sku: Sku, every: Sequence[Row]) -> Sku:
+def with_floors(sku: Sku, every: Sequence[ClassRow]) -> Sku:
     """Return the SKU with the floors of its classes on every platform, alone or beneath its own limits.
 
     The limits of the SKU itself get those that hold on all of its platforms.
@@ -196,7 +196,7 @@ def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
 
 
 def _limits(
-    sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[Row], under: Mapping[str, Limit]
+    sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[ClassRow], under: Mapping[str, Limit]
 ) -> dict[str, Limit]:
     """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one.
 
@@ -219,7 +219,7 @@ def _limits(
     return limits
 
 
-def _alone(sku: Sku, platform: Platform, metric: str, row: Row, floor: ClassFloor) -> Limit:
+def _alone(sku: Sku, platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:
     """Return the limit on a metric that only the floor of the class bounds."""
     declared = declaration_of(metric)
     lowest = min(row.figures, key=lambda each: float(each["share"]))

@@ -126,7 +126,7 @@ def _format(name: str, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Release:
     """One version in the changelog. `changes` has the lines on each SKU."""
 
     version: str
@@ -140,7 +140,7 @@ class Entry:
         return " ".join(dict.fromkeys(filter(None, reasons)))
 
 
-def entries(text: str) -> list[Entry]:
+def entries(text: str) -> list[Release]:
     """Return the entries of a changelog, newest first as they stand there."""
     found = []
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
@@ -151,11 +151,11 @@ def entries(text: str) -> list[Entry]:
             skus, _, lines = section.partition("\n")
             for sku in skus.split(", "):
                 changes.setdefault(sku.strip(), []).extend(line for line in lines.splitlines() if line)
-        found.append(Entry(name.strip(), " ".join(reason.split()), changes))
+        found.append(Release(name.strip(), " ".join(reason.split()), changes))
     return found
 
 
-def since(old: str, every: Iterable[Entry]) -> list[Entry]:
+def since(old: str, every: Iterable[Release]) -> list[Release]:
     """Return the entries that are newer than version `old`; all of them where it is not among them."""
     found = []
     for entry in every:
@@ -165,6 +165,6 @@ def since(old: str, every: Iterable[Entry]) -> list[Entry]:
     return found
 
 
-def shipped() -> list[Entry]:
+def shipped() -> list[Release]:
     """Return the entries of the changelog of the shipped thresholds."""
     return entries((loader.SHIPPED / CHANGELOG).read_text(encoding="utf-8"))

@@ -36,7 +36,7 @@ NEWER, OLDER = "99.9", "0.1"
 class Place:
     """A metric of a product on a platform, which the floor of a class bounds."""
 
-    row: classes.Row
+    row: classes.ClassRow
     sku: Sku
     platform: Platform
     metric: str
@@ -241,7 +241,7 @@ def test_a_limit_of_no_level_gets_those_of_the_class(place: Place, tmp_path: Pat
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
-def test_a_row_of_few_sources_makes_no_limit(row: classes.Row) -> None:
+def test_a_row_of_few_sources_makes_no_limit(row: classes.ClassRow) -> None:
     sku = next(sku for sku in map(load, loader.names()) if _can_exist(sku, row))
     few = replace(row, figures=[each for each in row.figures if each["by"] in row.sources[:2]])
     assert floors(classes.with_floors(bare(sku), [few])) == {}
@@ -271,7 +271,7 @@ def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none(place: Place) ->
 
 
 @every_row
-def test_the_floor_of_a_link_is_a_share_of_the_link_of_each_platform(row: classes.Row) -> None:
+def test_the_floor_of_a_link_is_a_share_of_the_link_of_each_platform(row: classes.ClassRow) -> None:
     if not row.platforms:
         pytest.skip("the row is of products")
     found, told = set(), set()
@@ -290,12 +290,12 @@ def test_the_floor_of_a_link_is_a_share_of_the_link_of_each_platform(row: classe
     assert found == joined
 
 
-def row_of_host(row: classes.Row) -> bool:
+def row_of_host(row: classes.ClassRow) -> bool:
     """True for a row on the host link, which a virtual machine hides."""
     return any(metric.startswith("host_copy.") for metric in row.metrics)
 
 
-def _can_exist(sku: Sku, row: classes.Row, platforms: Iterable[Platform] | None = None) -> bool:
+def _can_exist(sku: Sku, row: classes.ClassRow, platforms: Iterable[Platform] | None = None) -> bool:
     every = [each for each in platforms or sku.platforms.values() if row.holds_for(sku, each)]
     return any(
         peaks.peak(sku, metric, each) and peaks.why_not_applicable(sku, metric, each) is None

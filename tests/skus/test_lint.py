@@ -8,8 +8,8 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.skus import lint, loader
+from pytest_accel.skus.lint.linted_file import LintedFile
 from pytest_accel.skus.lint.physics import magnitude, physics, reach
-from pytest_accel.skus.lint.subject import Subject
 from pytest_accel.views import lint_report
 
 TODAY = "2026-11-24"
@@ -88,11 +88,11 @@ def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(factor: float) -> Non
     unseen = []
     for name in sorted(set(loader.names()) - {"cpu"}):
         sku, root = loader.read(name)
-        for _, limit, platform in Subject(sku, root).limits():
+        for _, limit, platform in LintedFile(sku, root).limits():
             if limit.floor is not None and reach(sku, limit, platform) is not None:
                 slipped = replace(limit, floor=factor * limit.floor, reference=None)
                 alone = replace(platform, limits={limit.metric: slipped})
-                subject = Subject(replace(sku, limits={}, platforms={platform.name: alone}), root)
+                subject = LintedFile(replace(sku, limits={}, platforms={platform.name: alone}), root)
                 if not [*magnitude(subject), *physics(subject)]:
                     unseen.append(f"{name} {platform.name} {limit.metric}")
     assert unseen == []

@@ -1,14 +1,14 @@
 """Checks threshold files for plausibility, for errors that a schema cannot find, such as a floor with a lost digit.
 
-A rule is a pure function from a Subject to Findings, registered by `@rule`. `pytest-accel sku lint --list` prints its
+A rule is a pure function of a `LintedFile`, registered by `@rule`. `pytest-accel sku lint --list` prints its
 name and the first line of its docstring.
 """
 
 from pytest_accel.skus.lint import bounds, datasheet, limits, overrides, physics, platforms, relations, sources
 from pytest_accel.skus.lint.engine import LintReport, explanations, lint
-from pytest_accel.skus.lint.subject import Finding
+from pytest_accel.skus.lint.linted_file import Implausible
 
 RULE_MODULES = (physics, limits, bounds, datasheet, overrides, platforms, relations, sources)
 """The modules with rules, imported here so that their rules are registered."""
 
-__all__ = ["RULE_MODULES", "Finding", "LintReport", "explanations", "lint"]
+__all__ = ["RULE_MODULES", "Implausible", "LintReport", "explanations", "lint"]

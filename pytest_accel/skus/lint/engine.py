@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_accel.core.yaml_nodes import BadFile, Located, nearest
 from pytest_accel.skus import loader
 from pytest_accel.skus.lint.inherited import moved, same
-from pytest_accel.skus.lint.subject import RULES, SEVERITIES, Finding, Subject
+from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, Implausible, LintedFile
 
 OWN_RULES = {
     "schema": "Report what every run refuses: unknown keys, wrong units, figures without a source, infinite bounds.",
@@ -28,11 +28,11 @@ class LintReport:
 
     files: int
     limits: int
-    findings: Sequence[Finding]
-    below: Sequence[Finding]
+    findings: Sequence[Implausible]
+    below: Sequence[Implausible]
 
     @property
-    def open(self) -> list[Finding]:
+    def open(self) -> list[Implausible]:
         """The findings that no explanation covers."""
         return [each for each in self.findings if not each.explained]
 
@@ -76,8 +76,8 @@ class _Opened:
     `files` are the files that its values, or these findings, come from.
     """
 
-    subject: Subject | None
-    refused: list[Finding]
+    subject: LintedFile | None
+    refused: list[Implausible]
     files: set[str]
     shipped: bool
 
@@ -93,14 +93,14 @@ def _open(path: Path) -> _Opened:
     return _Opened(subject, [], set(subject.sku.files), shipped)
 
 
-def _subject(path: Path) -> Subject:
+def _subject(path: Path) -> LintedFile:
     """Return a file and the files that it extends as subjects of the check. Raises BadFile."""
     sku, root = loader.read(str(path))
     base = loader.extended(path, root)
-    return Subject(sku, root, base=_subject(base) if base else None)
+    return LintedFile(sku, root, base=_subject(base) if base else None)
 
 
-def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: set[str]) -> LintReport:
+def _report(subjects: Iterable[LintedFile], findings: Sequence[Implausible], wanted: set[str]) -> LintReport:
     limits = {limit.origin for each in subjects for _, limit, _ in each.limits()}
     return LintReport(
         files=len(wanted),
@@ -110,15 +110,15 @@ def _report(subjects: Iterable[Subject], findings: Sequence[Finding], wanted: se
     )
 
 
-def _refusal(line: str, name: str) -> Finding:
+def _refusal(line: str, name: str) -> Implausible:
     """Return one line of a BadFile ("file:line: text") as a finding."""
     match = REFUSAL.fullmatch(line)
     if match is None:
-        return Finding(name, 1, "error", "", line, "", "schema")
-    return Finding(match["file"], int(match["line"]), "error", "", match["text"], "", "schema")
+        return Implausible(name, 1, "error", "", line, "", "schema")
+    return Implausible(match["file"], int(match["line"]), "error", "", match["text"], "", "schema")
 
 
-def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: str) -> Iterator[Finding]:
+def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], today: str) -> Iterator[Implausible]:
     """Yield the findings of all subjects, each with its explanation if it has one, and the stale explanations."""
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
@@ -131,7 +131,7 @@ def _examined(subjects: Iterable[Subject], shipped: Sequence[Subject], today: st
             yield _stale(at)
 
 
-def _beside(subject: Subject, shipped: Sequence[Subject], today: str) -> Subject:
+def _beside(subject: LintedFile, shipped: Sequence[LintedFile], today: str) -> LintedFile:
     """Return a subject, and those that it extends, with the shipped SKUs that they are compared with."""
     others = {each.sku.name: each for each in shipped if each.sku.name != subject.sku.name}
     base = _beside(subject.base, shipped, today) if subject.base else None
@@ -139,8 +139,8 @@ def _beside(subject: Subject, shipped: Sequence[Subject], today: str) -> Subject
 
 
 def _explained(
-    subject: Subject, shipped: Sequence[Subject], used: set[tuple[str, int]]
-) -> Iterator[tuple[Finding, Finding]]:
+    subject: LintedFile, shipped: Sequence[LintedFile], used: set[tuple[str, int]]
+) -> Iterator[tuple[Implausible, Implausible]]:
     """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
     The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
@@ -163,12 +163,12 @@ def _explained(
             yield finding, moved(finding, subject, files or vendors(finding))
 
 
-def _of_vendor(subject: Subject, shipped: Sequence[Subject]) -> Callable[[Finding], Sequence[str]]:
+def _of_vendor(subject: LintedFile, shipped: Sequence[LintedFile]) -> Callable[[Implausible], Sequence[str]]:
     """Return a function to the files of the vendor, if a user's file alone causes a finding on one of their values."""
     files = [name for name in subject.sku.files if name.startswith(f"{loader.VENDOR_FILES}/")]
     alike = [each for each in shipped if each.sku.vendor == subject.sku.vendor]
 
-    def vendors(finding: Finding) -> Sequence[str]:
+    def vendors(finding: Implausible) -> Sequence[str]:
         if subject.sku.own_file is None or finding.file not in files:
             return ()
         usual = {same(each) for other in alike for each in _findings(replace(other, others=subject.others))}
@@ -177,24 +177,26 @@ def _of_vendor(subject: Subject, shipped: Sequence[Subject]) -> Callable[[Findin
     return vendors
 
 
-def _findings(subject: Subject) -> Iterator[Finding]:
+def _findings(subject: LintedFile) -> Iterator[Implausible]:
     for name, check in RULES.items():
         for finding in check(subject):
             yield replace(finding, rule=name)
 
 
-def _entries(subject: Subject) -> list[Located]:
+def _entries(subject: LintedFile) -> list[Located]:
     """Return the explanations that a file gives, without those of the files that it extends."""
     inherited = subject.base.sku.files if subject.base else ()
     stated = subject.root.data.get("explained")
     return [at for at in (stated.data if stated else ()) if at.file not in inherited]
 
 
-def _stale(at: Located) -> Finding:
+def _stale(at: Located) -> Implausible:
     entry = at.plain()
     known = explanations()
     if entry["rule"] not in known:
         why = f"expected a rule; {nearest(entry['rule'], known)}"
-        return Finding(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
+        return Implausible(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
     what = f"{entry['rule']} at {entry['key']}"
-    return Finding(at.file, at.line, "warning", "explained", what, "expected a finding: delete the entry", "explained")
+    return Implausible(
+        at.file, at.line, "warning", "explained", what, "expected a finding: delete the entry", "explained"
+    )

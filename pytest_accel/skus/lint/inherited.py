@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pytest_accel.core.yaml_nodes import Located
-from pytest_accel.skus.lint.subject import Finding, Subject
+from pytest_accel.skus.lint.linted_file import Implausible, LintedFile
 
 NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")
 """Keys that cause no finding on the value of another key."""
 
 
-def same(finding: Finding) -> tuple[str, str, str, str]:
+def same(finding: Implausible) -> tuple[str, str, str, str]:
     """Return what two findings have in common that say the same of the same value, wherever it stands."""
     return finding.rule, finding.key, finding.value, finding.expected
 
 
-def moved(finding: Finding, subject: Subject, below: Iterable[str]) -> Finding:
+def moved(finding: Implausible, subject: LintedFile, below: Iterable[str]) -> Implausible:
     """Return a finding at the place of the value that caused it, if the value that it names stands in a file `below`.
 
     The text then names the place of that value, too.
@@ -34,7 +34,7 @@ def moved(finding: Finding, subject: Subject, below: Iterable[str]) -> Finding:
     return replace(finding, file=at.file, line=at.line, expected=f"{finding.expected} (the value is that of {where})")
 
 
-def cause(subject: Subject, key: str, below: Iterable[str]) -> Located:
+def cause(subject: LintedFile, key: str, below: Iterable[str]) -> Located:
     """Return the value of the file on top that stands nearest to a key, numbers first; the root if there is none."""
     files, words = set(below), key.split(".")
     nearest: tuple[tuple[int, int, bool], Located] | None = None

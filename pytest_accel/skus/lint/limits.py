@@ -9,8 +9,8 @@ from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
 from pytest_accel.skus.lint.physics import RATES
-from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
 """Fractions of the lowest healthy figure. A floor below the first lets a link with one lane or channel in six missing
@@ -22,7 +22,7 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
 @rule
-def order(subject: Subject) -> Iterator[Finding]:
+def order(subject: LintedFile) -> Iterator[Implausible]:
     """Report a floor above the healthy reference, or a ceiling below it."""
     for key, limit, _ in subject.limits():
         below = _below(subject, key)
@@ -36,7 +36,7 @@ def order(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def loose(subject: Subject) -> Iterator[Finding]:
+def loose(subject: LintedFile) -> Iterator[Implausible]:
     """Report a floor that lets badly degraded parts pass: under 0.85 of a healthy link or memory, 0.7 of others."""
     for key, limit, _ in subject.limits():
         if limit.floor is None:
@@ -48,7 +48,7 @@ def loose(subject: Subject) -> Iterator[Finding]:
                 break
 
 
-def _held_against(subject: Subject, key: str, limit: Limit) -> Iterator[tuple[float, float, str]]:
+def _held_against(subject: LintedFile, key: str, limit: Limit) -> Iterator[tuple[float, float, str]]:
     """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
 
     A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
@@ -71,7 +71,7 @@ def _lowest(limit: Limit | None) -> float | None:
     return limit.healthy[0] if limit.healthy else limit.reference
 
 
-def _below(subject: Subject, key: str) -> Limit | None:
+def _below(subject: LintedFile, key: str) -> Limit | None:
     """Return the limit that a file replaces, of the file that it extends; None if there is none."""
     limits = subject.base.limits() if subject.base else ()
     return next((limit for name, limit, _ in limits if name == key), None)
@@ -84,7 +84,7 @@ def slack(limit: Limit) -> float:
 
 
 @rule
-def tight(subject: Subject) -> Iterator[Finding]:
+def tight(subject: LintedFile) -> Iterator[Implausible]:
     """Report a floor over 0.98 of the healthy reference, which fails healthy parts."""
     for key, limit, _ in subject.limits():
         if limit.reference and limit.floor and TIGHT * limit.reference < limit.floor <= limit.reference:
@@ -93,7 +93,7 @@ def tight(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def ceiling(subject: Subject) -> Iterator[Finding]:
+def ceiling(subject: LintedFile) -> Iterator[Implausible]:
     """Report a ceiling that nothing can break, that exceeds its unit, or that limits a rate, where more is better."""
     for key, limit, _ in subject.limits():
         if limit.ceiling is None:
@@ -118,7 +118,7 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
-def method(subject: Subject) -> Iterator[Finding]:
+def method(subject: LintedFile) -> Iterator[Implausible]:
     """Name each limit that only advises, with the differences between its source's method and the probe's."""
     for key, limit, _ in subject.limits():
         if limit.differs:
@@ -126,7 +126,7 @@ def method(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def one_device(subject: Subject) -> Iterator[Finding]:
+def one_device(subject: LintedFile) -> Iterator[Implausible]:
     """Report a link or a collective that was validated on a single device."""
     for key, limit, _ in subject.limits():
         declared = declaration_of(limit.metric)
@@ -135,7 +135,7 @@ def one_device(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def ranks(subject: Subject) -> Iterator[Finding]:
+def ranks(subject: LintedFile) -> Iterator[Implausible]:
     """Require that a collective has as many ranks as its platform has devices, as it will be measured."""
     for key, limit, platform in subject.limits():
         stated = limit.conditions.get("ranks")
@@ -144,7 +144,7 @@ def ranks(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def software(subject: Subject) -> Iterator[Finding]:
+def software(subject: LintedFile) -> Iterator[Implausible]:
     """Report a software range that no version lies in, and a name that no run records, whose range excuses nothing."""
     for key, limit, _ in subject.limits():
         for name, text in limit.software.items():

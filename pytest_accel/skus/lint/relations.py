@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
+from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
 from pytest_accel.skus.lint.physics import reach
-from pytest_accel.skus.lint.subject import Finding, Subject, rule
 
 NOWHERE = Source("", "", "")
 
 
 @rule
-def siblings(subject: Subject) -> Iterator[Finding]:
+def siblings(subject: LintedFile) -> Iterator[Implausible]:
     """Require that values are the same as in another SKU, or differ, as `siblings` states."""
     for name, relation in (subject.plain("siblings") or {}).items():
         other = subject.others.get(name)
@@ -25,7 +25,7 @@ def siblings(subject: Subject) -> Iterator[Finding]:
                 yield from _compared(subject, other, kind, key)
 
 
-def _compared(subject: Subject, other: Subject, kind: str, key: str) -> Iterator[Finding]:
+def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> Iterator[Implausible]:
     name, mine, theirs = other.sku.name, subject.plain(key), other.plain(key)
     if mine is None or theirs is None:
         who = "this file" if mine is None else name
@@ -37,7 +37,7 @@ def _compared(subject: Subject, other: Subject, kind: str, key: str) -> Iterator
 
 
 @rule
-def missing(subject: Subject) -> Iterator[Finding]:
+def missing(subject: LintedFile) -> Iterator[Implausible]:
     """Note a peak or a required limit that a sibling has and this file does not."""
     for name in sorted((subject.plain("siblings") or {}).keys() & subject.others):
         mine, theirs = subject.sku, subject.others[name].sku
@@ -55,7 +55,7 @@ def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
 
 
 @rule
-def copied(subject: Subject) -> Iterator[Finding]:
+def copied(subject: LintedFile) -> Iterator[Implausible]:
     """Report a floor or reference that equals another SKU's without a reason: other hardware, no common source."""
     seen: set[tuple[str, str]] = set()
     for key, limit, platform in subject.limits():
@@ -69,7 +69,7 @@ def copied(subject: Subject) -> Iterator[Finding]:
                     yield subject.warning(key, figure, f"{why}, from {origin[0].source and origin[0].source.by}")
 
 
-def _of_its_own(subject: Subject, key: str, limit: Limit) -> list[float]:
+def _of_its_own(subject: LintedFile, key: str, limit: Limit) -> list[float]:
     """Return the figures of a limit that the file states itself, and that are not known of the same part."""
     stated = {"floor": limit.floor, "reference": limit.reference, "healthy": limit.reference}
     places = {name: subject.get(f"{key}.{name}") for name in stated}
@@ -92,7 +92,7 @@ def _derived(limit: Limit) -> float | None:
     return limit.floor if limit.of_reference else None
 
 
-def _same_part(subject: Subject) -> list[Sku]:
+def _same_part(subject: LintedFile) -> list[Sku]:
     """Return the SKUs that describe the same part: those that the file extends, and those that claim its name or id."""
     below = [subject.base, *([subject.base.base] if subject.base.base else [])] if subject.base else []
     claims = _match(subject.sku, "names", "pci_ids")
@@ -101,7 +101,7 @@ def _same_part(subject: Subject) -> list[Sku]:
     ]
 
 
-def _unrelated(subject: Subject) -> list[tuple[str, Subject]]:
+def _unrelated(subject: LintedFile) -> list[tuple[str, LintedFile]]:
     """Return the other SKUs, without those that this file extends."""
     return [(name, other) for name, other in sorted(subject.others.items()) if f"{name}.yaml" not in subject.sku.files]
 
@@ -114,7 +114,7 @@ def _same_metric(sku: Sku, metric: str) -> Iterator[tuple[Limit, Platform]]:
 
 
 def _copy(
-    mine: Subject, figure: float, here: tuple[Limit, Platform], other: Subject, there: tuple[Limit, Platform]
+    mine: LintedFile, figure: float, here: tuple[Limit, Platform], other: LintedFile, there: tuple[Limit, Platform]
 ) -> bool:
     """Return True if another SKU has this figure, no source covers both, and it is more likely the other's."""
     limit, theirs = here[0], there[0]
@@ -134,14 +134,14 @@ def _copy(
     return suspicious and (less_likely or mine.sku.own_file is not None)
 
 
-def _stated(subject: Subject, other: Subject, metric: str) -> bool:
+def _stated(subject: LintedFile, other: LintedFile, metric: str) -> bool:
     """Return True if the file states that the limit is the same as the other's."""
     same = subject.plain(f"siblings.{other.sku.name}.same") or []
     return any(f"limits.{metric}." in f"{key}." for key in same)
 
 
 @rule
-def claimed(subject: Subject) -> Iterator[Finding]:
+def claimed(subject: LintedFile) -> Iterator[Implausible]:
     """Report a name or PCI id that two SKUs claim without differing in compute units, subsystem or memory."""
     for name, other in _unrelated(subject):
         if subject.sku.vendor != other.sku.vendor or _told_apart(subject.sku, other.sku):
@@ -167,7 +167,7 @@ def _told_apart(one: Sku, two: Sku) -> bool:
 
 
 @rule
-def units(subject: Subject) -> Iterator[Finding]:
+def units(subject: LintedFile) -> Iterator[Implausible]:
     """Require that the compute units that a device is recognised by are those of its datasheet."""
     known, stated = subject.sku.match.get("compute_units", ()), subject.sku.datasheet.compute.get("units")
     if known and stated and stated not in known:

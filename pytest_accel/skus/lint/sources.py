@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_accel.core.yaml_nodes import Located
-from pytest_accel.skus.lint.subject import Finding, Subject, rule
+from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
 
 
 @rule
-def source(subject: Subject) -> Iterator[Finding]:
+def source(subject: LintedFile) -> Iterator[Implausible]:
     """Require a source for the figures of a datasheet and of a platform."""
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
@@ -26,7 +26,7 @@ def source(subject: Subject) -> Iterator[Finding]:
 
 
 @rule
-def date(subject: Subject) -> Iterator[Finding]:
+def date(subject: LintedFile) -> Iterator[Implausible]:
     """Report the date of a source that is in the future."""
     for key, at in _dates(subject.root, ""):
         stated = str(at.plain())

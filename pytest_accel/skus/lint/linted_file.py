@@ -1,4 +1,4 @@
-"""Subject and Finding: the threshold file that a rule checks, and what the rule reports."""
+"""LintedFile and Implausible: the threshold file that a rule checks, and what the rule reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Implausible:
     """An implausible value: its place, the value, and what was expected instead."""
 
     file: str
@@ -29,14 +29,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Subject:
+class LintedFile:
     """A threshold file that is checked, merged with the files that it extends."""
 
     sku: Sku
     root: Located
-    others: Mapping[str, Subject] = field(default_factory=dict)
+    others: Mapping[str, LintedFile] = field(default_factory=dict)
     """The other shipped SKUs by name."""
-    base: Subject | None = None
+    base: LintedFile | None = None
     """The file that it extends."""
     today: str = ""
     """The date of the check, such as 2026-11-21."""
@@ -69,22 +69,22 @@ class Subject:
         copied = key.startswith("platforms.") and own is not None and own.origin == limit.origin
         return copied or limit.declared_by is DeclaredBy.CLASS
 
-    def error(self, key: str, value: object, expected: str) -> Finding:
+    def error(self, key: str, value: object, expected: str) -> Implausible:
         """Return a finding that makes the file unfit for use."""
         return self._finding("error", key, value, expected)
 
-    def warning(self, key: str, value: object, expected: str) -> Finding:
+    def warning(self, key: str, value: object, expected: str) -> Implausible:
         """Return a finding on a value that may be right, and has to be corrected or explained."""
         return self._finding("warning", key, value, expected)
 
-    def note(self, key: str, value: object, expected: str) -> Finding:
+    def note(self, key: str, value: object, expected: str) -> Implausible:
         """Return a finding that informs the reader only."""
         return self._finding("note", key, value, expected)
 
-    def _finding(self, severity: str, key: str, value: object, expected: str) -> Finding:
+    def _finding(self, severity: str, key: str, value: object, expected: str) -> Implausible:
         at, _ = _walk(self.root, key)
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        return Finding(at.file, at.line, severity, key, shown, expected)
+        return Implausible(at.file, at.line, severity, key, shown, expected)
 
 
 def _walk(at: Located, key: str) -> tuple[Located, str]:
@@ -101,7 +101,7 @@ def _walk(at: Located, key: str) -> tuple[Located, str]:
     return at, key
 
 
-Check = Callable[[Subject], Iterable[Finding]]
+Check = Callable[[LintedFile], Iterable[Implausible]]
 RULES: dict[str, Check] = {}
 
 
