@@ -53,15 +53,15 @@ DECLARED: dict[str, HostReader] = {}
 """The readers by name that the modules imported so far have declared; `reading.HOST_READERS` has all of them."""
 
 
-def fact(*, user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
-    """Declare the reader of the fact that its function is named after.
+def fact(*, name: str = "", user: str = "", container: str = "", machine: str = "") -> Callable[[Reader], Reader]:
+    """Declare the reader of a fact: the one that its function is named after, if no `name` is given.
 
     A reader takes the root folder, returns the value, raises HiddenFact or Absent, and changes nothing.
     """
 
     def declare(reader: Reader) -> Reader:
-        name = reader.__name__.rstrip("_")
-        DECLARED[name] = HostReader(name, reader, user, container, machine)
+        called = name or reader.__name__.rstrip("_")
+        DECLARED[called] = HostReader(called, reader, user, container, machine)
         return reader
 
     return declare

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from pytest_accel.drivers.host import HiddenFact, HostAnswer, counted, fact, ipmi, maybe, number, shown, some, text
@@ -15,25 +16,17 @@ _FAILED = re.compile(r"fail|lost|out-of-range|error|inactive", re.IGNORECASE)
 """The states of a power supply with a fault (IPMI 2.0, table 42-3, type 08h)."""
 
 
-@fact(machine=_HOST)
-def ecc_corrected(root: Path) -> HostAnswer:
-    """Return the memory errors that were corrected since the EDAC driver was loaded."""
-    return _edac(root, "ce_count")
-
-
-@fact(machine=_HOST)
-def ecc_uncorrected(root: Path) -> HostAnswer:
-    """Return the memory errors that could not be corrected since the EDAC driver was loaded."""
-    return _edac(root, "ue_count")
-
-
 def _edac(root: Path, counter: str) -> HostAnswer:
-    """Return the sum of a counter over all memory controllers, and the controller with the most."""
+    """Return the sum of a counter, since the EDAC driver was loaded, over all memory controllers, and the worst one."""
     folder = root / "sys/devices/system/edac/mc"
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
         raise HiddenFact(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
     return counted({each.name: number(each / counter) for each in controllers})
+
+
+fact(name="ecc_corrected", machine=_HOST)(partial(_edac, counter="ce_count"))
+fact(name="ecc_uncorrected", machine=_HOST)(partial(_edac, counter="ue_count"))
 
 
 @fact(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
 
+RECOVERIES = ("link_error_recovery",)
+"""The counter of the times that a port had to recover its link."""
 ERRORS = (
     "symbol_error",
     "port_rcv_errors",
@@ -95,19 +99,7 @@ def nic_link_downed(root: Path) -> HostAnswer:
     return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
-@fact(container=_OWN, machine=_HANDED)
-def nic_link_recovery(root: Path) -> HostAnswer:
-    """Return the number of times that the worst port had to recover its link."""
-    return _port_counters(root, "link_error_recovery")
-
-
-@fact(container=_OWN, machine=_HANDED)
-def nic_errors(root: Path) -> HostAnswer:
-    """Return the link errors (ERRORS) of the worst port."""
-    return _port_counters(root, *ERRORS)
-
-
-def _port_counters(root: Path, *counters: str) -> HostAnswer:
+def _port_counters(root: Path, counters: Sequence[str]) -> HostAnswer:
     """Return the highest sum of the counters over the ports; ports without them (RoCE of some vendors) are left out."""
     counts: dict[str, int] = {}
     for name, port in ports(root).items():
@@ -119,25 +111,18 @@ def _port_counters(root: Path, *counters: str) -> HostAnswer:
     return most(counts)
 
 
+fact(name="nic_link_recovery", container=_OWN, machine=_HANDED)(partial(_port_counters, counters=RECOVERIES))
+fact(name="nic_errors", container=_OWN, machine=_HANDED)(partial(_port_counters, counters=ERRORS))
+
+
 # -- Ethernet
 
 
-@fact(container=_ITS, machine=_HANDED)
-def nic_carrier_lost(root: Path) -> HostAnswer:
-    """Return the number of times that the worst Ethernet interface of an RDMA NIC lost its link.
+def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
+    """Return how often the worst Ethernet interface lost its link: of RDMA NICs, or of the others.
 
     Under some drivers of RoCE NICs the counters of the ports do not increase, but that of the interface does.
     """
-    return _carrier_lost(root, rdma=True)
-
-
-@fact(container=_ITS, machine=_HANDED)
-def ethernet_carrier_lost(root: Path) -> HostAnswer:
-    """Return the number of times that the worst other Ethernet interface lost its link."""
-    return _carrier_lost(root, rdma=False)
-
-
-def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
     counts = {}
     for interface in _cards(root):
         path = interface / "carrier_down_count"
@@ -146,6 +131,10 @@ def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
     if not counts:
         raise Absent(f"no Ethernet interface {'of an RDMA NIC ' if rdma else ''}counts how often its link was lost")
     return most(counts)
+
+
+fact(name="nic_carrier_lost", container=_ITS, machine=_HANDED)(partial(_carrier_lost, rdma=True))
+fact(name="ethernet_carrier_lost", container=_ITS, machine=_HANDED)(partial(_carrier_lost, rdma=False))
 
 
 def _cards(root: Path) -> list[Path]:

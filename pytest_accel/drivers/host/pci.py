@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from functools import partial
 from pathlib import Path
 
 from pytest_accel.core.details import HostDetails
@@ -125,24 +126,6 @@ def pcie_width(root: Path) -> str:
     return some(list(dict.fromkeys(narrow))) or "full"
 
 
-@fact(machine=_BRIDGES)
-def pcie_fatal(root: Path) -> HostAnswer:
-    """Return the fatal PCIe errors."""
-    return _aer(root, "fatal", "TOTAL_ERR_FATAL")
-
-
-@fact(machine=_BRIDGES)
-def pcie_nonfatal(root: Path) -> HostAnswer:
-    """Return the PCIe errors that were neither corrected nor fatal."""
-    return _aer(root, "nonfatal", "TOTAL_ERR_NONFATAL")
-
-
-@fact(machine=_BRIDGES)
-def pcie_corrected(root: Path) -> HostAnswer:
-    """Return the PCIe errors that were corrected."""
-    return _aer(root, "correctable", "TOTAL_ERR_COR")
-
-
 def _aer(root: Path, kind: str, total: str) -> HostAnswer:
     """Return the AER errors of one kind over the accelerators, the RDMA NICs and the bridges above them.
 
@@ -161,6 +144,11 @@ def _aer(root: Path, kind: str, total: str) -> HostAnswer:
     if not counts:
         raise Absent("no PCIe link of an accelerator or RDMA NIC counts errors (AER)")
     return counted(counts)
+
+
+fact(name="pcie_fatal", machine=_BRIDGES)(partial(_aer, kind="fatal", total="TOTAL_ERR_FATAL"))
+fact(name="pcie_nonfatal", machine=_BRIDGES)(partial(_aer, kind="nonfatal", total="TOTAL_ERR_NONFATAL"))
+fact(name="pcie_corrected", machine=_BRIDGES)(partial(_aer, kind="correctable", total="TOTAL_ERR_COR"))
 
 
 @fact(container="its own cpuset")
