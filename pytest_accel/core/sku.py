@@ -179,6 +179,8 @@ class Limit:
     overridden: bool = False
     why_advises: str = ""
     """The reason that the file states why the limit only advises; empty if it states none."""
+    test: str = ""
+    """The node id of the test whose marker declares it; empty for the limit of a file."""
     differs: tuple[str, ...] = ()
     """Why the limit only advises: `why_advises`, and how the method of its source differs from that of the probe. Empty
     if it may reject."""

@@ -104,7 +104,8 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
         except (TypeError, ValueError) as error:
             signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
             raise BadMarker(f"{where}: {mark.name}: {error}\n  signature: {signature.partition(' ->')[0]}") from None
-        limits.append(replace(limit, origin=f"marker {mark.name} of {where}", declared_by=DeclaredBy.MARKER))
+        origin = f"marker {mark.name} of {where}"
+        limits.append(replace(limit, origin=origin, declared_by=DeclaredBy.MARKER, test=where))
     return limits
 
 

@@ -33,7 +33,7 @@ def _own_test(verdict: Verdict) -> str:
     limit = verdict.limit
     if limit is None or limit.declared_by is not DeclaredBy.MARKER or declaration_of(verdict.metric):
         return ""
-    return limit.origin.rpartition(" of ")[2].partition("[")[0]
+    return limit.test.partition("[")[0]
 
 
 def _function(test: str) -> str:

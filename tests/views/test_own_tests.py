@@ -9,8 +9,9 @@ from pytest_accel.views.table import table
 
 
 def judged(metric: str, test: str, floor: float = 5.0) -> Verdict:
-    origin = f"marker accel_limit of {test}[gpu0]"
-    limit = Limit(metric, "GB/s", floor=floor, origin=origin, declared_by=DeclaredBy.MARKER)
+    where = f"{test}[gpu0]"
+    origin = f"marker accel_limit of {where}"
+    limit = Limit(metric, "GB/s", floor=floor, origin=origin, declared_by=DeclaredBy.MARKER, test=where)
     return judge([Measurement(metric, "GPU-0", "GB/s", 10.0)], limit)
 
 
