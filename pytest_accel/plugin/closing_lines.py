@@ -22,6 +22,9 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     stays in one line. With `full`, every finding has its next step.
     """
     ledger, folder = session.ledger, session.ledger.folder
+    run = ledger.record.run
+    took = [terminal.time_line(run["seconds"])] if "seconds" in run else []
+    took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     steps = next_steps(findings_of(ledger.record), ledger.names, places_of(ledger.record), full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
@@ -30,7 +33,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *_repeated(session, tests, closing),
         *_resumed(session),
         *terminal.finds_lines(closing, width),
-        *_folded(_measured(session, full=full), width),
+        *_folded(took, width),
         *terminal.contract_lines(session.setup.terms.sku),
         *terminal.record_lines(folder.file, ledger.record.sha256, folder.instead_of, width),
     ]
@@ -57,13 +60,6 @@ def _resumed(session: Session) -> list[terminal.Line]:
         return []
     words = without_options(session.setup.options.command, ("--accel-resume", "--accel-output"))
     return [(f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(session.ledger.folder.path))}", "")]
-
-
-def _measured(session: Session, *, full: bool) -> list[terminal.Line]:
-    """Return how long the run took and, with `full`, what the sampling of the devices cost."""
-    run = session.ledger.record.run
-    time = [terminal.time_line(run["seconds"])] if "seconds" in run else []
-    return time + ([terminal.sampling_line(run["sampling"])] if full and "sampling" in run else [])
 
 
 def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
