@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
@@ -49,7 +50,7 @@ def text(found: Comparison, beside: Beside) -> list[Line]:
     room = MOST_LINES - len(head) - len(tail) - len(trends)
     if len(body) > room:
         kept = body[: room - 1]
-        count = sum(not _is_title(line) for line in body[room - 1 :])
+        count = sum(colour != "bold" for _, colour in body[room - 1 :])
         body = [*kept, (f"and {count} more; --format json has all", "yellow")]
     return [(printable(line), colour) for line, colour in [*head, *body, *trends, *tail]]
 
@@ -66,39 +67,28 @@ def _named(one: Run) -> str:
     return f"{known}: {simulated}{one.word or 'not ended'}{again}"
 
 
-def _is_title(line: Line) -> bool:
-    return line[1] == "bold"
-
-
 def _body(differences: Sequence[Difference]) -> list[Line]:
     lines: list[Line] = []
-    kind = None
-    for each in _folded(differences):
-        if each.kind is not kind:
-            kind = each.kind
-            lines.append((f"{kind.value}:", "bold"))
-        lines.append((f"  {_line(each)}", COLOURS[each.direction]))
+    for kind, some in grouped(_folded(differences), lambda each: each.kind).items():
+        lines.append((f"{kind.value}:", "bold"))
+        lines += [(f"  {_line(each)}", COLOURS[each.direction]) for each in some]
     return lines
 
 
 def _folded(differences: Sequence[Difference]) -> list[Difference]:
     """Return the differences; what a lost device left without a value is one of them."""
-    first: dict[tuple[object, ...], Difference] = {}
-    more: Counter[tuple[object, ...]] = Counter()
-    for place, each in enumerate(differences):
-        key = (each.kind, each.where, each.broken) if each.broken else (place,)
-        first.setdefault(key, each)
-        more[key] += 1
+    groups = grouped(enumerate(differences), lambda pair: (pair[1].kind, pair[1].where, pair[1].broken or pair[0]))
     return [
-        replace(each, what=f"{each.what} and {more[key] - 1} more") if more[key] > 1 else each
-        for key, each in first.items()
+        replace(first, what=f"{first.what} and {len(others)} more") if others else first
+        for (_, first), *others in groups.values()
     ]
 
 
 def _line(each: Difference) -> str:
     if each.kind is Kind.LIMIT and each.note:
         return f"{_place(each)}: {each.note}"
-    return f"{_place(each)}: {each.then} -> {each.now}{_change(each)}{_note(each)}"
+    change, note = _change(each), each.note if len(each.note) <= NOTE else f"{each.note[: NOTE - 3]}..."
+    return f"{_place(each)}: {each.then} -> {each.now}{change and f' ({change})'}{note and f' [{note}]'}"
 
 
 def _place(each: Difference) -> str:
@@ -108,17 +98,8 @@ def _place(each: Difference) -> str:
 def _change(each: Difference) -> str:
     if each.lost is None or each.allowed is None:
         return ""
-    return f" ({_percent(each.lost)}; two runs differ by up to {each.allowed:.1%})"
-
-
-def _percent(lost: float) -> str:
-    return f"{lost:.1%} slower" if lost > 0 else f"{-lost:.1%} faster"
-
-
-def _note(each: Difference) -> str:
-    if not each.note:
-        return ""
-    return f" [{each.note if len(each.note) <= NOTE else each.note[: NOTE - 3] + '...'}]"
+    lost = f"{each.lost:.1%} slower" if each.lost > 0 else f"{-each.lost:.1%} faster"
+    return f"{lost}; two runs differ by up to {each.allowed:.1%}"
 
 
 def _trends(found: Comparison) -> list[Line]:
@@ -185,7 +166,7 @@ def markdown(found: Comparison, beside: Beside) -> str:
     lines = ["# Comparison", "", *(f"- {_cell(line)}" for line, _ in _head(found)), ""]
     rows: list[tuple[str, ...]] = []
     for each in _folded(found.differences):
-        change = _change(each).strip(" ()") or each.direction.value
+        change = _change(each) or each.direction.value
         rows.append((each.kind.value, listed(each.where, 8), each.what, each.then, each.now, change, each.note))
     if rows:
         lines += table(("about", "where", "what", "first", "last", "change", "note"), _cells(rows))

@@ -113,13 +113,19 @@ def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int])
 def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
     sources = _Sources()
-    tables = [_identity(sku, sources), _datasheet(sku, sources), _platforms(sku, sources), _limits(sku, sources)]
-    tables[3:3] = [_acceptance(sku)]
-    tables += [_advisory(sku), _error_rates(sku), _other_than_shipped(sku)]
-    if sku.not_applicable:
-        tables.append(Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())))
-    tables.append(_source_table(sources))
-    tables.append(Table("Files", ("file", "SHA-256"), list(sku.files.items())))
+    tables = [
+        _identity(sku, sources),
+        _datasheet(sku, sources),
+        _platforms(sku, sources),
+        _acceptance(sku),
+        _limits(sku, sources),
+        _advisory(sku),
+        _error_rates(sku),
+        _other_than_shipped(sku),
+        Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())),
+        _source_table(sources),
+        Table("Files", ("file", "SHA-256"), list(sku.files.items())),
+    ]
     return [each for each in tables if each.rows]
 
 
