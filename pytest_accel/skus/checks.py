@@ -67,13 +67,13 @@ def check_limits(root: Located, findings: Findings) -> None:
             findings.add(at, f"{key}: needs one of {', '.join(BOUNDS)}")
         if sum(bool(set(kind) & set(bounds)) for kind in KINDS) > 1:
             findings.add(at, f"{key}: has {' and '.join(bounds)}, but only one of them would be judged; keep one")
-        _check_equals(key, at, findings)
+        _check_equals(key, at, limit, findings)
         if limit.get("version") and limit["unit"] != "version":
             findings.add(at.data["unit"], f"{key}: unit {limit['unit']} should be version")
         if limit.get("floor") == "derived":
             _check_derived(key, metric, at, findings)
-        _check_bounds(key, at, findings)
-        _check_healthy(key, at, findings)
+        _check_bounds(key, at, limit, findings)
+        _check_healthy(key, at, limit, findings)
         expected = unit_of(metric)
         if why := why_unknown(metric):
             findings.add(at, f"{key}: {why}")
@@ -85,9 +85,8 @@ def check_limits(root: Located, findings: Findings) -> None:
             )
 
 
-def _check_equals(key: str, at: Located, findings: Findings) -> None:
+def _check_equals(key: str, at: Located, limit: dict[str, Any], findings: Findings) -> None:
     """Find a value whose type differs from that of the metric, so that it could never be equal."""
-    limit = at.plain()
     if limit.get("one_of") == []:
         findings.add(at.data["one_of"], f"{key}: one_of is empty, so every value would break it")
     wanted = "text" if limit["unit"] in ("text", "version") else "a number"
@@ -111,9 +110,8 @@ def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> No
         findings.add(at.data["floor"], f"{key}: {metric} has no rule for a derived floor (only these have: {known})")
 
 
-def _check_healthy(key: str, at: Located, findings: Findings) -> None:
+def _check_healthy(key: str, at: Located, limit: dict[str, Any], findings: Findings) -> None:
     """Find a range of healthy values that is none, or that its reference or its floor contradicts."""
-    limit = at.plain()
     healthy, floor = limit.get("healthy"), limit.get("floor")
     if healthy is None:
         return
@@ -125,9 +123,8 @@ def _check_healthy(key: str, at: Located, findings: Findings) -> None:
         findings.add(at.data["floor"], f"{key}: floor {floor:g} rejects a healthy device of {healthy[0]:g}")
 
 
-def _check_bounds(key: str, at: Located, findings: Findings) -> None:
+def _check_bounds(key: str, at: Located, limit: dict[str, Any], findings: Findings) -> None:
     """Find bounds that no value, or every value, would break."""
-    limit = at.plain()
     numbers = {name: limit[name] for name in ("floor", "ceiling", "warn") if isinstance(limit.get(name), float | int)}
     floor, ceiling, warn = (numbers.get(name) for name in ("floor", "ceiling", "warn"))
     if floor is not None and floor <= 0:

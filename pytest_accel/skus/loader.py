@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,21 +36,6 @@ SHIPPED = shipped.FOLDER
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 LISTED = "'pytest-accel sku list' shows all"
-AS_STATED = ("vendor", "architecture", "match", "precision", "probes", "budgets", "not_applicable")
-"""Fields of a SKU that its file states as they are."""
-LIMIT_AS_STATED = (
-    "unit",
-    "ceiling",
-    "warn",
-    "equals",
-    "version",
-    "same_on_all",
-    "severity",
-    "if_supported",
-    "source",
-    "software",
-)
-"""Fields of a limit that its file states as they are."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -275,18 +260,26 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         )
     spreads = items_of(root.data.get("spread"))
     changed = [f"{name}.{key}" for name, at in items_of(at_sheet) for key, each in items_of(at) if _from(each, own)]
+    resolved: dict[str, Any] = {
+        "title": found["sku"],
+        **_fields(Sku, found),
+        "datasheet": Datasheet(**{**sheet, "overridden": frozenset(changed)}),
+        "limits": limits(found.get("limits", {}), root.data.get("limits")),
+        "platforms": platforms,
+        "spread": {key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},
+    }
     return Sku(
-        **{key: found[key] for key in AS_STATED if key in found},
+        **resolved,
         name=found["sku"],
-        title=found.get("title", found["sku"]),
-        datasheet=Datasheet(**{**sheet, "overridden": frozenset(changed)}),
-        limits=limits(found.get("limits", {}), root.data.get("limits")),
-        platforms=platforms,
-        spread={key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
     )
+
+
+def _fields(kind: type[Sku | Limit], raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a file that are fields of a class of that name."""
+    return {each.name: raw[each.name] for each in fields(kind) if each.name in raw}
 
 
 def _from(at: Located | None, own: list[str]) -> bool:
@@ -327,15 +320,16 @@ def _build_limit(
         floor = round(of_reference * (healthy[0] if healthy else reference), 4)
     replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
     why = [raw["advises"]] if "advises" in raw else []
+    resolved: dict[str, Any] = {
+        **_fields(Limit, raw),
+        "floor": floor,
+        "reference": reference,
+        **{key: tuple(raw[key]) for key in ("one_of", "healthy", "levels") if key in raw},
+    }
     limit = Limit(
-        **{key: raw[key] for key in LIMIT_AS_STATED if key in raw},
+        **resolved,
         metric=metric,
-        floor=floor,
-        one_of=tuple(raw.get("one_of", ())),
-        reference=reference,
-        healthy=(healthy[0], healthy[1]) if healthy else None,
         of_reference=of_reference,
-        levels=tuple(raw["levels"]),
         conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
         origin=at.where,
         declared_by=layers.kinds[at.file],

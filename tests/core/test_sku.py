@@ -1,11 +1,23 @@
 """What a device is expected to be, what a metric is a fraction of, and which platform a count points to."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Datasheet, Limit, Platform, Sku, expected_platform
+from pytest_accel.core.sku import (
+    Basis,
+    ClassFloor,
+    Datasheet,
+    Effect,
+    Limit,
+    Platform,
+    Sku,
+    Source,
+    expected_platform,
+)
+from pytest_accel.core.verdict import Status, Verdict
 
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 SINGLE = Platform("single", 1)
@@ -76,3 +88,39 @@ def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, gra
     """A smaller platform that fits is taken, but has to be confirmed by its name."""
     found, usual = expected_platform(made(), [device()] * count)
     assert (found.name, usual) == (platform, granted)
+
+
+CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, "row", "bf16 datasheet peak", "classes.yaml:1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "effect", "basis", "may_reject"),
+    [
+        ({}, Effect.REJECTS, Basis.METHOD, True),
+        ({"source": Source("measured", "us", "2026")}, Effect.REJECTS, Basis.OWN, True),
+        ({"source": Source("agreed", "both", "2026")}, Effect.REJECTS, Basis.AGREED, True),
+        ({"severity": "warn"}, Effect.ADVISES, None, False),
+        ({"differs": ("another shape",)}, Effect.ADVISES, None, False),
+        ({"differs": ("another shape",), "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
+        ({"severity": "warn", "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
+        ({"levels": ()}, Effect.INFORMS, None, False),
+        ({"if_supported": True}, Effect.REJECTS, Basis.METHOD, False),
+    ],
+)
+def test_a_limit_says_its_effect_and_its_basis(
+    changes: dict[str, Any], effect: Effect, basis: Basis | None, *, may_reject: bool
+) -> None:
+    limit = replace(Limit("matmul.bf16", "TFLOPS", floor=600, source=Source("published", "them", "2026")), **changes)
+    assert (limit.effect, limit.basis, limit.may_reject) == (effect, basis, may_reject)
+    assert limit.advises == (effect is Effect.ADVISES)
+
+
+def test_a_verdict_says_whether_its_limit_advised() -> None:
+    limit = Limit("matmul.bf16", "TFLOPS", floor=600, source=Source("published", "them", "2026"), beneath=CLASS_FLOOR)
+    held = Verdict("matmul.bf16", "GPU-0", Status.PASS, limit=limit)
+    assert (held.advises, held.basis) == (False, Basis.METHOD)
+    by_run = replace(held, advisory=("TunableOp on",))
+    assert (by_run.advises, by_run.basis) == (True, Basis.CLASS)
+    by_file = replace(held, limit=replace(limit, severity="warn"))
+    assert (by_file.advises, by_file.basis) == (True, Basis.CLASS)
+    assert not Verdict("matmul.bf16", "GPU-0", Status.PASS).advises
