@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import permutations
 
 from pytest_accel.core.metrics import parse
@@ -116,11 +116,8 @@ def fewer_ranks(subject: LintedFile) -> Iterator[Implausible]:
 def _same_links(one: Platform, other: Platform) -> bool:
     """Return True if the devices of two platforms are linked alike, by a switch or in a mesh."""
     keys = ("type", "topology", "gb_per_s")
-    return one.link.get("topology") in ("switch", "mesh") and _of(one.link, keys) == _of(other.link, keys)
-
-
-def _of(link: Mapping[str, object], keys: tuple[str, ...]) -> list[object]:
-    return [link.get(key) for key in keys]
+    alike = all(one.link.get(key) == other.link.get(key) for key in keys)
+    return alike and one.link.get("topology") in ("switch", "mesh")
 
 
 def _key(platform: Platform, metric: str) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
-from pytest_accel.skus.lint.derived import memory_rate
+from pytest_accel.skus.lint.derived import memory_rate, parts_of_peak
 from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
 from pytest_accel.skus.lint.physics import HALF_RATE
 
@@ -44,12 +44,12 @@ LACKING = {
 @rule
 def peak_arithmetic(subject: LintedFile) -> Iterator[Implausible]:
     """Require that a peak is units x clock x FLOPs per clock, within 0.5 %."""
-    compute, tflops = subject.sku.datasheet.compute, subject.sku.datasheet.tflops
+    tflops = subject.sku.datasheet.tflops
     for kind, dtype in (("tensor", "bf16" if "bf16" in tflops else "fp16"), ("fp32", "fp32")):
-        parts = [compute.get(name) for name in ("units", f"{kind}_clock_mhz", f"{kind}_flops_per_clock")]
-        if dtype not in tflops or None in parts:
+        parts = parts_of_peak(subject.sku, kind)
+        if dtype not in tflops or not parts:
             continue
-        units, clock, flops = (float(part or 0) for part in parts)
+        units, clock, flops = parts
         expected = units * clock * flops / 1e6
         if abs(tflops[dtype] / expected - 1) > PEAK_WITHIN:
             why = f"expected {expected:.4g} = {units:g} x {clock:g} MHz x {flops:g} FLOPs per clock"

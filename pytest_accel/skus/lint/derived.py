@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from pytest_accel.core.metrics import parse
@@ -25,14 +26,18 @@ def with_peaks(sku: Sku) -> Sku:
 
 def _by_units(sku: Sku) -> dict[str, float]:
     """Return the peaks in TFLOPS that are units x clock x FLOPs per clock."""
-    compute = sku.datasheet.compute
     found: dict[str, float] = {}
     for kind, dtypes in (("tensor", ("bf16", "fp16")), ("fp32", ("fp32",))):
-        parts = [compute.get(name) for name in ("units", f"{kind}_clock_mhz", f"{kind}_flops_per_clock")]
-        if None not in parts:
-            units, clock, flops = (float(part or 0) for part in parts)
-            found |= {each: units * clock * flops / 1e6 for each in dtypes if each not in sku.datasheet.unsupported}
+        if parts := parts_of_peak(sku, kind):
+            peak = math.prod(parts) / 1e6
+            found |= {each: peak for each in dtypes if each not in sku.datasheet.unsupported}
     return found
+
+
+def parts_of_peak(sku: Sku, kind: str) -> list[float]:
+    """Return units, clock in MHz and FLOPs per clock behind a peak ("tensor" or "fp32"); empty if one is not stated."""
+    parts = [sku.datasheet.compute.get(name) for name in ("units", f"{kind}_clock_mhz", f"{kind}_flops_per_clock")]
+    return [] if None in parts else [float(part or 0) for part in parts]
 
 
 def memory_rate(sku: Sku) -> float | None:

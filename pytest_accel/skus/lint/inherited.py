@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus.lint.linted_file import Implausible, LintedFile
@@ -59,9 +60,4 @@ def _values(at: Located, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 def _common(one: Iterable[str], other: Iterable[str]) -> int:
     """Return the number of words that two keys begin with in common."""
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
