@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
@@ -159,13 +160,9 @@ class _Again:
         self.explain = explaining(record.devices)
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
         self.past_of = baseline.kept_in(record.baseline)
-        self.before: dict[Place, list[Verdict]] = {}
-        for verdict in record.verdicts:
-            self.before.setdefault((verdict.metric, verdict.subject), []).append(verdict)
-        self.attempts: dict[Place, list[Measurement]] = {}
-        for each in record.measurements:
-            if round_of(each) == 1:
-                self.attempts.setdefault((each.metric, each.subject), []).append(each)
+        self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
+        first = [each for each in record.measurements if round_of(each) == 1]
+        self.attempts = grouped(first, lambda each: (each.metric, each.subject))
         uuids = {uuid for uuid, kind in self.kinds.items() if kind is not None}
         self.first_round = FirstRound(
             record.rounds.get("series", {}), {*uuids, NODE} if uuids else (), record.started[:10]

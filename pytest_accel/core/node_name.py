@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 
 
@@ -46,9 +47,7 @@ def nodes_of(hosts: Collection[str], names: Collection[str]) -> dict[str, str]:
     A host that is none of them, or may be several, is left out; so is one that only lacks the domain, or alone has it,
     if several domains have such a host.
     """
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(name.partition(".")[0], []).append(name)
+    alike = grouped(names, lambda name: name.partition(".")[0])
     full = _with_domain({*hosts, *names})
     found = {}
     for host in hosts:

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.summary import choose as choose_one
@@ -45,12 +46,10 @@ NO_RUNS: Final = Runs()
 
 def choose(found: Records, now: datetime, runs: Runs = NO_RUNS) -> None:
     """Leave only the records that count, and enter what there is to say of the others."""
-    by_name: dict[str, list[NodeRecord]] = {}
     every, found.nodes = found.nodes, []
     hosts = {each.host for each in every}
     name_of = nodes_of(hosts, names_among(hosts))
-    for each in every:
-        by_name.setdefault(name_of.get(each.host, each.host), []).append(each)
+    by_name = grouped(every, lambda each: name_of.get(each.host, each.host))
     for name in sorted(by_name):
         kept: list[NodeRecord] = []
         dated: list[NodeRecord] = []

@@ -13,6 +13,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import AHEAD, moment
 from pytest_accel.core.verdict import Status
@@ -104,14 +105,12 @@ def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
 
     It has at most REASON_CHARACTERS characters. The metrics that do not fit are counted, and none is cut.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for each in found:
-        groups.setdefault((each.code, each.device), []).append(each.metric)
+    groups = grouped(found, lambda each: (each.code, each.device))
     parts: list[str] = []
-    for (code, device), metrics in groups.items():
+    for (code, device), (first, *others) in groups.items():
         before = DELIMITER if parts else " "
-        parts.append(before + " ".join(filter(None, (code, device, metrics[0]))))
-        parts += [f" {metric}" for metric in metrics[1:]]
+        parts.append(before + " ".join(filter(None, (code, device, first.metric))))
+        parts += [f" {each.metric}" for each in others]
     text, whole = SIMULATED if simulated else TAG, sum(map(len, parts))
     if len(text) + whole <= REASON_CHARACTERS:
         return text + "".join(parts)

@@ -9,6 +9,7 @@ from enum import Enum
 from operator import attrgetter
 
 from pytest_accel.core import exits
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.node_name import nodes_of, several
 from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
 from pytest_accel.core.words import counted, listed
@@ -79,12 +80,8 @@ def of_all(
     line of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
     """
     now = now or datetime.now(timezone.utc)
-    submitted: dict[str, list[Submitted]] = {}
-    for one in fleet.jobs:
-        submitted.setdefault(one.node, []).append(one)
-    queued: dict[str, list[JobState]] = {}
-    for job in jobs or ():
-        queued.setdefault(job.name, []).append(job)
+    submitted = grouped(fleet.jobs, lambda one: one.node)
+    queued = grouped(jobs or (), lambda job: job.name)
     asked = asked_of(fleet)
     names = [each.name for each in fleet.expected]
     runs: dict[str, list[Summary]] = {}

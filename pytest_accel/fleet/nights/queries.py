@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
@@ -144,10 +145,7 @@ class Fleet(Tables):
     def groups(self) -> list[Group]:
         """Return tonight's groups of comparable figures, for each driver and for all of them."""
         alone = self._groups(f"{KIND}, driver", "driver")
-        of_kind: dict[Kind, list[Group]] = {}
-        for each in alone:
-            of_kind.setdefault(each.kind, []).append(each)
-        several = any(len(each) > 1 for each in of_kind.values())
+        several = any(len(each) > 1 for each in grouped(alone, lambda each: each.kind).values())
         pooled = self._groups(KIND, "NULL") if several else [replace(each, driver=None) for each in alone]
         return alone + pooled
 
