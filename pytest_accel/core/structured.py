@@ -10,7 +10,7 @@ from datetime import date
 from enum import Enum
 from functools import cache
 from itertools import repeat
-from types import MappingProxyType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from cattrs import (
@@ -39,8 +39,6 @@ SPARSE: Final = (Verdict, Measurement, Limit, *get_args(Reason))
 NOT_IN_FILE: Final = MappingProxyType({"file": False})
 """The metadata of a field of a dataclass that its file does not hold."""
 _SCALARS: Final = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
-_ITEMS: Final[Mapping[Any, set[type]]] = {float: {float, int}, int: {int}, str: {str}}
-"""The types of items by the hint of their list. Lists of samples are long, and are looked through at once."""
 
 
 class Misfit(ValueError):
@@ -154,6 +152,19 @@ def _demand(kind: type, raw: Any) -> None:
         raise Misfit(f"is {short(raw)}, not a {'mapping' if kind is dict else 'list'}")
 
 
+def _as_it_is(hint: Any) -> set[type]:
+    """Return the types of JSON whose values stay what they are for a hint; none where a value has to be looked at.
+
+    Lists of samples are long, and are looked through at once. A text may be a number that JSON has none for.
+    """
+    if get_origin(hint) in (Union, UnionType):
+        kinds = set().union(*map(_as_it_is, get_args(hint)))
+        return kinds - {str} if float in kinds else kinds
+    if hint in (None, NoneType):
+        return {NoneType}
+    return {float, int} if hint is float else {hint} if hint in _SCALARS else set()
+
+
 def _of_class(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     """Return what makes an object of a dataclass, or of a TypedDict; the details of a measurement may have other keys.
 
@@ -179,11 +190,10 @@ def _of_union(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     """Return what makes a value of the first type of a union that it fits."""
     kinds = [each for each in get_args(hint) if each is not type(None)]
     hooks = [(each, converter.get_structure_hook(each)) for each in kinds]
-    as_it_is = {each for each in get_args(hint) if each in (float, int, bool, type(None))}
-    as_it_is |= {str} & set(kinds) if float not in kinds else set()  # "nan" may be a number
+    as_it_is, has_text = _as_it_is(hint), str in kinds
 
     def of_union(raw: Any, _: Any) -> Any:
-        if type(raw) in as_it_is:
+        if type(raw) in as_it_is or (has_text and type(raw) is str and raw not in NO_NUMBERS):
             return raw
         for kind, hook in hooks[:-1]:
             try:
@@ -208,11 +218,14 @@ def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     origin, inner = get_origin(hint), get_args(hint)
     kind: Any = tuple if origin is tuple else list
     length = len(inner) if origin is tuple and inner[-1] is not Ellipsis else None
-    hooks = [converter.get_structure_hook(each) for each in inner if each is not Ellipsis]
+    hooks, as_it_is = (
+        [converter.get_structure_hook(each) for each in inner if each is not Ellipsis],
+        _as_it_is(inner[0]),
+    )
 
     def of_list(raw: Any, _: Any) -> Any:
         _demand(list, raw)
-        if length is None and set(map(type, raw)) <= _ITEMS.get(inner[0], set()):
+        if length is None and set(map(type, raw)) <= as_it_is:
             return kind(raw)
         if length not in (None, len(raw)):
             raise Misfit(f"has {len(raw)} items, not {length}")
@@ -228,11 +241,15 @@ def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
 def _of_mapping(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     """Return what makes a mapping whose keys are texts."""
     of = get_args(hint)[1]
-    hook = converter.get_structure_hook(of)
+    hook, as_it_is = converter.get_structure_hook(of), _as_it_is(of)
 
     def of_mapping(raw: Any, _: Any) -> Any:
         _demand(dict, raw)
-        return raw if of is Any else {key: _placed(key, hook, of, one) for key, one in raw.items()}
+        if of is Any or set(map(type, raw.values())) <= as_it_is:
+            return raw
+        if not converter.detailed_validation:
+            return {key: hook(one, of) for key, one in raw.items()}
+        return {key: _placed(key, hook, of, one) for key, one in raw.items()}
 
     return of_mapping
 
