@@ -129,6 +129,11 @@ class Verdict:
         return self.status is Status.FAIL and self.waiver is None
 
     @property
+    def rank(self) -> tuple[bool, int]:
+        """What sorts verdicts worst first: a failure that is not waived is worse than any other verdict."""
+        return not self.fails, WORST_FIRST.index(self.status)
+
+    @property
     def warned(self) -> tuple[float, float] | None:
         """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
         limit, value = self.limit, self.value

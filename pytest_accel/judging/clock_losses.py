@@ -104,7 +104,8 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
 
     It is counted from `most_mhz`, the device's highest clock, or from the highest that was read.
     """
-    loaded = _complete([each for each in readings if (each.get("clock_mhz") or 0) > 0 and not _idle(each)])
+    working = [each for each in readings if not int(each.get("reasons", 0)) & ClockEvent.GPU_IDLE]
+    loaded = _complete([each for each in working if (each.get("clock_mhz") or 0) > 0])
     from_mhz = max([most_mhz or 0.0, *(each["clock_mhz"] for each in loaded)])
     if len(loaded) < 2 or loaded[-1]["at"] <= loaded[0]["at"]:
         return None
@@ -127,10 +128,6 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
         "throughout": max(0.0, base),
         "always": always,
     }
-
-
-def _idle(reading: Reading) -> bool:
-    return bool(int(reading.get("reasons", 0)) & ClockEvent.GPU_IDLE)
 
 
 def _complete(readings: Sequence[Reading]) -> list[Reading]:

@@ -229,32 +229,21 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
         margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
     margin, side, bound = min(margins)
     low, high = _interval(measurement, limit, scale)
-    holds = margin >= 0
+    holds, declared = margin >= 0, declaration_of(measurement.metric)
     doubt: Reason | None = None
     if not holds:
         pass
-    elif bound and margin < MARGINAL_WITHIN and not _is_fact(measurement):
+    elif bound and margin < MARGINAL_WITHIN and not (declared and declared.fact):  # a fact has no noise
         doubt = Close(MARGINAL_WITHIN, side)
     elif 0 < len(measurement.samples) < ENOUGH_SAMPLES:
         doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
-    elif limit.warn is not None and _past(value, limit.warn * scale, limit):
+    elif limit.warn is not None and (value < limit.warn * scale if ceiling is None else value > limit.warn * scale):
         doubt = PastWarning(limit.warn * scale)
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
         doubt = Interval(low, high, side)
     status = Status.MARGINAL if doubt else Status.PASS if holds else Status.FAIL
     told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
-
-
-def _is_fact(measurement: Measurement) -> bool:
-    """Return whether the value was read and not measured: it has no noise, so that it cannot be close to its limit."""
-    declared = declaration_of(measurement.metric)
-    return bool(declared and declared.fact)
-
-
-def _past(value: float, warn: float, limit: Limit) -> bool:
-    """Return True if the value lies between the warning and the bound: the ceiling if there is one, else the floor."""
-    return value > warn if limit.ceiling is not None else value < warn
 
 
 def _scale(measurement: Measurement, limit: Limit) -> float:

@@ -93,16 +93,14 @@ def not_comparable(first: Run, last: Run) -> str:
 
 def _not_told(facts: Sequence[Difference], judged: Sequence[Difference]) -> list[Difference]:
     """Return the facts that no verdict tells already: one that counts, or is better, says what its fact was and is."""
-    told = {(each.what, name) for each in judged if each.counts or _better(each) for name in each.where}
+    told = {
+        (each.what, name) for each in judged if each.counts or each.direction is Direction.BETTER for name in each.where
+    }
     return [
         each
         for each in facts
         if not any((metric, name) in told for metric in state_differences.metrics_of(each.what) for name in each.where)
     ]
-
-
-def _better(each: Difference) -> bool:
-    return each.direction is Direction.BETTER
 
 
 # -- two nodes

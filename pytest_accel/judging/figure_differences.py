@@ -96,7 +96,7 @@ def latest(contents: Run) -> dict[Place, Measurement]:
 
 
 def _difference(where: str, then: Measurement, now: Measurement, change: Drop, last: Run) -> Difference:
-    processor = not _accelerators(last)
+    processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
     worse = Direction.OTHER if processor else Direction.WORSE if change.share > 0 else Direction.BETTER
     return Difference(
         Kind.FIGURE,
@@ -110,10 +110,6 @@ def _difference(where: str, then: Measurement, now: Measurement, change: Drop, l
         lost=change.share,
         allowed=change.allowed,
     )
-
-
-def _accelerators(contents: Run) -> bool:
-    return any(registry.vendor(device.driver).accelerator for device in contents.devices)
 
 
 def _not_compared(first: Run, last: Run, shared: Subjects) -> Counter[str]:

@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import Measurement, is_rate, is_time
 from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, compared, part_of, usable, value_of
+from pytest_accel.judging.like_devices import ENOUGH, of_device, part_of, usable, value_of
 from pytest_accel.judging.telemetry import power_capped
 
 FOUND_AT = 4.0
@@ -78,7 +78,7 @@ def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | 
     """
     others = [each for each in near if each.subject != own.subject and usable(each)]
     between = spread.between_devices or spread.at_clock
-    if not between or not _narrow(own) or not usable(own) or len(others) < ENOUGH - 1:
+    if not between or not of_device(own) or not usable(own) or len(others) < ENOUGH - 1:
         return None
     raw = _gap(own, [1.0] * (len(others) + 1), others, spread, spread.between_devices)
     clocks = _clocks([own, *others])
@@ -87,11 +87,6 @@ def gap(own: Measurement, near: Sequence[Measurement], spread: Spread) -> Gap | 
     if raw is None or held is None:
         return raw or held
     return held if raw.status is Status.PASS else raw
-
-
-def _narrow(own: Measurement) -> bool:
-    """Return True for a metric that is compared narrowly. Latencies and power follow more than the device."""
-    return compared(own.metric, own.subject, own.unit) and own.unit not in (LATENCY, POWER)
 
 
 def _gap(

@@ -17,7 +17,7 @@ from typing import Any
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.summary import Summary
-from pytest_accel.judging.like_devices import ENOUGH, LATENCY, POWER, compared, usable
+from pytest_accel.judging.like_devices import ENOUGH, of_device, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
@@ -54,9 +54,7 @@ def kept(measurement: Measurement) -> bool:
         return False
     if measurement.subject == NODE:
         return is_rate(measurement.unit)
-    return measurement.unit not in (LATENCY, POWER) and compared(
-        measurement.metric, measurement.subject, measurement.unit
-    )
+    return of_device(measurement)
 
 
 def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

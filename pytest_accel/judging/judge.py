@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -80,7 +79,10 @@ def judge(
     the versions in use: a shortfall outside the range that the limit was validated on is inconclusive. `explain` is
     called for the cause of a shortfall only.
     """
-    explained = partial(_explain, explain, limit, background.others)
+
+    def explained(measurement: Measurement) -> str | None:
+        return explain(measurement, limit, background.others)
+
     verdict = _by_limit(attempts, limit, software, explained)
     beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
     later = drops.against(beside, attempts, background.past_of, background.near, background.spread)
@@ -88,11 +90,6 @@ def judge(
     why = explained(_slowest(attempts)) if failed_beside else None
     rates = error_rates(_deciding(attempts)[-1], limit, background, advises=bool(later.advisory))
     return replace(later.because(*([Note("cause", why)] if why else [])), error_rates=rates)
-
-
-def _explain(explain: Explain, limit: Limit | None, others: Sequence[Attempt], measurement: Measurement) -> str | None:
-    """Return the cause of a shortfall of a measurement, as a `Why` once the first three are given."""
-    return explain(measurement, limit, others)
 
 
 def _unchanged(details: Details) -> Details:
@@ -350,11 +347,6 @@ def _information(measurement: Measurement) -> Verdict:
     )
 
 
-def _doubtful(verdict: Verdict) -> bool:
-    """Return True for a shortfall under an advisory limit that would leave the run without a verdict."""
-    return verdict.status is Status.INCONCLUSIVE and verdict.advises_short
-
-
 def _holds(measurement: Measurement, limit: Limit) -> bool:
     verdict = compare(measurement, limit, 1)
     return not measurement.trouble and verdict.status is not Status.FAIL and not _below_class(verdict, limit)
@@ -463,13 +455,13 @@ class Attempts:
             for (name, subject), attempts in self.attempts.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
-        return [each for each in verdicts if each.status is Status.FAIL or each.behind or _doubtful(each)]
+        return [
+            each
+            for each in verdicts
+            if each.behind or each.status is Status.FAIL or (each.status is Status.INCONCLUSIVE and each.advises_short)
+        ]
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:
     """Return the worse verdict; on a tie the newer. A failure that is not waived is worse than any other verdict."""
-    return new if old is None or _rank(new) <= _rank(old) else old
-
-
-def _rank(verdict: Verdict) -> tuple[bool, int]:
-    return not verdict.fails, WORST_FIRST.index(verdict.status)
+    return new if old is None or new.rank <= old.rank else old

@@ -71,7 +71,9 @@ AllAttempts = Mapping[tuple[str, str], Attempt]
 def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
     """Return the attempts at a metric of all devices of the subject's kind, its own included."""
     kind = kinds.get(subject)
-    return [] if kind is None else _of(attempts, metric, {uuid for uuid, one in kinds.items() if _same(one, kind)})
+    if kind is None:
+        return []
+    return _of(attempts, metric, {uuid for uuid, one in kinds.items() if one and one.product == kind.product})
 
 
 def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
@@ -81,10 +83,6 @@ def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list
         return []
     place = kind.near(part)
     return _of(attempts, metric, {uuid for uuid, one in kinds.items() if one and one.near(part) == place})
-
-
-def _same(one: Kind | None, other: Kind) -> bool:
-    return one is not None and one.product == other.product
 
 
 def _of(attempts: AllAttempts, metric: str, subjects: set[str]) -> list[Attempt]:
@@ -107,6 +105,11 @@ def compared(metric: str, subject: str, unit: str) -> bool:
     if subject == NODE or (declared and (declared.fact or declared.node)):
         return False
     return unit == POWER or is_speed(metric, unit)
+
+
+def of_device(one: Measurement) -> bool:
+    """Return True for a metric that is compared narrowly. Latencies and power follow more than the device."""
+    return one.unit not in (LATENCY, POWER) and compared(one.metric, one.subject, one.unit)
 
 
 def is_speed(metric: str, unit: str) -> bool:

@@ -101,15 +101,10 @@ def _wide(verdict: Verdict, attempts: Attempt, others: Sequence[Attempt]) -> Ver
         return verdict.worsened(status, behind, *unconfirmed((), rounds))
     if before:
         once = before[0].reason(verdict.unit, at_first=True)
-        if _excused(attempts):
+        if any(each.details.get("excuse") for each in attempts):
             return verdict.worsened(Status.MARGINAL, once)
         return verdict.worsened(Status.FAIL, once, Note("beyond_noise"))
     return verdict
-
-
-def _excused(attempts: Attempt) -> bool:
-    """Return True if a load before the run excuses a low speed."""
-    return any(each.details.get("excuse") for each in attempts)
 
 
 def _narrowly(verdict: Verdict, attempts: Attempt, near: Sequence[Attempt], spread: Spread | None) -> Verdict:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform
+from pytest_accel.core.words import listed
 
 Facts = Mapping[str, Any]
 
@@ -77,7 +78,8 @@ def refusal(devices: Iterable[Device], platform: Platform) -> str | None:
         divided = [device for device in devices if each.holds(device.facts, platform)]
         if divided:
             words = _words(divided, platform)
-            return f"{_names(divided)}: {each.says.format_map(words)}; {each.do.format_map(words)}"
+            names = listed([device.name for device in divided], SHOWN)
+            return f"{names}: {each.says.format_map(words)}; {each.do.format_map(words)}"
     return None
 
 
@@ -91,8 +93,3 @@ def _words(divided: list[Device], platform: Platform) -> dict[str, Any]:
         "index": ",".join(indices),
         "listed": " ".join(indices) if len(divided) <= SHOWN else "all",
     }
-
-
-def _names(devices: list[Device]) -> str:
-    shown = ", ".join(device.name for device in devices[:SHOWN])
-    return shown if len(devices) <= SHOWN else f"{shown} and {len(devices) - SHOWN} more"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.reasons import InRound
 from pytest_accel.core.run import EarlierFigure, FoundEntry, Past, SeriesEntry
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.history import ENOUGH_RUNS, deviation_of_runs
 
 DIGITS = 6
@@ -135,7 +135,7 @@ class Later:
         """
         kept = self.found.get(verdict.key)
         before = kept[1] if kept else first
-        if before is None or _rank(verdict) < _rank(before):
+        if before is None or verdict.rank < before.rank:
             self.found[verdict.key] = place, verdict
             return verdict
         if kept and kept[1].status in OPEN and verdict.status.holds:
@@ -145,10 +145,13 @@ class Later:
 
     def merged(self, first: Mapping[Key, Verdict], rounds: int) -> list[Verdict]:
         """Return the verdicts of the `first` round with those of later rounds in their places, which say the round."""
-        told = {key: _told(place, rounds, verdict) for key, (place, verdict) in self.found.items()}
-        return [
-            told[key] if key in told and _rank(told[key]) < _rank(each) else each for key, each in first.items()
-        ] + [each for key, each in told.items() if key not in first]
+        told = {
+            key: replace(verdict, reasons=(InRound(place, max(place, rounds)), *verdict.reasons))
+            for key, (place, verdict) in self.found.items()
+        }
+        return [told[key] if key in told and told[key].rank < each.rank else each for key, each in first.items()] + [
+            each for key, each in told.items() if key not in first
+        ]
 
     def entries(self) -> list[FoundEntry]:
         """Return what the record holds of them beside the verdicts."""
@@ -164,15 +167,6 @@ class Later:
             if key in verdicts:
                 bare = tuple(each for each in verdicts[key].reasons if not isinstance(each, InRound))
                 self.found[key] = entry["round"], replace(verdicts[key], reasons=bare)
-
-
-def _told(place: int, rounds: int, verdict: Verdict) -> Verdict:
-    return replace(verdict, reasons=(InRound(place, max(place, rounds)), *verdict.reasons))
-
-
-def _rank(verdict: Verdict) -> tuple[bool, int]:
-    """Return a key that sorts verdicts worst first."""
-    return not verdict.fails, WORST_FIRST.index(verdict.status)
 
 
 def marked(measurement: Measurement, place: int) -> Measurement:

@@ -9,7 +9,7 @@ from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY, NOW, VERSIONS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import OF_DEVICES
 from pytest_accel.core.verdict import show
 from pytest_accel.judging import error_counters
@@ -251,11 +251,8 @@ def limits(first: Run, last: Run) -> list[Difference]:
 
 
 def _limits(contents: Run) -> dict[str, dict[str, Any]]:
-    return {each.metric: releases.facts_of(each.limit) for each in contents.verdicts if each.limit and _own(each.limit)}
-
-
-def _own(limit: Limit) -> bool:
-    return limit.declared_by is not DeclaredBy.MARKER
+    limits_ = [each.limit for each in contents.verdicts if each.limit]
+    return {each.metric: releases.facts_of(each) for each in limits_ if each.declared_by is not DeclaredBy.MARKER}
 
 
 def _bounds(stated: Mapping[str, Any]) -> str:

@@ -256,7 +256,7 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
     found = []
     if "lost" in summary and soak.trouble is None:
         soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
-    if soak.trouble is None and (gap := _unwatched(soak, summary)) > UNWATCHED_SECONDS:
+    if soak.trouble is None and (gap := soak.ended - soak.started - summary.get("seconds", 0.0)) > UNWATCHED_SECONDS:
         soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
         value = _metric_value(name, device, summary)
@@ -298,8 +298,3 @@ def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> 
     if name == "sw_thermal_s" and name in summary:
         return summary[name] / summary["seconds"] if summary.get("seconds") else None
     return summary.get(name)
-
-
-def _unwatched(soak: Measurement, summary: TelemetrySummary) -> float:
-    """Return the seconds of a soak before the first and after the last reading."""
-    return soak.ended - soak.started - summary.get("seconds", 0.0)
