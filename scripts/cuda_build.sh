@@ -20,12 +20,14 @@ die() {
 
 command -v g++ >/dev/null || die "no g++, which compiles the stand-in. On Debian and Ubuntu: apt-get install g++"
 
+# No constraint applies here.
+install() { PIP_CONSTRAINT=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet "$@" >&2; }
+
 if [ ! -f "$place/complete" ]; then
     say "making $place with torch $torch (a download of 3 GB, once)"
     rm -rf "$place" && mkdir -p "$place"
     "${PYTHON:-python3}" -m venv "$place/venv"
-    # Three equal signs: this very build, not one for CPUs with a suffix that lies nearer. No constraint applies to it.
-    install() { PIP_CONSTRAINT=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet "$@" >&2; }
+    # Three equal signs: this very build, not one for CPUs with a suffix that lies nearer.
     install "torch===$torch" numpy || die "torch $torch could not be installed; pip's words are above"
     cuda=$("$python" -c 'import torch; print(torch.version.cuda or "")')
     case $cuda in
@@ -34,8 +36,12 @@ if [ ! -f "$place/complete" ]; then
     *) compiler="nvidia-cuda-crt==$cuda.*" ;;
     esac
     install "$compiler" || die "$compiler could not be installed; pip's words are above"
-    install . && "$python" -m pip uninstall --quiet --yes pytest-accel >&2 # for its dependencies: the tests bring a wheel
     touch "$place/complete"
+fi
+if ! cmp -s pyproject.toml "$place/pyproject.toml"; then # for our dependencies: the tests bring a wheel
+    install . || die "the dependencies of pytest-accel could not be installed; pip's words are above"
+    "$python" -m pip uninstall --quiet --yes pytest-accel >&2
+    cp pyproject.toml "$place"
 fi
 
 sources=tests/cuda_build/standin
