@@ -92,7 +92,7 @@ def state(*results: Summary, job: JobState | None = None, submitted: str = "7", 
 def test_state(given: NodeResult, expected: State, reason: str) -> None:
     """The newest run counts, unless a later job was submitted; a job of a killed submission is known by its name."""
     assert given.state is expected
-    assert reason in given.reason
+    assert reason in given.told
 
 
 def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
@@ -207,7 +207,7 @@ def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says()
     bad = result("2026-11-20T12:01:00+00:00", job="8", **BAD)
     assert two(result(AHEAD, job="7"), bad).state is State.REJECTED
     lost = two(result(AHEAD, job="7"), result(EARLY, job="1"))
-    assert (lost.state, lost.reason) == (State.NO_RESULT, "job 8 ended without a record")
+    assert (lost.state, lost.told) == (State.NO_RESULT, "job 8 ended without a record")
     assert two(result(AHEAD, job="7", **BAD), result("2026-11-20T12:01:00+00:00", job="8")).state is State.ACCEPTED
     assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
 
@@ -230,7 +230,7 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
     assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
     assert (lost.state, lost.result) == (State.REJECTED, bad)
-    assert lost.reason == "REJECTED gpu3; job 8 left no result that takes it back"
+    assert lost.told == "REJECTED gpu3; job 8 left no result that takes it back"
 
 
 @pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])
@@ -241,7 +241,7 @@ def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jo
     for shown in ("COMPLETED", "RUNNING"):
         assert of_all(asked, {"n": [good, bad]}, [JobState(first, "accel-1-n", shown)])[0].state is State.REJECTED
     lost = of_all(asked, {"n": [good]}, [JobState(first, "accel-1-n", "NODE_FAIL")])[0]
-    assert (lost.state, lost.reason) == (State.NO_RESULT, f"job {last} ended without a record")
+    assert (lost.state, lost.told) == (State.NO_RESULT, f"job {last} ended without a record")
 
 
 def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
@@ -271,7 +271,7 @@ def test_a_last_job_that_judged_a_part_of_the_checks_left_a_result() -> None:
 def test_a_result_that_contradicts_itself_is_not_judged() -> None:
     given = state(result(rejected=["GPU-3"]))
     assert given.state is State.NOT_JUDGED
-    assert given.reason == "n contradicts itself: it says ACCEPTED and rejects 1 device; ACCEPTED 8/8"
+    assert given.told == "n contradicts itself: it says ACCEPTED and rejects 1 device; ACCEPTED 8/8"
 
 
 def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> None:
@@ -480,8 +480,8 @@ def test_a_report_on_any_fleet_fits_a_page() -> None:
 
 
 def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
-    ended = "job {} ended as NODE_FAIL without a record; its output ends: {}"
-    nodes = [NodeResult(f"n{place}", State.NO_RESULT, ended.format(place, place)) for place in (1, 2)]
+    ended = "ended as NODE_FAIL without a record"
+    nodes = [NodeResult(f"n{place}", State.NO_RESULT, ended, job=str(place), output=str(place)) for place in (1, 2)]
     assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
         "no result   n1,n2  job ended as NODE_FAIL without a record"
     ]

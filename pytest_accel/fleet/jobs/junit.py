@@ -62,7 +62,7 @@ def _of_node(each: NodeResult) -> Properties:
 
 def _case(each: NodeResult, sku: str) -> Case:
     """Return the case of a node: why it is not accepted, and the closing line of one that holds."""
-    reason, tag = printable(each.reason), TAGS.get(each.state, "")
+    reason, tag = printable(each.told), TAGS.get(each.state, "")
     about = {"message": report.shown(each)} if tag == SKIPPED else {"type": each.state.value, "message": reason}
     told = reason if tag in (FAILURE, ERROR) else ""
     return Case(sku, each.node, _of_node(each), tag, about, told, reason if each.state in HOLDS else "")

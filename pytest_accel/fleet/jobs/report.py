@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs.run_folder import Fleet
-from pytest_accel.fleet.jobs.states import ENDS, NodeResult, State, counts, exit_status, in_words
+from pytest_accel.fleet.jobs.states import NodeResult, State, counts, exit_status, in_words
 from pytest_accel.views.markdown import table
 
 MOST_LINES = 60
@@ -29,10 +29,7 @@ Fold = Callable[[Sequence[str]], str]
 
 def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
-    groups: dict[tuple[State, str], list[NodeResult]] = {}
-    for each in nodes:
-        # without what differs from job to job: the number of the job and its output
-        groups.setdefault((each.state, re.sub(r"^job \d+ ", "job ", shown(each)).partition(ENDS)[0]), []).append(each)
+    groups = grouped(nodes, lambda each: (each.state, each.alike if each.job else shown(each)))
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
     for (state, kind), alike in groups.items():
         per_state[state].append((shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
@@ -56,7 +53,7 @@ def shown(each: NodeResult) -> str:
         simulated = each.result is not None and each.result.simulated
         held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
         return f"{held}; {each.note}" if each.note else held
-    return each.note if each.state is State.ACCEPTED else each.reason
+    return each.note if each.state is State.ACCEPTED else each.told
 
 
 def _room(wanted: dict[State, int]) -> dict[State, int]:
@@ -133,7 +130,7 @@ def _node(each: NodeResult) -> dict[str, Any]:
     return {
         "node": each.node,
         "state": each.state.value,
-        "reason": each.reason,
+        "reason": each.told,
         "record": result.folder.name if result else None,
         "started": result.started if result else None,
         "job": (result.job or None) if result else None,

@@ -33,8 +33,6 @@ class State(Enum):
     ACCEPTED = "accepted"
 
 
-ENDS = "; its output ends: "
-"""What stands before the last line of the output of a job in a reason."""
 SIMULATE = "--accel-simulate"
 OLDEST = datetime.min.replace(tzinfo=timezone.utc)
 PENDING = (State.RUNNING, State.WAITING)
@@ -49,12 +47,16 @@ MISSING = (State.NO_RESULT, State.ERROR)
 
 @dataclass(frozen=True)
 class NodeResult:
-    """The state of a node, the reason in one sentence, and the result that it follows from (None without one)."""
+    """The state of a node, the reason, and the result that it follows from (None without one)."""
 
     node: str
     state: State
     reason: str
     result: Summary | None = None
+    job: str = ""
+    """The id of the job that the reason begins with; empty if it speaks of none."""
+    output: str = ""
+    """The last line of the output of that job; empty unless it left no result."""
     skipped: str = ""
     """Why the node starts no job now; empty if it does."""
     note: str = ""
@@ -63,6 +65,17 @@ class NodeResult:
     """False for a host that no list named; it is here since it was rejected."""
     began: datetime | None = None
     """When the run of its result began, as far as its job tells; None where the result alone tells it."""
+
+    @property
+    def alike(self) -> str:
+        """The reason without what differs from job to job."""
+        return f"job {self.reason}" if self.job else self.reason
+
+    @property
+    def told(self) -> str:
+        """The reason as one sentence."""
+        reason = f"job {self.job} {self.reason}" if self.job else self.reason
+        return f"{reason}; its output ends: {self.output}" if self.output else reason
 
 
 def of_all(
@@ -110,7 +123,7 @@ def of_all(
 def others(fleet: Fleet, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
-    return tuple(f"{each.node}: {each.reason}" for each in found if each.state is not State.REJECTED)
+    return tuple(f"{each.node}: {each.told}" for each in found if each.state is not State.REJECTED)
 
 
 def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
@@ -197,9 +210,8 @@ def _not_counting(runs: Sequence[tuple[Summary, str]]) -> str:
 
 
 def _noted(reason: str, note: str) -> str:
-    """Return a reason with a note, which stands before the output of a job."""
-    head, ends, tail = reason.partition(ENDS)
-    return f"{head}; {note}{ends}{tail}" if note else reason
+    """Return a reason with a note."""
+    return f"{reason}; {note}" if note else reason
 
 
 def _number(job: JobState) -> int:
@@ -328,8 +340,8 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
     if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    why = _why_none(current, last, job, last_words(name, last))
-    return NodeResult(name, State.NO_RESULT, _noted(why, known.damage))
+    why = _noted(_why_none(current, job), known.damage)
+    return NodeResult(name, State.NO_RESULT, why, job=last, output=last_words(name, last))
 
 
 def _still_rejected(known: _Known, counts: Summary) -> NodeResult:
@@ -342,15 +354,14 @@ def _still_rejected(known: _Known, counts: Summary) -> NodeResult:
 def _queued(name: str, job: JobState) -> NodeResult:
     """Return the state of a node whose job has not ended."""
     waits = job.state in WAITING
-    why = f"job {job.id} {job.state.lower()}" + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
-    return NodeResult(name, State.WAITING if waits else State.RUNNING, why)
+    why = job.state.lower() + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
+    return NodeResult(name, State.WAITING if waits else State.RUNNING, why, job=job.id)
 
 
-def _why_none(newest: Summary | None, last: str, job: JobState | None, told: str) -> str:
-    """Return why the last job of a node left no result."""
-    how = f"job {last} ended" + (f" as {job.state}" if job and job.state != "COMPLETED" else "")
-    left = "with an incomplete record" if newest else "without a record"
-    return f"{how} {left}" + (f"{ENDS}{told}" if told else "")
+def _why_none(newest: Summary | None, job: JobState | None) -> str:
+    """Return how the last job of a node ended that left no result."""
+    how = f"ended as {job.state}" if job and job.state != "COMPLETED" else "ended"
+    return f"{how} {'with an incomplete record' if newest else 'without a record'}"
 
 
 def _judged(name: str, newest: Summary) -> NodeResult:

@@ -44,8 +44,8 @@ def of_folder(folder: Path) -> Found:
     for each in real:
         name = each.node.lower()
         if not each.expected or each.result is None or each.result.state == RUNNING:
-            if each.reason not in found.without:
-                found.without.append(f"{each.node} gets no label: {each.reason}")
+            if each.told not in found.without:
+                found.without.append(f"{each.node} gets no label: {each.told}")
         elif not is_node(name):
             found.without.append(f"{each.node} gets no label: that is not the name of a node of Kubernetes")
         elif alike[name] > 1:
