@@ -73,17 +73,24 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     try:
         status = yield
     except BaseException as error:
-        if _has_status(error):
+        late = isinstance(error, KeyboardInterrupt) and _of_closing(config) is not None  # Ctrl-C once more
+        if _has_status(error) and not late:
             raise
-        traceback.print_exc()
+        if not late:
+            traceback.print_exc()
         status = int(pytest.ExitCode.INTERNAL_ERROR)
     by_command = shows_by_command(config.invocation_params.args)
     if status == pytest.ExitCode.OK and shows_only(config.option) and not by_command:  # every run would be green
         why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
+    return exit_status(status, _of_closing(config))
+
+
+def _of_closing(config: pytest.Config) -> int | None:
+    """Return the exit status of the closing line; None where the run was not closed."""
     session = config.stash.get(SESSION, None)
-    return exit_status(status, session.ledger.record.closing.get("exit") if session else None)
+    return session.ledger.record.closing.get("exit") if session else None
 
 
 def _has_status(error: BaseException) -> bool:

@@ -148,6 +148,8 @@ def fail(how):
         pytest.exit("no", returncode=1)
     if how == "fail":
         pytest.fail("no")
+    if how == "Ctrl-C":
+        raise KeyboardInterrupt
 
 WHERE, _, HOW = os.environ["FAILS"].partition(":")
 def hook(name):
@@ -205,6 +207,13 @@ def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, where: str, how
     ran = theirs(tmp_path, where, how)
 
     assert ran.exit in (2, 3, 6), ran.out
+
+
+@pytest.mark.slow
+def test_ctrl_c_behind_the_closing_line_leaves_its_status(tmp_path: Path) -> None:
+    ran = theirs(tmp_path, "pytest_unconfigure", "Ctrl-C")
+
+    assert ran.exit == 6, ran.out
 
 
 @pytest.mark.parametrize(
