@@ -102,6 +102,7 @@ class Setup:
         pool.begin(processes, output / record.LOGS if output else None)
         vendor = self._named.vendor if self._named else None
         self.discovery = discovered(pool.sensor.discover(vendor), vendor)
+        self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
         self._settle(self._named or self._recognise(output))
         self._choose()
         terms.refuse_divided(self.devices, self.terms.platform)

@@ -44,8 +44,10 @@ from pytest_accel.simulate.libraries import never, nvml
 gpus = [nvml.h100(place) for place in range(8)]
 hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-kernel_log._open = lambda path: ours.dup().detach()
+silent, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+kernel_log._open = lambda path, whence: (ours if whence == 0 else silent).dup().detach()
 ours.setblocking(False)
+silent.setblocking(False)
 def log(seconds, text):
     theirs.send(f"4,100,{int(seconds * 1e6)},-;{text}".encode())
 log(3.0, "usb 1-1: new device")
@@ -273,7 +275,8 @@ for gpu in gpus:
 
 @pytest.mark.slow
 def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(tmp_path: Path) -> None:
-    closed = "def closed(path): raise PermissionError(1, 'Operation not permitted')\nkernel_log._open = closed"
+    refused = "raise kernel_log._unreadable(path, PermissionError(1, 'Operation not permitted'))"
+    closed = f"def closed(path, whence): {refused}\nkernel_log._open = closed"
     status, line = health(tmp_path, closed)
     assert (status, line[:40]) == (6, "UNKNOWN gpu0 counters.xid_hardware: Xids")
     assert health(tmp_path, closed, "--no-kernel-log") == (0, "OK 8 x h100-sxm")
