@@ -228,11 +228,11 @@ def _troubled(outcome: Outcome, subject: str, call: Request) -> Measurement:
             message = {**message, "kind": "external"}
     if outcome.blocks:
         reason += f", after {len(outcome.blocks)} blocks"
-    untried = message.get("untried", False)
+    how = {name: message.get(name, False) for name in ("wrong", "untried")}
     return replace(
         _bare(call.metric, subject, call),
         seconds=tuple(each["seconds"] for each in outcome.blocks),
-        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message), untried=untried),
+        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message), **how),
         details={"traceback": message["traceback"]} if "traceback" in message else {},
     )
 

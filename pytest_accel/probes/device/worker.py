@@ -109,7 +109,11 @@ class Worker:
             kind = error_class.trouble_kind_of(
                 error, other=self.compute is not None and self.compute.other, words=words
             )
-            how = {"lost": lost, "uncorrectable": error_class.UNCORRECTABLE in str(error)}
+            how = {
+                "lost": lost,
+                "uncorrectable": error_class.UNCORRECTABLE in str(error),
+                "wrong": isinstance(error, WrongResult),
+            }
             self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), **how)
 
     def _take(self, message: dict[str, Any]) -> None:
