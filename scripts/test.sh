@@ -7,10 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-workers=2
 case ${1:-} in
 fast) speed="not slow and not nightly and not cuda_build" ;;
-slow) speed="slow and not nightly and not cuda_build" workers=3 ;; # they wait for processes most of the time
+slow) speed="slow and not nightly and not cuda_build" ;;
 nightly) speed="nightly and not cuda_build" ;;
 cuda) ;;
 *)
@@ -42,7 +41,7 @@ beside=$!
 trap 'kill "$beside" 2>/dev/null || true; rm -f "$serial"' EXIT
 
 parallel_status=0 serial_status=0
-call -n "$workers" -m "$speed and not devices" "$@" || parallel_status=$?
+call -n 2 -m "$speed and not devices" "$@" || parallel_status=$?
 wait "$beside" || serial_status=$?
 cat "$serial"
 
