@@ -292,7 +292,9 @@ def test_whoever_is_killed_while_adding_loses_nothing(tmp_path: Path) -> None:
         adder = subprocess.Popen([*COMMAND, str(place), str(second)], stdout=subprocess.DEVNULL, start_new_session=True)
         time.sleep(whole * drawn.uniform(0.4, 1.0))
         os.killpg(adder.pid, signal.SIGKILL)
-        killed += adder.wait() == -signal.SIGKILL
+        in_time = adder.wait() == -signal.SIGKILL
+        killed += in_time
+        whole *= 1.0 if in_time else 0.7  # the one that was timed had less of the machine
         held = rows(place, "SELECT node, metric, name, value, status FROM figures ORDER BY ALL")
         assert set(before) <= set(held)
         assert len(held) in (len(before), 60 * 25)
