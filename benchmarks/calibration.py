@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from field_noise import DEVICES, FieldNode
 
-from pytest_accel.judging.calibration import Calibrated, Calibration, Reading, calibrate
+from pytest_accel.judging.calibration import Calibrated, Calibration, GoodFigure, calibrate
 
 METRICS = {
     "memory": ("stream.triad", "GB/s", 2950.0),
@@ -28,7 +28,7 @@ HIDDEN = {"4/3": 0.08, "11/6": 0.08}
 """The share that hidden bad devices lack, by node and place."""
 
 
-def readings(node: int, runs: int, short: Mapping[str, float], every: float = 0.0) -> Iterator[Reading]:
+def readings(node: int, runs: int, short: Mapping[str, float], every: float = 0.0) -> Iterator[GoodFigure]:
     """Yield the figures of a node; `short` is what single devices lack, `every` what all of them do."""
     drawn = FieldNode(f"calibration/{node}")
     for run in range(runs):
@@ -36,7 +36,7 @@ def readings(node: int, runs: int, short: Mapping[str, float], every: float = 0.
             for place, (pace, _) in enumerate(drawn.go(family, 0)):
                 device = f"{node}/{place}"
                 value = centre * pace * (1 - short.get(device, 0.0)) * (1 - every)
-                yield Reading(metric, unit, value, device, str(node), source=f"node {node}, run {run}")
+                yield GoodFigure(metric, unit, value, device, str(node), source=f"node {node}, run {run}")
 
 
 def calibrated(nodes: int, runs: int) -> Calibration:

@@ -28,7 +28,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.fleet.nights import by_device, database, store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.night import look, window
-from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.fleet.nights.tables import Tables
 
 FIRST = date(2026, 10, 1)
@@ -207,7 +207,7 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     if question.startswith("device"):
         found = len(Tables(folder / "store", looked_at).history(471, "matmul.bf16" if "metric" in question else ""))
     else:
-        found = _of_fleet(question, folder, Fleet(folder / "store", looked_at))
+        found = _of_fleet(question, folder, StoredNights(folder / "store", looked_at))
     return {"found": found, **taken(start, cpu)}
 
 
@@ -227,7 +227,7 @@ def make_weeks(folder: Path) -> int:
     return len(missing)
 
 
-def _of_fleet(question: str, folder: Path, fleet: Fleet) -> Any:
+def _of_fleet(question: str, folder: Path, fleet: StoredNights) -> Any:
     """Answer a question on a whole night."""
     found: Any = None
     if question == "outliers":

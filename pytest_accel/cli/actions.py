@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Action:
+class Subcommand:
     """An action of a subcommand: `add` declares its arguments, `run` returns the exit status."""
 
     help: str
@@ -17,7 +17,7 @@ class Action:
     run: Callable[[argparse.Namespace], int]
 
 
-Actions = Mapping[str, Action]
+Actions = Mapping[str, Subcommand]
 """The actions of a subcommand by name, in the order in which the help lists them."""
 
 

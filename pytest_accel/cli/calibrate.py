@@ -233,12 +233,12 @@ _Flow.add_representer(dict, _one_line)
 _Flow.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
-def _metrics(readings: Sequence[calibration.Reading]) -> dict[str, ContributedMetric]:
+def _metrics(readings: Sequence[calibration.GoodFigure]) -> dict[str, ContributedMetric]:
     """Return the readings by metric and device; nodes and devices are numbered in the order in which they appear."""
     nodes: dict[str, int] = {}
     devices: dict[str, dict[str, int]] = {}
     metrics: dict[str, dict[tuple[int, int], list[float]]] = {}
-    first: dict[str, calibration.Reading] = {}
+    first: dict[str, calibration.GoodFigure] = {}
     for each in readings:
         node = nodes.setdefault(each.node, len(nodes) + 1)
         numbers = devices.setdefault(each.node, {})

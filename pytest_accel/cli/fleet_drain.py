@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli.actions import Action, Actions
+from pytest_accel.cli.actions import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable
@@ -18,10 +18,10 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import drain as plans
 from pytest_accel.fleet.jobs import slurm
-from pytest_accel.fleet.jobs.drain import Plan, Step
+from pytest_accel.fleet.jobs.drain import DrainPlan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
-from pytest_accel.fleet.jobs.waiting import Watch
+from pytest_accel.fleet.jobs.waiting import FolderWatch
 from pytest_accel.run import record
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
@@ -54,7 +54,7 @@ def _share(text: str) -> float:
 
 def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
-    watch = Watch(chosen.folder.absolute())
+    watch = FolderWatch(chosen.folder.absolute())
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes if each.expected])
     plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
@@ -73,7 +73,7 @@ def drain(chosen: argparse.Namespace) -> int:
     return exits.REJECTED if rejected and not chosen.resume else exits.HOLDS
 
 
-def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> Plan:
+def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> DrainPlan:
     """Return which nodes are to be drained. The records of the rejected ones are read; one may not be readable."""
     at, found, old = datetime.now(timezone.utc), {}, {}
     for each in nodes:
@@ -86,7 +86,7 @@ def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: a
     return plans.plan_of(nodes, found, now, chosen.most, old)
 
 
-def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> Plan:
+def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> DrainPlan:
     """Return which nodes are to be resumed. The records of those that we drained are read."""
     ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
     asked = [each for each in nodes if each.node in ours and each.state in HOLDS]
@@ -107,7 +107,7 @@ def _record(each: NodeResult) -> Run | None:
         return None
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: DrainPlan) -> None:
     """Print the commands, and that nothing was done."""
     for step in plan.steps:
         print(printable(shlex.join(step.command)))
@@ -139,4 +139,4 @@ def _apply(steps: Sequence[Step]) -> None:
         print("nothing to do")
 
 
-ACTIONS: Actions = {"drain": Action("drain rejected nodes, or resume them", DRAIN, _arguments, drain)}
+ACTIONS: Actions = {"drain": Subcommand("drain rejected nodes, or resume them", DRAIN, _arguments, drain)}

@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from pytest_accel.cli.actions import Action
+from pytest_accel.cli.actions import Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.kubernetes import manifest, node_labels
-from pytest_accel.fleet.kubernetes.manifest import Wanted
+from pytest_accel.fleet.kubernetes.manifest import ManifestRequest
 from pytest_accel.run.options import time_limit
 
 MOST_NODES = 100_000
@@ -55,7 +55,7 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_manifest(chosen: argparse.Namespace) -> int:
     """Print the manifest; return 0."""
-    wanted = Wanted(
+    wanted = ManifestRequest(
         image=chosen.image,
         sku=chosen.sku,
         level=chosen.level,
@@ -141,6 +141,6 @@ def _name(text: str) -> str:
 
 
 ACTIONS = {
-    "manifest": Action("print a Kubernetes Job for many nodes", MANIFEST, _manifest_arguments, _print_manifest),
-    "labels": Action("print commands that label nodes by their results", LABELS, _labels_arguments, _print_labels),
+    "manifest": Subcommand("print a Kubernetes Job for many nodes", MANIFEST, _manifest_arguments, _print_manifest),
+    "labels": Subcommand("print commands that label nodes by their results", LABELS, _labels_arguments, _print_labels),
 }

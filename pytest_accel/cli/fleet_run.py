@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest_accel
 from pytest_accel.cli import delivery, result_file
-from pytest_accel.cli.actions import Action, Actions
+from pytest_accel.cli.actions import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
@@ -27,7 +27,7 @@ from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult
 from pytest_accel.fleet.jobs.submission import Submitter
-from pytest_accel.fleet.jobs.waiting import Progress, Watch, until_done
+from pytest_accel.fleet.jobs.waiting import FolderWatch, ProgressLine, until_done
 from pytest_accel.run.options import AUTO
 from pytest_accel.skus import loader
 
@@ -150,7 +150,7 @@ def run(chosen: argparse.Namespace) -> int:
         skipped = sum(bool(each.skipped) for each in fleet.expected)
         print(f"{folder}: {counted(len(fleet.expected), 'expected node')}, {skipped} skipped, {len(nodes)} to submit")
         _tell_all(notes)
-        progress = Progress()
+        progress = ProgressLine()
         submitter = Submitter(fleet, folder, progress.text)
         try:
             left = submitter.submit(nodes, chosen.at_once, end)
@@ -282,13 +282,13 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
 
 def status(chosen: argparse.Namespace) -> int:
     """Print the states of a run. Raises BadFile."""
-    watch = Watch(chosen.folder.absolute())
+    watch = FolderWatch(chosen.folder.absolute())
     found = _look(watch)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
 
 
-def _look(watch: Watch) -> list[NodeResult]:
+def _look(watch: FolderWatch) -> list[NodeResult]:
     """Return the states, and say on standard error why the queue could not be asked."""
     found, problem = watch.look_anywhere()
     _tell(problem)
@@ -307,8 +307,8 @@ def wait(chosen: argparse.Namespace) -> int:
 
 
 def _wait(folder: Path, seconds: float | None) -> int:
-    watch = Watch(folder)
-    found, problem = until_done(watch, Progress(), seconds)
+    watch = FolderWatch(folder)
+    found, problem = until_done(watch, ProgressLine(), seconds)
     _tell(problem)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
@@ -333,16 +333,16 @@ def report(chosen: argparse.Namespace) -> int:
         return delivery.report(chosen, form)
     if chosen.expect or chosen.name or chosen.accel_sku:
         raise BadFile("--expect, --name and --accel-sku are for --acceptance")
-    watch = Watch(chosen.folder.absolute())
+    watch = FolderWatch(chosen.folder.absolute())
     found = _look(watch)
     result_file.write(chosen.output, STATES[form](watch.fleet, found))
     return states.exit_status(found)
 
 
 ACTIONS: Actions = {
-    "run": Action("submit a job for each node", RUN, _run_arguments, run),
-    "status": Action("show the state of every node", STATUS, _folder, status),
-    "wait": Action("wait for the results", WAIT, _wait_arguments, wait),
-    "cancel": Action("end the jobs", CANCEL, _folder, cancel),
-    "report": Action("write a report on all nodes", REPORT, _report_arguments, report),
+    "run": Subcommand("submit a job for each node", RUN, _run_arguments, run),
+    "status": Subcommand("show the state of every node", STATUS, _folder, status),
+    "wait": Subcommand("wait for the results", WAIT, _wait_arguments, wait),
+    "cancel": Subcommand("end the jobs", CANCEL, _folder, cancel),
+    "report": Subcommand("write a report on all nodes", REPORT, _report_arguments, report),
 }

@@ -100,7 +100,7 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
     from pytest_accel.run.options import Refused
     from pytest_accel.views import health_line
 
-    asked = passive.Asked(
+    asked = passive.CheckRequest(
         node=node_name(),
         sku=chosen.sku,
         platform=chosen.platform,

@@ -21,7 +21,7 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging import poisoned
-from pytest_accel.judging.calibration import Reading
+from pytest_accel.judging.calibration import GoodFigure
 from pytest_accel.judging.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import consistency, record
@@ -164,7 +164,7 @@ def _other_product(mine: tuple[str, str], product: tuple[str, str]) -> str:
 # -- figures
 
 
-def readings(inputs: Inputs, sku: Sku, platform: Platform, owner: str) -> list[Reading]:
+def readings(inputs: Inputs, sku: Sku, platform: Platform, owner: str) -> list[GoodFigure]:
     """Return every figure of the records and then of the contributed files."""
     nodes = node_numbers(inputs.records)
     found = []
@@ -179,7 +179,7 @@ def readings(inputs: Inputs, sku: Sku, platform: Platform, owner: str) -> list[R
     return found + contributed_readings(inputs.contributions)
 
 
-def _reading(one: Measurement, sku: Sku, platform: Platform) -> Reading | None:
+def _reading(one: Measurement, sku: Sku, platform: Platform) -> GoodFigure | None:
     """Return a figure of a record, None for what no packaged probe measures and what is not above zero.
 
     Where the limit of the SKU is a fraction of the peak, so is the figure.
@@ -194,7 +194,7 @@ def _reading(one: Measurement, sku: Sku, platform: Platform) -> Reading | None:
     if not value > 0:
         return None
     unit = OF_PEAK if share else one.unit
-    return Reading(one.metric, unit, float(f"{value:.{SIX}g}"), one.subject, "", conditions_of(one))
+    return GoodFigure(one.metric, unit, float(f"{value:.{SIX}g}"), one.subject, "", conditions_of(one))
 
 
 def conditions_of(one: Measurement) -> dict[str, Any]:
@@ -204,10 +204,10 @@ def conditions_of(one: Measurement) -> dict[str, Any]:
     return found
 
 
-def contributed_readings(files: Iterable[tuple[Path, Contribution]]) -> list[Reading]:
+def contributed_readings(files: Iterable[tuple[Path, Contribution]]) -> list[GoodFigure]:
     """Return every figure of contributed files."""
     return [
-        Reading(
+        GoodFigure(
             metric, each.unit, float(f"{value:.{SIX}g}"), _numbered(path, at.node, at.device),
             _numbered(path, at.node), each.conditions, one.owner, str(path),
         )
@@ -247,7 +247,7 @@ def labels(records: Sequence[Run]) -> dict[str, str]:
 # -- contributed files against the others
 
 
-def refuse_poisoned(inputs: Inputs, found: Sequence[Reading], sku: Sku, platform: Platform) -> None:
+def refuse_poisoned(inputs: Inputs, found: Sequence[GoodFigure], sku: Sku, platform: Platform) -> None:
     """Refuse contributed files by another method, far from the others, or with the values of another file."""
     files = {str(path): one for path, one in inputs.contributions}
     limits = sku.limits_on(platform).items()

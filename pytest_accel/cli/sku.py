@@ -6,7 +6,7 @@ import argparse
 from datetime import date
 
 from pytest_accel.cli import freeze, screen
-from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
+from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits
 from pytest_accel.skus import lint, loader, shipped
 from pytest_accel.views import lint_report, sheet, terminal
@@ -82,14 +82,14 @@ def _lint(chosen: argparse.Namespace) -> int:
 
 
 ACTIONS: Actions = {
-    "list": Action("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
-    "show": Action("show datasheet, platforms and limits of one SKU, with the sources", None, _add_show, _show),
-    "freeze": Action(
+    "list": Subcommand("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
+    "show": Subcommand("show datasheet, platforms and limits of one SKU, with the sources", None, _add_show, _show),
+    "freeze": Subcommand(
         "write all limits of a SKU on one platform at one level into one file with one hash",
         freeze.DESCRIPTION,
         freeze.add,
         freeze.run,
     ),
-    "lint": Action("check threshold files for implausible values", LINT, _add_lint, _lint),
+    "lint": Subcommand("check threshold files for implausible values", LINT, _add_lint, _lint),
 }
 run = run_chosen

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_accel.cli import result_file
-from pytest_accel.cli.actions import Action, Actions, declare, run_chosen
+from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits, paths
 from pytest_accel.core.printable import printable, printable_lines
 from pytest_accel.core.untrusted import BadFile
@@ -21,7 +21,7 @@ from pytest_accel.core.words import counted
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
-    from pytest_accel.fleet.nights.queries import Fleet
+    from pytest_accel.fleet.nights.queries import StoredNights
     from pytest_accel.fleet.nights.store import Added
 
 DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
@@ -144,10 +144,10 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 def _show(chosen: argparse.Namespace) -> int:
     """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
     from pytest_accel.fleet.nights import night
-    from pytest_accel.fleet.nights.queries import Fleet
+    from pytest_accel.fleet.nights.queries import StoredNights
 
     last = chosen.night.isoformat() if chosen.night else None
-    with contextlib.closing(Fleet(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
+    with contextlib.closing(StoredNights(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
         found = night.look(fleet)
         text = _rendered(fleet, found, chosen.format, chosen.output)
         _damaged(fleet.left_out.values())
@@ -155,7 +155,7 @@ def _show(chosen: argparse.Namespace) -> int:
     return found.exit
 
 
-def _rendered(fleet: Fleet, found: Night, form: str, output: Path | None) -> str:
+def _rendered(fleet: StoredNights, found: Night, form: str, output: Path | None) -> str:
     """Return a night in one of the formats."""
     from pytest_accel.fleet.nights import heat, night
     from pytest_accel.fleet.nights.shown import metrics, page, text
@@ -235,8 +235,8 @@ def _prune(chosen: argparse.Namespace) -> int:
 
 
 ACTIONS: Actions = {
-    "add": Action("add records to a store", ADD, _declare_add, _add),
-    "show": Action("show a night, worst first", SHOW, _declare_show, _show),
-    "device": Action("show the past of one device", DEVICE, _declare_device, _device),
-    "prune": Action("remove old nights", PRUNE, _declare_prune, _prune),
+    "add": Subcommand("add records to a store", ADD, _declare_add, _add),
+    "show": Subcommand("show a night, worst first", SHOW, _declare_show, _show),
+    "device": Subcommand("show the past of one device", DEVICE, _declare_device, _device),
+    "prune": Subcommand("remove old nights", PRUNE, _declare_prune, _prune),
 }

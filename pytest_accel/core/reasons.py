@@ -75,7 +75,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class WrongResult:
+class WrongData:
     """The device computed, stored or moved data that are not those that it should have."""
 
     text: str
@@ -356,7 +356,7 @@ class MayTrain:
 
 Reason = Union[  # noqa: UP007  get_args works on both, and the schema is made of it
     Note,
-    WrongResult,
+    WrongData,
     Compared,
     Expected,
     Majority,

@@ -133,7 +133,7 @@ def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
 
 WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.Note: lambda one, of: NOTES[one.kind].format(text=one.text, of=of, shown=show(of.value, of.unit)),
-    reasons.WrongResult: lambda one, _: one.text,
+    reasons.WrongData: lambda one, _: one.text,
     reasons.Compared: _compared,
     reasons.Expected: _expected,
     reasons.Majority: _majority,

@@ -49,7 +49,7 @@ DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Reading:
+class GoodFigure:
     """One figure of one device, or of a whole node, in one run.
 
     `device` and `node` are unique among all readings. `conditions` are those of the measurement. `source` is the record
@@ -77,7 +77,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Outlier:
+class CalibrationOutlier:
     """A device, or a node, that is left out: `deviations` robust standard deviations from the `centre`."""
 
     device: str
@@ -163,9 +163,9 @@ class Calibration:
     """The metrics that were calibrated, the devices that were left out, and why metrics have no result."""
 
     metrics: Sequence[Calibrated]
-    outliers: Sequence[Outlier]
+    outliers: Sequence[CalibrationOutlier]
     left_out: Mapping[str, str]
-    kept: Sequence[Reading] = ()
+    kept: Sequence[GoodFigure] = ()
     """The readings that the figures rest on."""
 
 
@@ -174,7 +174,7 @@ def more_is_better(unit: str) -> bool:
     return is_rate(unit) or unit == OF_PEAK
 
 
-def calibrate(readings: Sequence[Reading], *, processors: bool = False) -> Calibration:
+def calibrate(readings: Sequence[GoodFigure], *, processors: bool = False) -> Calibration:
     """Return what the readings of known-good devices tell of every metric. They are in the order of the runs.
 
     Of `processors`, runs of one machine are enough: their speed follows the other work of the machine, so that it
@@ -196,7 +196,7 @@ def calibrate(readings: Sequence[Reading], *, processors: bool = False) -> Calib
     return Calibration(found, outliers, left_out, kept)
 
 
-def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
+def too_few(metric: str, readings: Iterable[GoodFigure]) -> str | None:
     """Return why the readings are too few for a limit on a metric, None if they are enough (`ENOUGH`)."""
     devices = {each.device for each in readings}
     of_node = requirements.of_node(metric)
@@ -206,15 +206,15 @@ def too_few(metric: str, readings: Iterable[Reading]) -> str | None:
     return f"{counted(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
 
 
-def too_few_runs(readings: Iterable[Reading]) -> str | None:
+def too_few_runs(readings: Iterable[GoodFigure]) -> str | None:
     """Return why the readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
     most = max(Counter(each.device for each in readings).values(), default=0)
     return None if most >= ENOUGH_RUNS else f"{counted(most, 'undisturbed run')}, at least {ENOUGH_RUNS} are needed"
 
 
-def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]], dict[str, str]]:
+def _of_one_method(readings: Iterable[GoodFigure]) -> tuple[dict[str, list[GoodFigure]], dict[str, str]]:
     """Return the readings by metric, and the metrics that were measured by several methods with what differs."""
-    by_metric: dict[str, list[Reading]] = defaultdict(list)
+    by_metric: dict[str, list[GoodFigure]] = defaultdict(list)
     for each in readings:
         by_metric[each.metric].append(each)
     left_out = {}
@@ -226,7 +226,7 @@ def _of_one_method(readings: Iterable[Reading]) -> tuple[dict[str, list[Reading]
     return dict(by_metric), left_out
 
 
-def differing(readings: Sequence[Reading]) -> str:
+def differing(readings: Sequence[GoodFigure]) -> str:
     """Return in what the methods of some readings differ, each value with one source: "seconds 7.0 (a), 300.0 (b)"."""
     every = [{"unit": each.unit, **each.conditions} for each in readings]
     told = []
@@ -237,7 +237,7 @@ def differing(readings: Sequence[Reading]) -> str:
     return "; ".join(told)
 
 
-def _series(readings: Iterable[Reading]) -> dict[tuple[str, str], list[float]]:
+def _series(readings: Iterable[GoodFigure]) -> dict[tuple[str, str], list[float]]:
     """Return the values of every device in the order of its runs, by node and device."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     for each in readings:
@@ -259,9 +259,9 @@ def deviation_of(mad: float, n: int) -> float:
 # -- outliers
 
 
-def _outliers(by_metric: Mapping[str, Sequence[Reading]]) -> list[Outlier]:
+def _outliers(by_metric: Mapping[str, Sequence[GoodFigure]]) -> list[CalibrationOutlier]:
     """Return each device that is an outlier in some metric, by the metric in which it is the farthest."""
-    found: dict[str, list[Outlier]] = defaultdict(list)
+    found: dict[str, list[CalibrationOutlier]] = defaultdict(list)
     for readings in by_metric.values():
         for one in _outliers_of(readings):
             found[one.device].append(one)
@@ -272,7 +272,7 @@ def _outliers(by_metric: Mapping[str, Sequence[Reading]]) -> list[Outlier]:
     return worst
 
 
-def _outliers_of(readings: Sequence[Reading]) -> list[Outlier]:
+def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
     """Return the devices whose median is too far from that of all devices to be healthy.
 
     They are farther than `OUTLIER` allows and than healthy devices that hardly differ may be (`judging.gaps.LEAST`).
@@ -290,14 +290,14 @@ def _outliers_of(readings: Sequence[Reading]) -> list[Outlier]:
         if abs(value - centre) > far:
             source = min((each for each in readings if each.device == device), key=lambda one: abs(one.value - value))
             distance = abs(value - centre) / spread if spread else math.inf
-            found.append(Outlier(device, first.metric, first.unit, value, centre, distance, source.source))
+            found.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, distance, source.source))
     return found
 
 
 # -- one metric
 
 
-def _calibrated(readings: Sequence[Reading], *, processors: bool) -> Calibrated:
+def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrated:
     """Return centre, spread and limit of one metric of healthy devices."""
     first, series = readings[0], _series(readings)
     middles = {place: median(values) for place, values in series.items()}

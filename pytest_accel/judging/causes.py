@@ -48,7 +48,7 @@ POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clo
 
 
 @dataclass(frozen=True)
-class Expected:
+class Yardstick:
     """What a device is compared with: a rate or a time, and a clock in MHz; None for what is not known."""
 
     value: float | None = None
@@ -67,7 +67,7 @@ class Shares:
     that it held, as a fraction of the usual. Both are None if it is not known what to expect.
     """
 
-    expected: Expected
+    expected: Yardstick
     shortfall: float | None = None
     clock: float | None = None
     """The mean clock in MHz."""
@@ -120,7 +120,7 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, others
 
 def expectation(
     own: Measurement, clock: float | None, device: Device, limit: Limit | None, others: Sequence[Attempt]
-) -> Expected:
+) -> Yardstick:
     """Return what a measurement should have been.
 
     That is the median of the like devices, if there are four that nothing disturbed and this one is slower than they
@@ -134,15 +134,15 @@ def expectation(
         middle = median([float(each.value or 0) for each in alike])
         speed = _speed(own, middle)
         if speed is not None and speed < AS_FAST:
-            return Expected(middle, usual, f"the median of {len(alike)} devices", alike=True)
+            return Yardstick(middle, usual, f"the median of {len(alike)} devices", alike=True)
     elif not _timed(own) and clock and usual and clock < FULL_CLOCK * usual:
-        return Expected(None, usual, f"the median of {len(known)} devices", alike=True)
+        return Yardstick(None, usual, f"the median of {len(known)} devices", alike=True)
     lost = own.details.get("clock_losses")
     highest = device.facts.get("clock_max_mhz") or (lost["from_mhz"] if lost else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
     if figure and _timed(own) and limit and not limit.relative:
-        return Expected(figure, highest, "what is expected")
-    return Expected(None, highest)
+        return Yardstick(figure, highest, "what is expected")
+    return Yardstick(None, highest)
 
 
 def _of_usual(own: Measurement, like: Sequence[Measurement], read: Reading, highest: float | None) -> float | None:
@@ -194,7 +194,7 @@ def _speed(measurement: Measurement, expected: float | None) -> float | None:
     return speed_share(value, expected, measurement.unit)
 
 
-def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Expected) -> float | None:
+def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Yardstick) -> float | None:
     """Return what a device reaches at the clock that it held, as a fraction of the usual.
 
     It is not known from a few readings of a device that slowed down at times.
@@ -209,7 +209,7 @@ def _at_clock(measurement: Measurement, speed: float | None, clock: float | None
     return None if share is None else share / USUAL_SHARE
 
 
-def _by_reason(measurement: Measurement, device: Device, expected: Expected) -> dict[str, float]:
+def _by_reason(measurement: Measurement, device: Device, expected: Yardstick) -> dict[str, float]:
     """Return the share of the lost clock by reasons, largest first.
 
     What is lost up to the like devices' clock is normal. It is taken off what was lost all the time, then off what the
@@ -230,7 +230,7 @@ def _by_reason(measurement: Measurement, device: Device, expected: Expected) -> 
     return {name: part / whole for name, part in ordered if part > NAMED_SHARE * whole} if whole else {}
 
 
-def _throughout(measurement: Measurement, device: Device, lost: ClockLosses, expected: Expected) -> str:
+def _throughout(measurement: Measurement, device: Device, lost: ClockLosses, expected: Yardstick) -> str:
     """Return the name of what lowered the clock all the time.
 
     The power cap is named only beside no other reason where the like devices, whose clock is expected, have it too.

@@ -50,7 +50,7 @@ FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].fa
 START, END = "the discovery", "the end"
 
 
-class Watch:
+class FactWatch:
     """The newest facts of every device, and what changed since they were last asked for."""
 
     def __init__(self) -> None:

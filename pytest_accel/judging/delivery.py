@@ -43,7 +43,7 @@ def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limi
     }
 
 
-class State(Enum):
+class ListState(Enum):
     """How a device stands to the list."""
 
     AS_LISTED = "as listed"
@@ -59,15 +59,15 @@ class State(Enum):
     NOT_APPLICABLE = "not applicable"
 
 
-UNKNOWN = (State.BUT_FOR_ZEROS, State.NODE_UNKNOWN, State.NO_SERIAL)
+UNKNOWN = (ListState.BUT_FOR_ZEROS, ListState.NODE_UNKNOWN, ListState.NO_SERIAL)
 """The states in which nothing is known of the board: the list, or what can be read, has to become better."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class OnList:
     """How a device stands to the list, in words that a verdict shows, with its row if there is one."""
 
-    state: State
+    state: ListState
     words: str
     row: Listed | None = None
 
@@ -81,17 +81,17 @@ def measured(
     return [_of_device(standing(boards, device, host), device, now) for device in devices]
 
 
-def _of_device(found: Standing, device: Device, now: float) -> Measurement:
+def _of_device(found: OnList, device: Device, now: float) -> Measurement:
     trouble: Trouble | None = None
     if found.state in UNKNOWN:
         trouble = Trouble("need", found.words)
-    elif found.state is State.NOT_APPLICABLE:
+    elif found.state is ListState.NOT_APPLICABLE:
         trouble = Trouble("not_applicable", found.words)
     value = None if trouble else found.words
     return Measurement(SERIAL, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
 
 
-def standing(boards: PackingList, device: Device, host: str) -> Standing:
+def standing(boards: PackingList, device: Device, host: str) -> OnList:
     """Return how a device of the node `host` stands to the list. Its run and the document of the delivery go by it."""
     if unread := _no_serial(device):
         return unread
@@ -100,27 +100,27 @@ def standing(boards: PackingList, device: Device, host: str) -> Standing:
     if row is None:
         other = boards.but_for_zeros(device.serial or "")
         if other is None:
-            return Standing(State.NOT_LISTED, f"{serial} is not on the list")
-        return Standing(State.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
+            return OnList(ListState.NOT_LISTED, f"{serial} is not on the list")
+        return OnList(ListState.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
     if row.node and boards.nodes.find(row.node) != boards.nodes.find(host):
         return _elsewhere(boards, row, host)
     if wrong := differences(row, device):
         words = f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}"
-        return Standing(State.DIFFERENT, words, row)
-    return Standing(State.AS_LISTED, AS_LISTED, row)
+        return OnList(ListState.DIFFERENT, words, row)
+    return OnList(ListState.AS_LISTED, AS_LISTED, row)
 
 
-def _no_serial(device: Device) -> Standing | None:
+def _no_serial(device: Device) -> OnList | None:
     """Return the standing of a device whose serial number is not known, None if it is."""
     vendor = registry.vendor(device.driver)
     if not vendor.accelerator:
         why = f"a {vendor.title} states no serial number, so no list can name it"
-        return Standing(State.NOT_APPLICABLE, why)
+        return OnList(ListState.NOT_APPLICABLE, why)
     if device.serial and device.serial.strip():
         return None
     unread = device.facts.get("unread", {})
     why = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
-    return Standing(State.NO_SERIAL, f"serial number: {why}")
+    return OnList(ListState.NO_SERIAL, f"serial number: {why}")
 
 
 def _but_for_zeros(row: Listed) -> str:
@@ -130,15 +130,15 @@ def _but_for_zeros(row: Listed) -> str:
     )
 
 
-def _elsewhere(boards: PackingList, row: Listed, host: str) -> Standing:
+def _elsewhere(boards: PackingList, row: Listed, host: str) -> OnList:
     """Return the standing of a board that the list has in another node; unknown if it does not know this node."""
     node = printable(row.node, SHOWN)
     if not boards.of_node(host):
         here = printable(host, SHOWN)
         why = f"listed for {node} (line {row.line}), and the list has no row for this node, {here}: correct its names"
-        return Standing(State.NODE_UNKNOWN, why, row)
-    return Standing(
-        State.ELSEWHERE, f"{row.serial} is listed for {node} (line {row.line}): a board of another node", row
+        return OnList(ListState.NODE_UNKNOWN, why, row)
+    return OnList(
+        ListState.ELSEWHERE, f"{row.serial} is listed for {node} (line {row.line}): a board of another node", row
     )
 
 

@@ -12,7 +12,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Run
 
 
-class Kind(Enum):
+class SubjectKind(Enum):
     """The subject of a difference. The members are in order, most important first."""
 
     DEVICE = "devices"
@@ -40,7 +40,7 @@ class Difference:
     if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
     """
 
-    kind: Kind
+    kind: SubjectKind
     where: tuple[str, ...]
     what: str
     then: str
@@ -69,7 +69,7 @@ def ordered(differences: Iterable[Difference]) -> list[Difference]:
     return joined
 
 
-_KINDS, _DIRECTIONS = list(Kind), list(Direction)
+_KINDS, _DIRECTIONS = list(SubjectKind), list(Direction)
 
 
 def _order(each: Difference) -> tuple[Any, ...]:

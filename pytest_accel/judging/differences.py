@@ -18,8 +18,8 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.core.words import listed
 from pytest_accel.judging import figure_differences, state_differences, verdict_differences
-from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects, ordered, subjects
-from pytest_accel.judging.figure_differences import SpreadOf, Trend
+from pytest_accel.judging.difference import Difference, Direction, SubjectKind, Subjects, ordered, subjects
+from pytest_accel.judging.figure_differences import MetricTrend, SpreadOf
 from pytest_accel.judging.history import kept
 
 
@@ -36,7 +36,7 @@ class Comparison:
     """The number of figures that were compared."""
     not_compared: Mapping[str, int] = field(default_factory=Counter)
     """How many figures were not compared, by reason."""
-    trends: Sequence[Trend] = ()
+    trends: Sequence[MetricTrend] = ()
     other: str = ""
     left_out: str = ""
     """The oldest or the newest record with its result, if another one was compared in its place, and why."""
@@ -126,7 +126,7 @@ def _count(first: Run, last: Run) -> list[Difference]:
     then, now = len(first.devices), len(last.devices)
     fewer = now < then
     direction = Direction.WORSE if fewer else Direction.BETTER
-    return [Difference(Kind.DEVICE, (), "devices", str(then), str(now), direction, fewer)] if then != now else []
+    return [Difference(SubjectKind.DEVICE, (), "devices", str(then), str(now), direction, fewer)] if then != now else []
 
 
 def _worst(first: Run, last: Run) -> list[Difference]:

@@ -108,7 +108,7 @@ def judged_by(fact: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CounterReading:
     """The counters of one device at one moment (`at`, in seconds since the epoch).
 
     `lacking` has the reason for each counter that could not be read, `failed` the reason if the device did not answer
@@ -125,12 +125,12 @@ OF_LINKS = frozenset(name for name, counter in ERROR_COUNTERS.items() if counter
 """The counters that are read of the links."""
 
 
-def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(ERROR_COUNTERS)) -> Reading:
+def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(ERROR_COUNTERS)) -> CounterReading:
     """Return the counters `names` among the facts of a device, as the sensor sends them."""
     if "lost" in facts:
-        return Reading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
+        return CounterReading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
     if "silent" in facts:
-        return Reading(at, failed=Trouble("need", str(facts["silent"])))
+        return CounterReading(at, failed=Trouble("need", str(facts["silent"])))
     numbers, lacking = {}, {}
     for name in names:
         counter = ERROR_COUNTERS[name]
@@ -144,7 +144,7 @@ def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(
             lacking[name] = inventory.lacking(facts, fact)
         except (TypeError, ValueError) as error:
             lacking[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
-    return Reading(at, numbers, lacking)
+    return CounterReading(at, numbers, lacking)
 
 
 def _besides(facts: Mapping[str, Any], name: str) -> Any:
@@ -155,7 +155,7 @@ def _besides(facts: Mapping[str, Any], name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Window:
+class ReadingWindow:
     """The interval between two readings of a device: which probe ran, and which counters increased by how much.
 
     `failed` has the reason if one of the two readings got no answer.
@@ -168,7 +168,7 @@ class Window:
     failed: Trouble | None = None
 
 
-def _window(during: str, before: Reading, after: Reading) -> Window:
+def _window(during: str, before: CounterReading, after: CounterReading) -> ReadingWindow:
     """Return the window between two readings.
 
     A counter that decreased was reset in between; its new value is the increase since then.
@@ -179,7 +179,7 @@ def _window(during: str, before: Reading, after: Reading) -> Window:
             change = number - before.numbers[name]
             moved[name] = change if change >= 0 else number
     moved = {name: change for name, change in moved.items() if change}
-    return Window(during, before.at, after.at, moved, after.failed or before.failed)
+    return ReadingWindow(during, before.at, after.at, moved, after.failed or before.failed)
 
 
 @dataclass
@@ -187,11 +187,11 @@ class _Book:
     """The readings of some counters, by UUID, and the windows between them."""
 
     names: Collection[str]
-    last: dict[str, Reading] = field(default_factory=dict)
+    last: dict[str, CounterReading] = field(default_factory=dict)
     """The newest reading; a number that is missing in it is carried over from the one before."""
     never: dict[str, Mapping[str, Trouble]] = field(default_factory=dict)
     """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
-    windows: dict[str, list[Window]] = field(default_factory=dict)
+    windows: dict[str, list[ReadingWindow]] = field(default_factory=dict)
 
     def enter(self, uuid: str, during: str, at: float, facts: Mapping[str, Any]) -> None:
         """Add a reading, and the window since the one before."""
@@ -207,7 +207,7 @@ class _Book:
 AFTER = "the time after the last probe"
 
 
-class Ledger:
+class CounterReadings:
     """The readings of all devices of a run, and the windows between them."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class Ledger:
         """The metrics that were measured since the links were read."""
 
     @property
-    def windows(self) -> Mapping[str, list[Window]]:
+    def windows(self) -> Mapping[str, list[ReadingWindow]]:
         """The windows by UUID, one for each probe; without the counters of the links."""
         return self._counters.windows
 
@@ -255,7 +255,7 @@ class Ledger:
         if links:
             self._since = []
 
-    def last(self, uuid: str) -> Window | None:
+    def last(self, uuid: str) -> ReadingWindow | None:
         """Return the newest window of a device, or None before its second reading.
 
         What moved includes the counters of the links, if these were read at its end.
@@ -288,7 +288,7 @@ class Ledger:
         return _judged(metric, device, counter, windows)
 
 
-def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Window]) -> Measurement:
+def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[ReadingWindow]) -> Measurement:
     name = parse(metric).variant
     moving = [each for each in windows if name in each.moved]
     total, guilty = _worst(name, counter, moving) if counter.per else (sum(each.moved[name] for each in moving), moving)
@@ -306,7 +306,7 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Win
     )
 
 
-def _worst(name: str, counter: Counter, moving: Sequence[Window]) -> tuple[float, Sequence[Window]]:
+def _worst(name: str, counter: Counter, moving: Sequence[ReadingWindow]) -> tuple[float, Sequence[ReadingWindow]]:
     """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
     Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,

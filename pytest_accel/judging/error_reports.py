@@ -15,7 +15,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, Message
-from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_counters import ReadingWindow
 
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 
@@ -61,7 +61,7 @@ class Ended:
 
 
 @dataclass
-class Reports:
+class ErrorReports:
     """The error reports of a run, and which sources could be followed."""
 
     heard: list[ErrorReport] = field(default_factory=list)
@@ -131,14 +131,14 @@ class Reports:
             return MESSAGES[report.message].after_kill and any(0 <= each <= AFTER_KILL_SECONDS for each in after)
         return report.number in xids.CLEANUP and any(report.pid in (None, each.pid) for each in ended)
 
-    def measured(self, metric: str, device: Device, windows: Sequence[Window]) -> Measurement:
+    def measured(self, metric: str, device: Device, windows: Sequence[ReadingWindow]) -> Measurement:
         """Return the number of Xids of one kind (`metric`) that the device had during the `windows`."""
         reports = self._counted(device.uuid, METRICS[metric], messages=False)
         unheard = None if reports else self.unheard(device.uuid)
         trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
         return _measured(metric, device.uuid, reports, windows, trouble)
 
-    def logged(self, metric: str, subject: str, windows: Sequence[Window]) -> Measurement:
+    def logged(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
         """Return the number of kernel messages of one kind (`metric`) about a device or the node.
 
         An unreadable kernel log makes the metric not applicable rather than unmeasured: counters, Xids and the
@@ -159,7 +159,7 @@ class Reports:
 
 
 def _measured(
-    metric: str, subject: str, reports: Sequence[ErrorReport], windows: Sequence[Window], trouble: Trouble | None
+    metric: str, subject: str, reports: Sequence[ErrorReport], windows: Sequence[ReadingWindow], trouble: Trouble | None
 ) -> Measurement:
     if trouble is None and not windows:
         trouble = Trouble("need", "no probe ran that could have caused one")
@@ -179,17 +179,17 @@ def _measured(
     )
 
 
-def _during(report: ErrorReport, windows: Sequence[Window]) -> str:
+def _during(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:
     """Return the probe that ran at the time of the report; the last one for a report that arrived afterwards."""
     return next((each.during for each in windows if report.at <= each.ended), windows[-1].during)
 
 
-def _sentence(report: ErrorReport, windows: Sequence[Window]) -> str:
+def _sentence(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:
     text = f" ({report.text})" if report.message else ""
     return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
 
 
-def _shown(report: ErrorReport, windows: Sequence[Window]) -> ReportedError:
+def _shown(report: ErrorReport, windows: Sequence[ReadingWindow]) -> ReportedError:
     return {
         "uuid": report.uuid,
         "number": report.number,

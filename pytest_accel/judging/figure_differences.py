@@ -18,7 +18,7 @@ from pytest_accel.core.sku import Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
-from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects
+from pytest_accel.judging.difference import Difference, Direction, SubjectKind, Subjects
 from pytest_accel.judging.drops import Drop, drop, lost
 from pytest_accel.judging.gaps import OF_MEDIAN
 from pytest_accel.judging.history import History, kept, key
@@ -36,7 +36,7 @@ SpreadOf = Callable[[str], "Spread | None"]
 
 
 @dataclass(frozen=True)
-class Trend:
+class MetricTrend:
     """One metric of one device over several records. Values are in `unit`.
 
     `since` is the record from which on all figures are worse than the first by more than two runs differ by, and
@@ -57,7 +57,7 @@ class Trend:
 
 
 @dataclass
-class Figures:
+class FigureDifferences:
     """The figures of two records that differ, how many were compared, and how many were not for which reason."""
 
     differences: list[Difference]
@@ -65,12 +65,14 @@ class Figures:
     not_compared: Counter[str]
 
 
-def figures(first: Run, last: Run, shared: Subjects, earlier: Sequence[Summary], spread_of: SpreadOf) -> Figures:
+def figures(
+    first: Run, last: Run, shared: Subjects, earlier: Sequence[Summary], spread_of: SpreadOf
+) -> FigureDifferences:
     """Return the figures that differ by device and metric. `earlier` are the runs before the last one."""
     then_of, names = shared.then_of(), shared.names
     before, after = latest(first), latest(last)
     history = History(earlier, [pair.now for pair in shared.pairs], dict)
-    found = Figures([], 0, Counter())
+    found = FigureDifferences([], 0, Counter())
     for (name, subject), now in after.items():
         then = before.get((name, then_of.get(subject, "")))
         if then is None or (subject == NODE and not shared.whole):
@@ -99,7 +101,7 @@ def _difference(where: str, then: Measurement, now: Measurement, change: Drop, l
     processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
     worse = Direction.OTHER if processor else Direction.WORSE if change.share > 0 else Direction.BETTER
     return Difference(
-        Kind.FIGURE,
+        SubjectKind.FIGURE,
         (where,),
         now.metric,
         show(then.value, then.unit),
@@ -145,10 +147,10 @@ def _tried(contents: Run, now_of: Mapping[str, str]) -> dict[Place, list[Measure
     return found
 
 
-def of_nodes(first: Run, last: Run, spread_of: SpreadOf) -> Figures:
+def of_nodes(first: Run, last: Run, spread_of: SpreadOf) -> FigureDifferences:
     """Return the metrics whose median over the devices differs between two nodes with other devices."""
     before, after = _by_key(first), _by_key(last)
-    found = Figures([], 0, Counter())
+    found = FigureDifferences([], 0, Counter())
     for name, now in after.items():
         then = before.get(name)
         if not then:
@@ -185,7 +187,7 @@ def _of_medians(spread: Spread | None, devices: int) -> Spread | None:
     return replace(spread, between_runs=math.hypot(spread.between_runs, of_devices))
 
 
-def trends(last: Run, runs: Sequence[Summary], shared: Subjects, spread_of: SpreadOf) -> list[Trend]:
+def trends(last: Run, runs: Sequence[Summary], shared: Subjects, spread_of: SpreadOf) -> list[MetricTrend]:
     """Return the trend of each figure of the last record over `runs`, oldest first, the largest loss first.
 
     The last of `runs` is the last record. Values of a device count that the runs know by the same UUID and serial.
@@ -205,7 +207,7 @@ def _trend(
     runs: Sequence[Summary],
     shared: Subjects,
     since_first: Callable[[Measurement, float], Drop | None],
-) -> Trend | None:
+) -> MetricTrend | None:
     name, subject = place
     values = list(_values(runs, name, subject, {pair.now.uuid: pair.now.serial for pair in shared.pairs}))
     if len(values) < 2 or subject not in shared.names:
@@ -220,7 +222,7 @@ def _trend(
         if share is None or share <= change.allowed:
             break
         begun = run
-    return Trend(
+    return MetricTrend(
         shared.names[subject],
         now.metric,
         now.unit,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytest_accel.core.details import ReportedError
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
-from pytest_accel.core.reasons import WrongResult
+from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import MESSAGES, Message
@@ -207,7 +207,7 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
         return "device-lost"  # counters are read of the device itself, and it did not answer
     if verdict.value is not None and trouble is None:
         return of_metric(verdict.metric).name
-    return "wrong-result" if any(isinstance(each, WrongResult) for each in verdict.reasons) else "device-error"
+    return "wrong-result" if any(isinstance(each, WrongData) for each in verdict.reasons) else "device-error"
 
 
 def _reported(own: Attempt) -> ReportedError | None:

@@ -22,7 +22,7 @@ from pytest_accel.core.reasons import (
     OtherVersion,
     Reason,
     Repeated,
-    WrongResult,
+    WrongData,
 )
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -319,7 +319,7 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         metric=measurement.metric,
         subject=measurement.subject,
         status=_OF_TROUBLE[trouble.kind],
-        reasons=(WrongResult(trouble.reason) if trouble.wrong else Note(noted, trouble.reason),),
+        reasons=(WrongData(trouble.reason) if trouble.wrong else Note(noted, trouble.reason),),
         unit=measurement.unit,
         limit=limit,
         attempts=attempts,

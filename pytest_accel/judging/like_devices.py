@@ -24,7 +24,7 @@ Attempt = Sequence[Measurement]
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """What like devices share: the product with its partitioning, and the places of its links in the node."""
 
     product: Hashable
@@ -36,7 +36,7 @@ class Kind:
         return self.product, {"host": self.host_link, "link": self.peer_links}.get(part)
 
 
-def kind_of(device: Device) -> Kind | None:
+def kind_of(device: Device) -> DeviceKind | None:
     """Return the kind of a device; None for a processor.
 
     Another load on a processor slows it down, and limits on it are shares of a peak measured at the same time. Devices
@@ -45,7 +45,7 @@ def kind_of(device: Device) -> Kind | None:
     if not registry.vendor(device.driver).accelerator:
         return None
     facts = device.facts
-    return Kind(
+    return DeviceKind(
         (device.driver, device.model, facts.get("virtualization"), *(facts.get(mode) for mode in WHOLE)),
         (device.numa_node, _count(facts.get("pcie_path")), facts.get("pcie_gen_max"), facts.get("pcie_width_max")),
         (facts.get("nvlink_count"), _count(facts.get("xgmi_states"))),
@@ -62,7 +62,7 @@ def together(attempts: Attempt) -> Attempt:
     return [each for each in attempts if each.how == "together"]
 
 
-Kinds = Mapping[str, "Kind | None"]
+Kinds = Mapping[str, "DeviceKind | None"]
 """The kind of each device by UUID; a device without a kind is compared with no other."""
 AllAttempts = Mapping[tuple[str, str], Attempt]
 """The attempts at metrics by metric and subject."""

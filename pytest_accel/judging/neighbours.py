@@ -38,7 +38,7 @@ ALIKE = 0.05
 
 
 @dataclass(frozen=True)
-class Standing:
+class AmongNeighbours:
     """A device among like ones: its speed as a share of their median (`middle`, in the metric's unit)."""
 
     share: float
@@ -50,7 +50,7 @@ class Standing:
         return BehindMedian(self.share, self.middle, unit, self.count, at_first)
 
 
-def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
+def standing(own: Measurement, alike: Sequence[Measurement]) -> AmongNeighbours | None:
     """Return where a device stands among like ones, itself included; None if it cannot be compared.
 
     A measurement with a trouble or a disturbance says nothing about its device.
@@ -61,7 +61,7 @@ def standing(own: Measurement, alike: Sequence[Measurement]) -> Standing | None:
     middle, value = median(values), value_of(own)
     if middle <= 0 or (is_time(own.unit) and value <= 0):
         return None
-    return Standing(speed_share(value, middle, own.unit), middle, len(values))
+    return AmongNeighbours(speed_share(value, middle, own.unit), middle, len(values))
 
 
 def beside(
@@ -175,7 +175,7 @@ def _alone(attempts: Attempt) -> list[Alone]:
     return [Alone(alone[-1].value, alone[-1].unit)] if alone and "not_repeated" not in attempts[-1].details else []
 
 
-def _status(now: Standing, verdict: Verdict) -> Status | None:
+def _status(now: AmongNeighbours, verdict: Verdict) -> Status | None:
     """Return the status that a standing gives by itself, or None."""
     if now.share < FAR:
         return Status.FAIL

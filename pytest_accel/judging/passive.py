@@ -17,9 +17,9 @@ from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import inventory
-from pytest_accel.judging.error_counters import Window
+from pytest_accel.judging.error_counters import ReadingWindow
 from pytest_accel.judging.error_reports import METRICS as XIDS
-from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.judging.fault_codes import Severity, of_metric
 from pytest_accel.judging.findings import FINE, Finding, Key, findings
 from pytest_accel.judging.inventory import Discovery
@@ -52,7 +52,7 @@ HOST_LOGGED = "host_counters.log_hardware"
 
 
 @dataclass(frozen=True)
-class Found:
+class PassiveResult:
     """What a passive check found: the verdicts, worst first, and the findings by their keys."""
 
     verdicts: tuple[Verdict, ...] = ()
@@ -97,11 +97,11 @@ def judged(
     sku: Sku | None,
     limits: Mapping[str, Limit],
     *,
-    reports: Reports | None,
-    since: Window,
+    reports: ErrorReports | None,
+    since: ReadingWindow,
     waivers: Waivers,
     up: float = math.inf,
-) -> Found:
+) -> PassiveResult:
     """Judge the facts of the devices, and the `reports` of the kernel log in the window `since`, by the limits.
 
     Without `reports` the kernel log is left out. `up` are the seconds since the boot.
@@ -114,7 +114,7 @@ def judged(
     verdicts = worst_first([waivers.apply(each, serials.get(each.subject, ())) for each in stated])
     told = findings(verdicts, found, discovery.devices)
     # what fails by limits of another product has no finding
-    return Found(tuple(each for each in verdicts if each.status in FINE or each.key in told), told)
+    return PassiveResult(tuple(each for each in verdicts if each.status in FINE or each.key in told), told)
 
 
 def _trains(verdict: Verdict) -> bool:
@@ -129,7 +129,7 @@ def _after_boot(verdict: Verdict, up: float) -> Verdict:
 
 
 def _measured(
-    metric: str, discovery: Discovery, sku: Sku | None, reports: Reports | None, since: Window
+    metric: str, discovery: Discovery, sku: Sku | None, reports: ErrorReports | None, since: ReadingWindow
 ) -> Sequence[Measurement]:
     """Return one metric of every device, or of the node."""
     if reports is None or not of_log(metric):
@@ -139,7 +139,7 @@ def _measured(
     return [_of_device(metric, device, reports, since) for device in discovery.devices]
 
 
-def _of_device(metric: str, device: Device, reports: Reports, since: Window) -> Measurement:
+def _of_device(metric: str, device: Device, reports: ErrorReports, since: ReadingWindow) -> Measurement:
     """Return the number of reports of one kind about one device."""
     if metric in XIDS:
         return reports.measured(metric, device, [since])

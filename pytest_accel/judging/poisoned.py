@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
-from pytest_accel.judging.calibration import Reading, differing
+from pytest_accel.judging.calibration import GoodFigure, differing
 
 FAR = 1.25
 """The factor between the centres of two owners' healthy devices from which on one of them is wrong. Over whole
@@ -17,7 +17,7 @@ MOSTLY = 0.5
 
 
 def strangers(
-    readings: Sequence[Reading], files: Collection[str], usual: Mapping[str, float]
+    readings: Sequence[GoodFigure], files: Collection[str], usual: Mapping[str, float]
 ) -> dict[str, tuple[str, str]]:
     """Return the files that do not belong with the others: the metric that shows it and the reason, by file.
 
@@ -27,7 +27,7 @@ def strangers(
     found: dict[str, tuple[str, str]] = {}
     for metric in dict.fromkeys(each.metric for each in readings):
         own = [each for each in readings if each.metric == metric and each.source not in files]
-        theirs: dict[str, list[Reading]] = defaultdict(list)
+        theirs: dict[str, list[GoodFigure]] = defaultdict(list)
         for each in readings:
             if each.metric == metric and each.source in files and each.source not in found:
                 theirs[each.source].append(each)
@@ -36,7 +36,9 @@ def strangers(
     return found
 
 
-def _strange(own: Sequence[Reading], theirs: Mapping[str, Sequence[Reading]], usual: float | None) -> dict[str, str]:
+def _strange(
+    own: Sequence[GoodFigure], theirs: Mapping[str, Sequence[GoodFigure]], usual: float | None
+) -> dict[str, str]:
     """Return why a file does not belong with the others, by file, for one metric."""
     found: dict[str, str] = {}
     first = _of_usual_method(own, theirs)
@@ -64,7 +66,7 @@ def _strange(own: Sequence[Reading], theirs: Mapping[str, Sequence[Reading]], us
     return found
 
 
-def _of_usual_method(own: Sequence[Reading], theirs: Mapping[str, Sequence[Reading]]) -> Reading | None:
+def _of_usual_method(own: Sequence[GoodFigure], theirs: Mapping[str, Sequence[GoodFigure]]) -> GoodFigure | None:
     """Return a reading by the method of one's own records, or else of most files; None without a majority."""
     if own:
         return own[0]

@@ -36,7 +36,7 @@ SMALLEST_STEP = 1e-9
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedLosses:
     """The losses that a run rejects with the chance `FOUND` in one family, on the device on which they are largest.
 
     `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
@@ -57,13 +57,13 @@ def smallest_losses(
     past_of: PastOf,
     *,
     software: Mapping[str, Any],
-) -> dict[str, Rejected]:
+) -> dict[str, RejectedLosses]:
     """Return what a run rejects by family. `software` maps names to the versions in use.
 
     On a device the best metric counts. Devices that are found in the family are left out if there are others: what
     makes them slow widens their own error.
     """
-    found: dict[str, dict[str, list[Rejected]]] = {}
+    found: dict[str, dict[str, list[RejectedLosses]]] = {}
     short: set[tuple[str, str]] = set()
     for each in verdicts:
         own = together(attempts.get((each.metric, each.subject), ()))
@@ -73,28 +73,28 @@ def smallest_losses(
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
         background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
-        one = Rejected(*_behind(own[-1], background), *_below(each, own[-1], background, software))
+        one = RejectedLosses(*_behind(own[-1], background), *_below(each, own[-1], background, software))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     order = [*FAMILIES.values(), COLLECTIVES]
     return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
 
 
-def _worst(family: str, devices: Mapping[str, list[Rejected]], short: set[tuple[str, str]]) -> Rejected:
+def _worst(family: str, devices: Mapping[str, list[RejectedLosses]], short: set[tuple[str, str]]) -> RejectedLosses:
     healthy = {subject: own for subject, own in devices.items() if (family, subject) not in short} or devices
     best = [_best(own) for own in healthy.values()]
     behind = max((each.behind if each.behind is not None else math.inf for each in best), default=math.inf)
     below = min((each.below or 0.0 for each in best), default=0.0)
     count, bounded = min(each.count for each in best), all(each.bounded for each in best)
-    return Rejected(None if math.isinf(behind) else behind, count, below or None, bounded)
+    return RejectedLosses(None if math.isinf(behind) else behind, count, below or None, bounded)
 
 
-def _best(own: Iterable[Rejected]) -> Rejected:
+def _best(own: Iterable[RejectedLosses]) -> RejectedLosses:
     """Return what the best of a device's metrics in a family rejects."""
     every = list(own)
     behind = min((each for each in every if each.behind is not None), key=lambda each: each.behind or 0, default=None)
     below = max((each.below or 0.0 for each in every), default=0.0)
     bounded = any(each.bounded for each in every)
-    return Rejected(behind.behind if behind else None, behind.count if behind else 0, below or None, bounded)
+    return RejectedLosses(behind.behind if behind else None, behind.count if behind else 0, below or None, bounded)
 
 
 def _behind(own: Measurement, background: Background) -> tuple[float | None, int]:
@@ -146,7 +146,7 @@ def _held(deviation: float) -> float:
     return low
 
 
-def sentence(found: Mapping[str, Rejected]) -> str:
+def sentence(found: Mapping[str, RejectedLosses]) -> str:
     """Return what a run rejects in one line, never more than it does; empty if no speed was measured."""
     if not found:
         return ""

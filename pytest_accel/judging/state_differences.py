@@ -13,7 +13,7 @@ from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import OF_DEVICES
 from pytest_accel.core.verdict import show
 from pytest_accel.judging import error_counters
-from pytest_accel.judging.difference import Difference, Direction, Kind, Pair, Subjects
+from pytest_accel.judging.difference import Difference, Direction, Pair, SubjectKind, Subjects
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import read
 from pytest_accel.skus import releases
@@ -78,15 +78,21 @@ def devices(first: Run, last: Run, shared: Subjects) -> list[Difference]:
         if other is not None:
             new.remove(other)
             note = f"another device in slot {other.pci_address}" if other.pci_address else "another device"
-            found.append(Difference(Kind.DEVICE, (other.name,), "serial", _id(device), _id(other), note=note, rank=2))
+            found.append(
+                Difference(SubjectKind.DEVICE, (other.name,), "serial", _id(device), _id(other), note=note, rank=2)
+            )
         else:
             place = f" in slot {device.pci_address}" if device.pci_address else ""
             said = f"{_id(device)}{place}"
-            found.append(Difference(Kind.DEVICE, (device.name,), "device", said, "gone", Direction.WORSE, counts=True))
+            found.append(
+                Difference(SubjectKind.DEVICE, (device.name,), "device", said, "gone", Direction.WORSE, counts=True)
+            )
     for device in new:
         place = f" in slot {device.pci_address}" if device.pci_address else ""
         found.append(
-            Difference(Kind.DEVICE, (device.name,), "device", "not there", f"{_id(device)}{place}", Direction.BETTER)
+            Difference(
+                SubjectKind.DEVICE, (device.name,), "device", "not there", f"{_id(device)}{place}", Direction.BETTER
+            )
         )
     return found + [each for pair in shared.pairs for each in _moved(pair)]
 
@@ -102,12 +108,12 @@ def _id(device: Device) -> str:
 def _moved(pair: Pair) -> Iterable[Difference]:
     slots = pair.then.pci_address, pair.now.pci_address
     if slots[0] and slots[1] and slots[0] != slots[1]:
-        yield Difference(Kind.DEVICE, (pair.name,), "slot", slots[0], slots[1], rank=3)
+        yield Difference(SubjectKind.DEVICE, (pair.name,), "slot", slots[0], slots[1], rank=3)
     if pair.then.uuid != pair.now.uuid:
         note = f"the same serial {pair.now.serial}"
-        yield Difference(Kind.DEVICE, (pair.name,), "UUID", pair.then.uuid, pair.now.uuid, note=note, rank=4)
+        yield Difference(SubjectKind.DEVICE, (pair.name,), "UUID", pair.then.uuid, pair.now.uuid, note=note, rank=4)
     if pair.then.model != pair.now.model:
-        yield Difference(Kind.DEVICE, (pair.name,), "model", pair.then.model, pair.now.model, rank=1)
+        yield Difference(SubjectKind.DEVICE, (pair.name,), "model", pair.then.model, pair.now.model, rank=1)
 
 
 def facts(first: Run, last: Run, shared: Subjects) -> list[Difference]:
@@ -120,7 +126,7 @@ def facts(first: Run, last: Run, shared: Subjects) -> list[Difference]:
     for name in sorted({*before, *after}):
         then, now = before.get(name, "not set"), after.get(name, "not set")
         if then != now:
-            found.append(Difference(Kind.FACT, ("run",), name, then, now, rank=4))
+            found.append(Difference(SubjectKind.FACT, ("run",), name, then, now, rank=4))
     return found
 
 
@@ -147,7 +153,9 @@ def _of_pair(pair: Pair, known: frozenset[str]) -> Iterable[Difference]:
             less = (after < before) == (metric == "health.pcie_path_width")
             direction = Direction.WORSE if less else Direction.BETTER
             counts = less and metric != "health.nvlink_errors"
-            yield Difference(Kind.FACT, (pair.name,), metric, show(before, unit), show(after, unit), direction, counts)
+            yield Difference(
+                SubjectKind.FACT, (pair.name,), metric, show(before, unit), show(after, unit), direction, counts
+            )
 
 
 def _comparable(value: Any) -> Any:
@@ -162,7 +170,9 @@ def fact(where: str, name: str, then: Any, now: Any, unit: str = "") -> Differen
     rank = 3 if usual else 2 if name in IDENTITY else 1 if name in VERSIONS else 0
     unit = unit if unit in ("W", "MHz", "GB/s", "GB", "C", "K", "s") else ""
     worse = direction is Direction.WORSE
-    return Difference(Kind.FACT, (where,), name, _words(then, unit), _words(now, unit), direction, worse, rank=rank)
+    return Difference(
+        SubjectKind.FACT, (where,), name, _words(then, unit), _words(now, unit), direction, worse, rank=rank
+    )
 
 
 def direction_of(name: str, then: Any, now: Any) -> Direction:
@@ -197,7 +207,7 @@ def _of_host(first: Run, last: Run) -> Iterable[Difference]:
         if not near:
             yield fact(NODE, f"host.{name}", before, after, HOST_FACTS[name].unit)
     if first.host != last.host:
-        yield Difference(Kind.FACT, (NODE,), "host", first.host, last.host)
+        yield Difference(SubjectKind.FACT, (NODE,), "host", first.host, last.host)
 
 
 def _host(contents: Run) -> dict[str, Any]:
@@ -213,12 +223,12 @@ def software(first: Run, last: Run) -> list[Difference]:
         then, now = (each.get(name) for each in versions)
         if then != now and name not in hidden:
             before, after = (str(each) if each is not None else "not stated" for each in (then, now))
-            found.append(Difference(Kind.SOFTWARE, (), name, before, after, rank=0 if then and now else 1))
+            found.append(Difference(SubjectKind.SOFTWARE, (), name, before, after, rank=0 if then and now else 1))
     then_files, now_files = (_by_name(each.sku.get("files", {})) for each in (first, last))
     for name in dict.fromkeys([*then_files, *now_files]):
         before, after = (files.get(name, "")[:12] or "not used" for files in (then_files, now_files))
         if before != after:
-            found.append(Difference(Kind.SOFTWARE, (), f"file {name}", before, after, rank=2))
+            found.append(Difference(SubjectKind.SOFTWARE, (), f"file {name}", before, after, rank=2))
     return found
 
 
@@ -243,10 +253,10 @@ def limits(first: Run, last: Run) -> list[Difference]:
             continue
         if metric not in then or metric not in now:
             before, after = ("no limit" if metric not in each else _bounds(each[metric]) for each in (then, now))
-            found.append(Difference(Kind.LIMIT, (), metric, before, after, rank=1))
+            found.append(Difference(SubjectKind.LIMIT, (), metric, before, after, rank=1))
         elif moved := releases.differences(then[metric], now[metric]):
             before, after = (_bounds(each[metric]) for each in (then, now))
-            found.append(Difference(Kind.LIMIT, (), metric, before, after, note=", ".join(moved)))
+            found.append(Difference(SubjectKind.LIMIT, (), metric, before, after, note=", ".join(moved)))
     return found
 
 

@@ -9,7 +9,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
-from pytest_accel.judging.difference import Difference, Direction, Kind, Subjects
+from pytest_accel.judging.difference import Difference, Direction, SubjectKind, Subjects
 from pytest_accel.judging.history import ACCEPTING, kept
 from pytest_accel.judging.state_differences import direction_of
 from pytest_accel.probes.declare import finder_of
@@ -67,7 +67,7 @@ def difference(where: str, then: Verdict, now: Verdict, *, rate: bool, gone: boo
     notes += [sentence_of(now)] if worse and now.status.fails and now.reasons else []
     rank = 10 * WORST_FIRST.index(now.status) + _distance(now)
     return Difference(
-        Kind.VERDICT,
+        SubjectKind.VERDICT,
         (where,),
         now.metric,
         said(then),
@@ -114,4 +114,4 @@ def _result(first: Run, last: Run) -> Iterable[Difference]:
         return
     held = [word in ACCEPTING for word in (first.word, last.word)]
     direction = Direction.OTHER if held[0] == held[1] else Direction.BETTER if held[1] else Direction.WORSE
-    yield Difference(Kind.VERDICT, ("run",), "result", first.word, last.word, direction, rank=4)
+    yield Difference(SubjectKind.VERDICT, ("run",), "result", first.word, last.word, direction, rank=4)

@@ -89,7 +89,7 @@ class Acceptance:
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
         self.accel_session = Session(_options(config, own_paths), self._progress, self._progress.announce)
-        self._reports = reports.Reports(self.accel_session)
+        self._reports = reports.TestReports(self.accel_session)
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
         self._plans = plans_only(option)

@@ -19,7 +19,7 @@ REPEATS = "accel_repeats"
 """The attribute of a report whose cause was told."""
 
 
-class Reports:
+class TestReports:
     """Makes the reports of measuring tests agree with their verdicts, and keeps what was told by which test."""
 
     def __init__(self, session: Session) -> None:

@@ -26,10 +26,10 @@ from pytest_accel.drivers.host import system
 from pytest_accel.drivers.interface import NoAnswer
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging import partitions, passive
-from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.judging.inventory import Discovery
-from pytest_accel.judging.passive import Found
+from pytest_accel.judging.passive import PassiveResult
 from pytest_accel.run import folder_summary, simulation, stuck_sensor, terms
 from pytest_accel.run.last_run import last_run
 from pytest_accel.run.options import AUTO, Refused
@@ -51,12 +51,12 @@ AGAIN_SECONDS = 30.0
 RECORD_SHARE = 0.3
 """The share of the time limit in which the newest result has to be read. Its file system may hang, too."""
 
-Logged = tuple[Reports | None, Window]
+Logged = tuple[ErrorReports | None, ReadingWindow]
 """What the kernel logged, None if that is left out, and the window of time that counts."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckRequest:
     """What a passive check is asked for. `record` is where the results of this node's runs are."""
 
     node: str
@@ -78,7 +78,7 @@ class Checked:
     """What it reads at the moment: what blocks a check that does not end in time."""
     sku: Sku | None = None
     discovery: Discovery = field(default_factory=Discovery)
-    found: Found | None = None
+    found: PassiveResult | None = None
     """The verdicts; None where nothing could be judged."""
     unknown: str = ""
     """The reason why nothing could be judged; empty if it was."""
@@ -106,7 +106,7 @@ class Checked:
         return sum(map(is_accelerator, self.discovery.devices))
 
 
-def check(asked: Asked, seconds: float) -> Checked:
+def check(asked: CheckRequest, seconds: float) -> Checked:
     """Read and judge this node within so many seconds. Raises Refused or BadFile for a wrong option or file."""
     stuck = None if asked.simulate else stuck_sensor.find()
     if stuck:
@@ -142,7 +142,7 @@ def _until_its_end(work: _Check, folder: Path) -> None:
 class _Check:
     """One check, step by step; `known` holds what it has found so far."""
 
-    def __init__(self, asked: Asked, sensor: SensorClient, known: Checked, seconds: float) -> None:
+    def __init__(self, asked: CheckRequest, sensor: SensorClient, known: Checked, seconds: float) -> None:
         self.asked, self.sensor, self.known, self._seconds = asked, sensor, known, seconds
         self.wanted = Wanted(asked.sku, asked.platform, prefix=PREFIX)
         self._began = time.monotonic()
@@ -227,14 +227,14 @@ class _Check:
     def _logged(self, limits: Mapping[str, Limit]) -> Logged:
         """Return what the kernel logged since the boot or since the run that accepted the node, and since when."""
         reports, last = None, self.known.last
-        since = Window("since boot", 0.0, 0.0)
+        since = ReadingWindow("since boot", 0.0, 0.0)
         if self.asked.kernel_log and any(map(passive.of_log, limits)):
             self.known.reads = "kernel log"
             deaf = self.sensor.kernel_past()
             if last and last.began and last.accepts and last.good:
-                since = Window(f"since the run of {last.day}", last.began.timestamp(), 0.0)
+                since = ReadingWindow(f"since the run of {last.day}", last.began.timestamp(), 0.0)
             past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
-            reports = Reports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
+            reports = ErrorReports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
         return reports, replace(since, ended=clock.now())
 
     def _judge(self, limits: Mapping[str, Limit], waivers: Waivers, logged: Logged, root: Path | None) -> None:

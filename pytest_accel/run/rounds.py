@@ -33,7 +33,7 @@ Judged = tuple[str, str, "Limit | None"]
 
 
 @dataclass
-class Asked:
+class RoundFigure:
     """A measurement of the first round, and what was judged of it."""
 
     request: Request
@@ -58,12 +58,12 @@ class Rounds:
         """`announce` is called with a line of text when a round begins."""
         self._setup, self._pool, self._deadline = setup, pool, deadline
         self._ledger, self._measuring, self._announce = ledger, measuring, announce
-        self._asked: dict[tuple[str, str], Asked] = {}
+        self._asked: dict[tuple[str, str], RoundFigure] = {}
         self._over = False
 
     def ask(self, request: Request, judged: Sequence[Judged]) -> None:
         """Note a measurement that a test asked for, and what was judged of it."""
-        asked = self._asked.setdefault(request.key, Asked(request, took=self._measuring.expected(request)))
+        asked = self._asked.setdefault(request.key, RoundFigure(request, took=self._measuring.expected(request)))
         asked.judged += [each for each in judged if each not in asked.judged]
 
     @property
@@ -94,7 +94,7 @@ class Rounds:
             self._measuring.end_rounds()
             self._ledger.save()
 
-    def _rounds_of(self, asked: Asked) -> int:
+    def _rounds_of(self, asked: RoundFigure) -> int:
         """Return the number of rounds in which a measurement was made."""
         return series.length(self._series, {metric for metric, _ in self._measuring.result(asked.request).attempts})
 
@@ -133,7 +133,7 @@ class Rounds:
         self._ledger.record.rounds["now"] = text
         return text
 
-    def _measure(self, asked: Asked, place: int, first: FirstRound) -> None:
+    def _measure(self, asked: RoundFigure, place: int, first: FirstRound) -> None:
         """Make one measurement of a round, judge it, and enter its values."""
         result = self._measuring.again(asked.request, first.past_of)
         if self._deadline.over:
@@ -147,7 +147,7 @@ class Rounds:
             self._ledger.add(marked(each, place) for each in kept)
             self._ledger.save()
 
-    def _judge(self, result: Attempts, asked: Asked, place: int) -> list[Measurement]:
+    def _judge(self, result: Attempts, asked: RoundFigure, place: int) -> list[Measurement]:
         """Judge what was judged in the first round, and return the measurements of verdicts that became worse."""
         kept: dict[tuple[str, str], list[Measurement]] = {}
         for metric, subject, limit in asked.judged:

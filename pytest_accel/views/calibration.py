@@ -12,7 +12,7 @@ from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.versions import spanning
 from pytest_accel.core.words import counted
-from pytest_accel.judging.calibration import Calibrated, Calibration, Outlier
+from pytest_accel.judging.calibration import Calibrated, Calibration, CalibrationOutlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.methods import method_of
@@ -71,7 +71,7 @@ def limited(one: Calibrated, sku: Sku, platform: Platform) -> bool:
 # -- text
 
 
-def outlier(one: Outlier, labels: Mapping[str, str]) -> str:
+def outlier(one: CalibrationOutlier, labels: Mapping[str, str]) -> str:
     """Return a sentence for a device that is left out."""
     who = labels.get(one.device, one.device)
     far = f"{one.deviations:.1f} robust deviations" if math.isfinite(one.deviations) else "all others are equal"

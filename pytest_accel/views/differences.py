@@ -14,9 +14,9 @@ from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import listed
-from pytest_accel.judging.difference import Difference, Direction, Kind
+from pytest_accel.judging.difference import Difference, Direction, SubjectKind
 from pytest_accel.judging.differences import Comparison
-from pytest_accel.judging.figure_differences import Trend
+from pytest_accel.judging.figure_differences import MetricTrend
 from pytest_accel.views.markdown import table
 from pytest_accel.views.terminal import Line
 
@@ -85,7 +85,7 @@ def _folded(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _line(each: Difference) -> str:
-    if each.kind is Kind.LIMIT and each.note:
+    if each.kind is SubjectKind.LIMIT and each.note:
         return f"{_place(each)}: {each.note}"
     change, note = _change(each), each.note if len(each.note) <= NOTE else f"{each.note[: NOTE - 3]}..."
     return f"{_place(each)}: {each.then} -> {each.now}{change and f' ({change})'}{note and f' [{note}]'}"
@@ -115,7 +115,7 @@ def _trends(found: Comparison) -> list[Line]:
     return [*lines, (f"  {stayed} figures are not worse at the end", "")] if stayed else lines
 
 
-def _trend(each: Trend) -> str:
+def _trend(each: MetricTrend) -> str:
     first, last, middle = (show(value, each.unit) for value in (each.first, each.last, each.median))
     said = f"{each.where} {each.metric}: first {first}, last {last}, median {middle} of {each.runs}"
     return f"{said}; worse from {each.day} on ({each.since})"

@@ -15,7 +15,7 @@ from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.findings import Finding
-from pytest_accel.judging.passive import Found
+from pytest_accel.judging.passive import PassiveResult
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80
@@ -47,7 +47,7 @@ def refused(error: str) -> str:
 
 def lines(checked: Checked) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
-    found = checked.found or Found()
+    found = checked.found or PassiveResult()
     names = checked.names
     return [
         printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {sentence_of(each)}")
@@ -71,7 +71,7 @@ def _essence(checked: Checked) -> str:
     return f"OK {devices}{warns}"
 
 
-def _worst(checked: Checked, found: Found, verdicts: Sequence[Verdict]) -> str:
+def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) -> str:
     """Return the first verdict with the devices that share it, and the number of the others."""
     worst = verdicts[0]
     finding = found.findings[worst.key]
@@ -92,7 +92,7 @@ def _detail(verdict: Verdict, finding: Finding) -> str:
     return sentence_of(verdict)
 
 
-def _title(found: Found, verdict: Verdict) -> str:
+def _title(found: PassiveResult, verdict: Verdict) -> str:
     """Return status and code of a verdict."""
     finding = found.findings.get(verdict.key)
     return f"{verdict.status.value} {finding.title if finding else ''}".rstrip()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from pytest_accel.core.words import counted
-from pytest_accel.skus.lint import Implausible, LintReport
+from pytest_accel.skus.lint import LintFinding, LintReport
 
 COLOURS = {"error": "31", "warning": "33", "note": "36"}
 
@@ -18,7 +18,7 @@ def text(report: LintReport, *, everything: bool = False, colour: bool = False) 
 
     The notes on several files are counted by file and rule, unless `everything` is wanted.
     """
-    shown: Iterable[Implausible] = [*report.findings, *report.below] if everything else report.open
+    shown: Iterable[LintFinding] = [*report.findings, *report.below] if everything else report.open
     if everything or report.files == 1:
         return "\n".join([*(_line(finding, colour) for finding in shown), summary(report)])
     lines = [_line(finding, colour) for finding in shown if finding.severity != "note"]
@@ -43,7 +43,7 @@ def as_json(report: LintReport) -> str:
     return json.dumps({"files": report.files, "limits": report.limits, **counts, "findings": findings}, indent=2)
 
 
-def _line(finding: Implausible, colour: bool) -> str:
+def _line(finding: LintFinding, colour: bool) -> str:
     """Return a finding as "FILE:LINE: SEVERITY[RULE] KEY: VALUE, EXPECTED (explained: WHY)"."""
     severity = _mark(finding.severity, finding.rule, colour)
     key = f"{finding.key}: " if finding.key else ""

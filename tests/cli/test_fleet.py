@@ -15,7 +15,7 @@ import pytest
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
 from pytest_accel.fleet.jobs import waiting
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted, load, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
 from pytest_accel.run.record import write
 
 AT = "2026-11-23T01:00:00+00:00"
@@ -61,7 +61,7 @@ def test_without_slurm_a_run_says_what_is_missing(tmp_path: Path, capsys: pytest
 
 @pytest.mark.usefixtures("no_slurm")
 def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = (Expected("n1"), Expected("n2"), Expected("n3", skipped="down"))
+    expected = (ExpectedNode("n1"), ExpectedNode("n2"), ExpectedNode("n3", skipped="down"))
     jobs = (Submitted("n1", "7", AT), Submitted("n2", "8", AT))
     save(Fleet("1", AT, "0", (), 10, expected=expected, jobs=jobs), tmp_path)
     (tmp_path / "n1").mkdir()
@@ -100,7 +100,7 @@ FAILED = {"metric": "matmul.bf16", "subject": "u0", "status": "FAIL"}
 def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
     """Write a fleet's run whose only node n1 was rejected some hours ago."""
     at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-    save(Fleet("1", at, "0", (), 10, expected=(Expected("n1"),), jobs=(Submitted("n1", "7", at),)), folder)
+    save(Fleet("1", at, "0", (), 10, expected=(ExpectedNode("n1"),), jobs=(Submitted("n1", "7", at),)), folder)
     (folder / "n1").mkdir()
     run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "job": "7"}}
     devices = [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}]
@@ -142,7 +142,7 @@ def test_a_run_sees_what_another_process_submitted_before_the_lock(
     for each in (folder, theirs):
         each.mkdir()
     arguments = ("--accel-sku=cpu", "-p", "no:cacheprovider")
-    asked = Fleet("1", AT, "0", arguments, 10, expected=(Expected("n1"),), sku="cpu")
+    asked = Fleet("1", AT, "0", arguments, 10, expected=(ExpectedNode("n1"),), sku="cpu")
     save(replace(asked, jobs=(Submitted("n1", "7", AT),)), theirs)
     if begun:
         save(asked, folder)
@@ -170,7 +170,7 @@ def test_a_killed_beginning_is_begun_again(program: Program, tmp_path: Path) -> 
 def test_a_queue_that_never_answers_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save(Fleet("1", AT, "0", (), 10, expected=(Expected("n1"),), jobs=(Submitted("n1", "7", AT),)), tmp_path)
+    save(Fleet("1", AT, "0", (), 10, expected=(ExpectedNode("n1"),), jobs=(Submitted("n1", "7", AT),)), tmp_path)
     monkeypatch.setattr(waiting, "PATIENCE", 0.05)
     monkeypatch.setattr(waiting, "LEAST_PAUSE", 0.01)
     monkeypatch.setattr(waiting, "MOST_PAUSE", 0.01)
@@ -281,7 +281,7 @@ def test_jobs_of_another_user_are_not_submitted_again_nor_taken_for_those_of_the
     program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
     program("scancel", "")
     program("sbatch", "echo 8")
-    expected = (Expected("n1"), Expected("n2"))
+    expected = (ExpectedNode("n1"), ExpectedNode("n2"))
     save(Fleet("1", AT, "0", ("--accel-sku=cpu",), 10, expected=expected, jobs=(Submitted("n1", "7", AT),)), tmp_path)
     assert main(["fleet", "run", "--output", str(tmp_path), "--dry-run"]) == 0
     assert "1 job for n2" in capsys.readouterr().out
@@ -310,7 +310,7 @@ def test_variables_of_the_operator_do_not_change_what_slurm_tells(
 def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=cpu",)) -> None:
     """Write a fleet's run whose nodes are all accepted."""
     jobs = tuple(Submitted(name, "7", AT) for name in names)
-    save(Fleet("1", AT, "0", arguments, 10, expected=tuple(map(Expected, names)), jobs=jobs), folder)
+    save(Fleet("1", AT, "0", arguments, 10, expected=tuple(map(ExpectedNode, names)), jobs=jobs), folder)
     closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
     for name in names:
         (folder / name).mkdir()

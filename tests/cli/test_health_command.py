@@ -24,8 +24,8 @@ from pytest_accel.drivers import Hint, kernel_log
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.drivers.sensor import Machine
 from pytest_accel.judging import passive
-from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.run import stuck_sensor
 from pytest_accel.run.last_run import last_run
 from pytest_accel.run.passive import Checked
@@ -131,10 +131,10 @@ class Node:
         sku = loader.load(name)
         limits = requirements.required_at("standard", requirements.limits(sku, sku.platforms["hgx8"], 8))
         places = {device.uuid: device.pci_address for device in found.devices}
-        reports = Reports(deaf={SOURCE: None})
+        reports = ErrorReports(deaf={SOURCE: None})
         for line in self.log:
             reports.hear({"at": 1.0, "source": SOURCE, **(kernel_log.parse(line) or {})}, places)
-        since = Window("since boot", 0.0, 2.0)
+        since = ReadingWindow("since boot", 0.0, 2.0)
         judged = passive.judged(found, sku, limits, reports=reports, since=since, waivers=Waivers(), up=up)
         return Checked(sku=sku, discovery=found, found=judged)
 

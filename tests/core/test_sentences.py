@@ -23,7 +23,7 @@ VERSION = Verdict(
     limit=Limit("inventory.driver_version", "text", version=">=550"),
 )  # fmt: skip
 MORE: list[tuple[Verdict, Reason]] = [
-    (SHORT, reasons.WrongResult("3 wrong elements in 9 matrix products")),
+    (SHORT, reasons.WrongData("3 wrong elements in 9 matrix products")),
     (SHORT, reasons.Compared("floor")),
     (SHORT, reasons.Compared("floor", 0.9, "reference", 3000.0)),
     (SHORT, reasons.Compared("floor", 0.81, "memory datasheet peak")),

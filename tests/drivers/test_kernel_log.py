@@ -16,12 +16,12 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import kernel_log
 from pytest_accel.drivers.kernel_messages import MESSAGES, SOURCE, find
 from pytest_accel.drivers.sensor import Sensor
-from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import Ended, Reports
+from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.error_reports import Ended, ErrorReports
 from pytest_accel.judging.judge import judge
 from pytest_accel.skus import loader, requirements
 
-WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
+WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 10.0, 20.0)]
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 
@@ -138,7 +138,7 @@ def verdict(
     line: str, metric: str, *, vendor: str = "nvidia", ended: tuple[Ended, ...] = (), at: float = 12.0, times: int = 1
 ) -> Verdict:
     """On a node that has read `line` at 12 s, during the soak."""
-    reports = Reports(deaf={SOURCE: None}, ended=list(ended))
+    reports = ErrorReports(deaf={SOURCE: None}, ended=list(ended))
     for _ in range(times):
         reports.hear({"at": at, "source": SOURCE, **(kernel_log.parse(kmsg(line)) or {})}, OURS)
     subject = NODE if metric.startswith("host") else "GPU-0"
@@ -178,7 +178,7 @@ def test_what_is_at_no_device_is_the_nodes() -> None:
 
 
 def test_another_graphics_card_is_no_fault_of_the_node() -> None:
-    reports = Reports(deaf={SOURCE: None})
+    reports = ErrorReports(deaf={SOURCE: None})
     event = kernel_log.parse(kmsg(RESET.replace("0c", "77"))) or {}
     note = reports.hear({"at": 12.0, "source": SOURCE, **event}, OURS)
     assert reports.heard == []
@@ -204,7 +204,7 @@ def test_a_killed_worker_excuses_no_lost_data() -> None:
 
 
 def test_of_a_flood_the_record_has_the_beginning() -> None:
-    reports = Reports(deaf={SOURCE: None})
+    reports = ErrorReports(deaf={SOURCE: None})
     for _ in range(1000):
         reports.hear({"at": 12.0, "source": SOURCE, **(kernel_log.parse(kmsg(FATAL.format("0c"))) or {})}, OURS)
     found = reports.logged("counters.log_hardware", "GPU-0", WINDOWS)
@@ -217,7 +217,9 @@ def test_an_xid_is_not_counted_twice() -> None:
 
 
 def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
-    reports = Reports(deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"})
+    reports = ErrorReports(
+        deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"}
+    )
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
         found = judge([reports.logged(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE
@@ -225,13 +227,13 @@ def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
 
 
 def test_a_sensor_that_ended_leaves_the_log_unmeasured() -> None:
-    reports = Reports(deaf={SOURCE: None}, missed="the sensor ended: killed")
+    reports = ErrorReports(deaf={SOURCE: None}, missed="the sensor ended: killed")
     found = judge([reports.logged("counters.log_hardware", "GPU-0", WINDOWS)], limit("counters.log_hardware"))
     assert found.status is Status.UNMEASURED
 
 
 def test_without_a_probe_nothing_could_be_logged() -> None:
-    assert Reports(deaf={SOURCE: None}).logged("counters.log_hardware", "GPU-0", []).trouble
+    assert ErrorReports(deaf={SOURCE: None}).logged("counters.log_hardware", "GPU-0", []).trouble
 
 
 # -- the log itself

@@ -12,7 +12,7 @@ from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.judging import inventory
-from pytest_accel.judging.error_counters import Ledger
+from pytest_accel.judging.error_counters import CounterReadings
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.telemetry import soak_measurements
 from pytest_accel.skus import loader, products
@@ -122,7 +122,7 @@ def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: s
 
 
 def counted(driver: PciOnlyDriver, device: Device) -> Measurement:
-    ledger = Ledger()
+    ledger = CounterReadings()
     for at in (0.0, 1.0):
         ledger.read(at, "matmul.bf16", {device.uuid: driver.health(device)})
     return ledger.measured("counters.ecc_uncorrectable", device)

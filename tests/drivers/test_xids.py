@@ -17,8 +17,8 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import Ended, ErrorReport, Reports
+from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.error_reports import Ended, ErrorReport, ErrorReports
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
@@ -27,13 +27,13 @@ from pytest_accel.skus import loader, requirements
 H100 = loader.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
-WINDOWS = [Window("matmul.bf16", 0.0, 10.0), Window("soak.rate", 10.0, 20.0)]
+WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 10.0, 20.0)]
 
 
 def verdict(
     kind: str, *heard: ErrorReport, ended: tuple[Ended, ...] = (), deaf: dict[str, Any] | None = None
 ) -> Verdict:
-    reports = Reports(list(heard), {"nvidia": None} if deaf is None else deaf, list(ended))
+    reports = ErrorReports(list(heard), {"nvidia": None} if deaf is None else deaf, list(ended))
     metric = f"counters.xid_{kind}"
     return judge([reports.measured(metric, GPU, WINDOWS)], LIMITS[metric])
 
@@ -177,7 +177,7 @@ def test_a_log_that_is_hidden_says_what_it_takes(tmp_path: Path) -> None:
 
 
 def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> None:
-    reports, notes = Reports(), []
+    reports, notes = ErrorReports(), []
     for line in (LINES[0][0], LINES[0][0].replace("3b", "99")):
         event = {"source": "kernel log", "at": 5.0, **(kernel_log.parse(line) or {})}
         notes.append(reports.hear(event, {"GPU-0": "0000:3b:00.0", "GPU-1": "0000:3c:00.0"}))
@@ -248,7 +248,7 @@ def test_a_gpu_that_falls_off_leaves_the_others_theirs(library: NvmlLibrary) -> 
 
 
 def test_what_was_not_heard_throughout_is_unmeasured() -> None:
-    reports = Reports()
+    reports = ErrorReports()
     reports.hearing("nvidia", None)
     reports.hearing("nvidia", "NVML gives no events for it", "GPU-1")
     reports.hearing("kernel log", "requires root")

@@ -22,7 +22,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.delivery.risk import distribution
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.error_rates import accepted
 from pytest_accel.judging.judge import judge
@@ -227,7 +227,7 @@ def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: 
     (tmp_path / "delivery.csv").write_text("\n".join(rows))
     status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
     assert (status, len(found["against"]["swapped"]), found["against"]["absent_nodes"]) == (1, 8, [])
-    expected = (Expected("n1.a"), Expected("n1.b"), Expected("n1.c"))
+    expected = (ExpectedNode("n1.a"), ExpectedNode("n1.b"), ExpectedNode("n1.c"))
     run_folder.save(Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
     assert told(tmp_path)[1]["without_record"] == ["n1.c"]
 
@@ -362,7 +362,7 @@ def test_a_limit_that_does_not_see_the_loss_says_so(tmp_path: Path) -> None:
 
 def test_a_node_that_a_fleet_was_to_examine_is_missing_without_a_record(tmp_path: Path) -> None:
     save(node(0), tmp_path / "records" / "node0")
-    expected = (Expected("node0"), Expected("node7", skipped="drained: fan broken"))
+    expected = (ExpectedNode("node0"), ExpectedNode("node7", skipped="drained: fan broken"))
     run_folder.save(Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["missing"], found["without_record"]) == (6, 1, ["node7"])
@@ -524,7 +524,7 @@ def test_the_nodes_of_a_run_further_down_have_to_have_a_record_too(tmp_path: Pat
     night = tmp_path / "records" / "night1"
     save(node(0), night / "node0")
     run_folder.save(
-        Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=(Expected("node0"), Expected("n9"))), night
+        Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=(ExpectedNode("node0"), ExpectedNode("n9"))), night
     )
     status, found = told(tmp_path)
     assert (status, found["without_record"]) == (6, ["n9"])
@@ -630,7 +630,7 @@ def test_a_result_that_the_report_of_the_fleet_does_not_count_accepts_nothing(tm
     for number in range(3):
         save(node(number), folder / f"node{number}")
     fleet = Fleet("1", "2026-10-31T00:00:00Z", "0", (), 10, sku="h100-sxm")
-    expected = tuple(Expected(f"node{number}") for number in range(3))
+    expected = tuple(ExpectedNode(f"node{number}") for number in range(3))
     run_folder.save(replace(fleet, expected=expected), folder)
     assert told(tmp_path)[0] == 0
     lost = Submitted("node1", "7", "2026-11-20T00:00:00Z")
@@ -671,7 +671,7 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     """Whatever the clock of the node said, and wherever else a record of the node lies."""
     folder = tmp_path / "records"
     folder.mkdir()
-    expected = (Expected("node0"), Expected("node1"))
+    expected = (ExpectedNode("node0"), ExpectedNode("node1"))
     jobs = (Submitted("node0", "7", "2026-11-01T00:00:00Z"), Submitted("node0", "8", "2026-11-02T00:00:00Z"))
     run_folder.save(Fleet("1", "2026-11-01T00:00:00Z", "0", (), 10, expected=expected, jobs=jobs), folder)
     for number, (job, fails, started) in enumerate((("7", True, "2026-11-09"), ("8", False, "2026-11-02"))):
@@ -690,7 +690,7 @@ def test_a_later_rejection_counts_beside_an_acceptance_by_the_run_of_a_fleet(pla
     for folder, night, fails in (("night1", "2026-11-01", False), (place, "2026-11-02", True)):
         save(on_host(node(0, fails=fails), "node0", f"{night}T02:00:00+00:00"), tmp_path / "records" / folder / "node0")
         if folder != "by-hand":
-            asked = Fleet("1", f"{night}T00:00:00Z", "0", (), 10, expected=(Expected("node0"),))
+            asked = Fleet("1", f"{night}T00:00:00Z", "0", (), 10, expected=(ExpectedNode("node0"),))
             run_folder.save(asked, tmp_path / "records" / folder)
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["rejected"], found["older"]) == (1, 1, 1)

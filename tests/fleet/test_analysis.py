@@ -17,25 +17,25 @@ from pytest_accel.cli import main
 from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.nights import database, store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends
-from pytest_accel.fleet.nights.analysis.groups import Group, Kind
+from pytest_accel.fleet.nights.analysis.groups import FigureKind, Group
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Event
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Sampled
 from pytest_accel.fleet.nights.analysis.trends import Series
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.queries import Fleet
-from pytest_accel.judging.calibration import Reading
+from pytest_accel.fleet.nights.queries import StoredNights
+from pytest_accel.judging.calibration import GoodFigure
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.record import closing_entry
 
-KIND = Kind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
-TIME = Kind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
+KIND = FigureKind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
+TIME = FigureKind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
 SUBJECT = Subject(1, "n1", "gpu0")
 DAY = date(2026, 11, 1)
 
 
-def group(kind: Kind = KIND, *, count: int = 800, nodes: int = 100, mad: float = 5.0) -> Group:
+def group(kind: FigureKind = KIND, *, count: int = 800, nodes: int = 100, mad: float = 5.0) -> Group:
     return Group(kind, "580.95", count, nodes, 2950.0, mad)
 
 
@@ -61,7 +61,7 @@ def test_few_devices_or_nodes_tell_no_outlier() -> None:
     assert not group(count=24, nodes=3).enough
 
 
-def series(pace: Sequence[float], kind: Kind = KIND) -> Series:
+def series(pace: Sequence[float], kind: FigureKind = KIND) -> Series:
     days = [DAY + timedelta(days=each) for each in range(len(pace))]
     return Series(SUBJECT, kind, "580.95", "96.00", days, pace)
 
@@ -147,7 +147,7 @@ def test_a_proposal_is_what_calibrate_would_state() -> None:
     sampled = []
     for device in range(80):
         value = 2950 * noise.gauss(1, 0.003)
-        reading = Reading(KIND.metric, KIND.unit, value, str(device), f"n{device // 8}", {"method": KIND.method})
+        reading = GoodFigure(KIND.metric, KIND.unit, value, str(device), f"n{device // 8}", {"method": KIND.method})
         sampled.append(Sampled(KIND, reading, 2500.0, None))
     (one,) = recalibration.proposals(sampled)
     assert one.found.centre == pytest.approx(2950, rel=0.002)
@@ -183,7 +183,7 @@ def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is-waived" in page.read_text()
     assert run("device", tmp_path / "store", serial) == 0
     assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
-    with contextlib.closing(Fleet(tmp_path / "store", store.nights(tmp_path / "store"))) as fleet:
+    with contextlib.closing(StoredNights(tmp_path / "store", store.nights(tmp_path / "store"))) as fleet:
         (limit,) = (each for each in fleet.limits() if each.metric == "stream.triad")
     assert (limit.failing_nodes, limit.fails_since) == (0, 2), "it fired, so it is no limit that finds nothing"
 
@@ -233,7 +233,7 @@ def test_a_device_with_two_drivers_is_one_of_the_devices_that_get_slower(tmp_pat
         """  # noqa: S608
         connection.execute(f"COPY ({drawn}) TO '{folder}/figures.parquet'")
     connection.close()
-    with contextlib.closing(Fleet(place, store.nights(place)[1:])) as fleet:
+    with contextlib.closing(StoredNights(place, store.nights(place)[1:])) as fleet:
         found, drifts = fleet.trends()
     assert len(found) == 12
     assert not drifts
@@ -251,7 +251,7 @@ def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
                 fleet_nights.save(kept, tmp_path / "records")
     place = tmp_path / "store"
     run("add", place, tmp_path / "records")
-    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
+    with contextlib.closing(StoredNights(place, store.nights(place))) as fleet:
         assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01"}
-    with contextlib.closing(Fleet(place, store.nights(place)[:-1])) as fleet:
+    with contextlib.closing(StoredNights(place, store.nights(place)[:-1])) as fleet:
         assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01", "rack7-n02", "rack7-n03"}

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from pytest_accel.cli.main import main
 from pytest_accel.core import closing_file
 from pytest_accel.core.summary import EXITS
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, save
 from pytest_accel.fleet.kubernetes import manifest
 
 CHECKOUT = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ def test_a_label_hides_no_rejection_and_nothing_damaged(tmp_path: Path, capsys: 
 def test_a_node_that_was_not_expected_gets_no_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-009", "gpu-009", "REJECTED", "2026-11-22T03:00:00+00:00")
-    save(Fleet("1", "2026-11-21T00:00:00+00:00", "0", (), 10, expected=(Expected("gpu-001"),)), tmp_path)
+    save(Fleet("1", "2026-11-21T00:00:00+00:00", "0", (), 10, expected=(ExpectedNode("gpu-001"),)), tmp_path)
     assert main(["fleet", "labels", str(tmp_path)]) == 6
     told = capsys.readouterr()
     assert [line.split()[3] for line in told.out.splitlines()] == ["gpu-001"]

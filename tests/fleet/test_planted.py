@@ -14,7 +14,7 @@ import pytest
 
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.night import Night, look, window
-from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.queries import StoredNights
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
     planned = bench.plan(NODES, NIGHTS)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.closing(database.connect()) as connection:
         bench.draw(connection, folder, planned)
-    with contextlib.closing(Fleet(folder, window(folder, None, NIGHTS))) as fleet:
+    with contextlib.closing(StoredNights(folder, window(folder, None, NIGHTS))) as fleet:
         yield planned, look(fleet)
     sys.path.remove(str(BENCHMARKS))
 

@@ -17,7 +17,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
 from pytest_accel.fleet.jobs import junit, metrics
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
@@ -40,7 +40,7 @@ def result(started: str = EARLY, *, simulated: bool = False) -> Summary:
 
 def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> Fleet:
     return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, sku=sku, expected=tuple(
-        Expected(each.node) for each in nodes))  # fmt: skip
+        ExpectedNode(each.node) for each in nodes))  # fmt: skip
 
 
 def one_of_each() -> list[NodeResult]:
@@ -140,7 +140,7 @@ def test_promtool_accepts_the_metrics() -> None:
 
 def test_the_command_writes_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = (Submitted("n", "7", EARLY),)
-    save(replace(fleet_of(), expected=(Expected("n"), Expected("m", skipped="down: fan")), jobs=jobs), tmp_path)
+    save(replace(fleet_of(), expected=(ExpectedNode("n"), ExpectedNode("m", skipped="down: fan")), jobs=jobs), tmp_path)
     assert main(["fleet", "report", str(tmp_path), "--format=prometheus"]) == 6
     assert 'accel_fleet_nodes{sku="h100-sxm",state="skipped"} 1.0' in capsys.readouterr().out
     file = tmp_path / "out.xml"

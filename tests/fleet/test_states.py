@@ -20,7 +20,7 @@ from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
-    Expected,
+    ExpectedNode,
     Fleet,
     Results,
     Submitted,
@@ -33,12 +33,12 @@ from pytest_accel.fleet.jobs.run_folder import (
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
-from pytest_accel.judging.smallest_losses import Rejected, sentence
+from pytest_accel.judging.smallest_losses import RejectedLosses, sentence
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
 
-def fleet(*expected: Expected, jobs: tuple[Submitted, ...] = ()) -> Fleet:
+def fleet(*expected: ExpectedNode, jobs: tuple[Submitted, ...] = ()) -> Fleet:
     return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
 
 
@@ -50,7 +50,7 @@ def result(started: str = EARLY, **fields: Any) -> Summary:
 def state(*results: Summary, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
     """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
     jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
-    asked = fleet(Expected("n", skipped=skipped), jobs=jobs)
+    asked = fleet(ExpectedNode("n", skipped=skipped), jobs=jobs)
     if results and all(each.simulated for each in results):
         asked = replace(asked, arguments=(*asked.arguments, "--accel-simulate=h100-sxm"))
     return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
@@ -96,13 +96,15 @@ def test_state(given: NodeResult, expected: State, reason: str) -> None:
 
 
 def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
-    found = of_all(fleet(Expected("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, [])
+    found = of_all(
+        fleet(ExpectedNode("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, []
+    )
     assert found[0].state is State.REJECTED
 
 
 def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> None:
     results = {"n.a": [result(EARLY, **BAD)], "n.b": [result(LATE)]}
-    found = of_all(fleet(Expected("n")), results, [])[0]
+    found = of_all(fleet(ExpectedNode("n")), results, [])[0]
     assert (found.state, found.result) == (State.NO_RESULT, None)
     assert found.reason.endswith("results do not count that may be those of several machines: n.a, n.b")
 
@@ -110,7 +112,7 @@ def test_an_acceptance_of_a_machine_of_another_domain_hides_no_rejection() -> No
 def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> None:
     bad = replace(result(LATE, job="", **BAD), path=Path("zz/record.json"))
     results = {"n": [result()], "zz": [bad], "yy": [result(LATE, job="")], "xx": [result(simulated=True, **BAD)]}
-    asked = fleet(Expected("n"))
+    asked = fleet(ExpectedNode("n"))
     found = of_all(asked, results, [])
     assert [(each.node, each.state, each.expected) for each in found] == [
         ("n", State.ACCEPTED, True),
@@ -147,7 +149,7 @@ def test_a_damaged_folder_may_be_named_by_the_host_with_its_domain_or_without(
     folder: str, name: str, counts: State
 ) -> None:
     damaged = Unreadable(folder, datetime(2026, 11, 22, tzinfo=timezone.utc), "damaged")
-    assert of_all(fleet(Expected(name)), {name: [result(LATE)]}, [], unreadable=[damaged])[0].state is counts
+    assert of_all(fleet(ExpectedNode(name)), {name: [result(LATE)]}, [], unreadable=[damaged])[0].state is counts
 
 
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
@@ -163,7 +165,7 @@ BAD: dict[str, Any] = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
     ],
 )
 def test_a_later_run_of_something_else_hides_nothing(other: dict[str, Any], said: str) -> None:
-    asked = replace(fleet(Expected("n")), sku="h100-sxm", arguments=("--accel-sku=h100-sxm", "--accel-level=quick"))
+    asked = replace(fleet(ExpectedNode("n")), sku="h100-sxm", arguments=("--accel-sku=h100-sxm", "--accel-level=quick"))
     bad, good = result(EARLY, **FITTING, **BAD), result(LATE, **{**FITTING, **other})
     found = of_all(asked, {"n": [good, bad]}, [])[0]
     assert (found.state, found.result) == (State.REJECTED, bad)
@@ -172,15 +174,15 @@ def test_a_later_run_of_something_else_hides_nothing(other: dict[str, Any], said
 
 
 def test_a_result_counts_that_fits_or_does_not_tell() -> None:
-    asked = replace(fleet(Expected("n")), sku="own", arguments=("--accel-sku=/a/file.yaml", "--accel-level=quick"))
+    asked = replace(fleet(ExpectedNode("n")), sku="own", arguments=("--accel-sku=/a/file.yaml", "--accel-level=quick"))
     assert of_all(asked, {"n": [result(sku="own", terms={"level": "quick"})]}, [])[0].state is State.ACCEPTED
     assert of_all(asked, {"n": [result(sku="", terms={})]}, [])[0].state is State.ACCEPTED
-    unknown = fleet(Expected("n"))
+    unknown = fleet(ExpectedNode("n"))
     assert of_all(unknown, {"n": [result(sku="any", terms={"level": "standard"})]}, [])[0].state is State.ACCEPTED
 
 
 def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> None:
-    asked = replace(fleet(Expected("n"), Expected("s")), listed=False, arguments=())
+    asked = replace(fleet(ExpectedNode("n"), ExpectedNode("s")), listed=False, arguments=())
     bad = result(LATE, simulated=True, **BAD)
     real, simulated = of_all(asked, {"n": [bad, result(EARLY)], "s": [bad]}, [])
     assert (real.state, simulated.state) == (State.ACCEPTED, State.REJECTED)
@@ -196,7 +198,7 @@ def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> Non
 def two(first: Summary, second: Summary, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
     """The state of a node n whose jobs 7 and 8 were submitted in one night, of which the second has not ended yet."""
     jobs = (Submitted("n", "7", EARLY), Submitted("n", job, at))
-    return of_all(fleet(Expected("n"), jobs=jobs), {"n": [first, second]}, [])[0]
+    return of_all(fleet(ExpectedNode("n"), jobs=jobs), {"n": [first, second]}, [])[0]
 
 
 AHEAD = "2026-11-20T18:00:00+00:00"
@@ -226,7 +228,7 @@ def test_an_impossible_time_of_the_last_job_hides_no_later_run_by_hand() -> None
 def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
     bad = result(EARLY, job="7", **BAD)
     jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))
-    asked = fleet(Expected("n"), jobs=jobs)
+    asked = fleet(ExpectedNode("n"), jobs=jobs)
     assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
     assert (lost.state, lost.result) == (State.REJECTED, bad)
@@ -236,7 +238,9 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
 @pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])
 def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jobs: tuple[str, str]) -> None:
     first, last = jobs
-    asked = fleet(Expected("n"), jobs=(Submitted("n", first, EARLY), Submitted("n", last, "2026-11-20T12:00:00+00:00")))
+    asked = fleet(
+        ExpectedNode("n"), jobs=(Submitted("n", first, EARLY), Submitted("n", last, "2026-11-20T12:00:00+00:00"))
+    )
     good, bad = result(EARLY, job=first), result(LATE, job=last, **BAD)
     for shown in ("COMPLETED", "RUNNING"):
         assert of_all(asked, {"n": [good, bad]}, [JobState(first, "accel-1-n", shown)])[0].state is State.REJECTED
@@ -275,7 +279,7 @@ def test_a_result_that_contradicts_itself_is_not_judged() -> None:
 
 
 def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> None:
-    asked = fleet(Expected("n"))
+    asked = fleet(ExpectedNode("n"))
     bad, quick = result(EARLY, terms={"level": "standard"}, **BAD), result(LATE, terms={"level": "quick"})
     found = of_all(asked, {"n": [bad, quick]}, [])[0]
     assert (found.state, found.result) == (State.REJECTED, bad)
@@ -289,7 +293,7 @@ def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> 
 
 def test_an_accepted_node_with_a_run_whose_time_cannot_be_right_is_told() -> None:
     runs = {"n": [result(LATE), result("2999-01-01T00:00:00+00:00", **BAD)]}
-    found = of_all(fleet(Expected("n")), runs, [])
+    found = of_all(fleet(ExpectedNode("n")), runs, [])
     told = "accepted    n  n does not count: it began in the future, 2999-01-01T00:00:00+00:00"
     assert report.text(fleet(), found, ",".join).splitlines()[0] == told
 
@@ -298,17 +302,17 @@ def test_a_damaged_folder_is_of_the_node_that_is_called_so() -> None:
     now = datetime(2026, 11, 22, tzinfo=timezone.utc)
     damaged = [Unreadable("rack1-2", now, "rack1-2/record.json is damaged")]
     results = {"rack1": [result(LATE)]}
-    one, two = of_all(fleet(Expected("rack1"), Expected("rack1-2")), results, [], unreadable=damaged)
+    one, two = of_all(fleet(ExpectedNode("rack1"), ExpectedNode("rack1-2")), results, [], unreadable=damaged)
     assert (one.state, two.state, two.reason) == (State.ACCEPTED, State.NO_RESULT, damaged[0].why)
-    (one,) = of_all(fleet(Expected("rack1")), results, [], unreadable=damaged)
+    (one,) = of_all(fleet(ExpectedNode("rack1")), results, [], unreadable=damaged)
     assert one.state is State.NO_RESULT
-    (one,) = of_all(fleet(Expected("rack1")), {"rack1": [result(LATE, **BAD)]}, [], unreadable=damaged)
+    (one,) = of_all(fleet(ExpectedNode("rack1")), {"rack1": [result(LATE, **BAD)]}, [], unreadable=damaged)
     assert (one.state, one.reason) == (State.REJECTED, "REJECTED gpu3; rack1-2/record.json is damaged")
 
 
 def test_hosts_of_two_domains_are_two_nodes() -> None:
     results = {"n1.a": [result(LATE)], "n1.b": [result(LATE, **BAD)]}
-    found = of_all(fleet(Expected("n1.a"), Expected("n1.b")), results, [])
+    found = of_all(fleet(ExpectedNode("n1.a"), ExpectedNode("n1.b")), results, [])
     assert [each.state for each in found] == [State.ACCEPTED, State.REJECTED]
 
 
@@ -397,7 +401,9 @@ def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
 
 
 def test_what_was_asked_is_read_as_it_was_written(tmp_path: Path) -> None:
-    asked = fleet(Expected("n1", gres="gpu:8"), Expected("n2", skipped="down"), jobs=(Submitted("n1", "1", EARLY),))
+    asked = fleet(
+        ExpectedNode("n1", gres="gpu:8"), ExpectedNode("n2", skipped="down"), jobs=(Submitted("n1", "1", EARLY),)
+    )
     save(asked, tmp_path)
     assert load(tmp_path) == asked
 
@@ -429,7 +435,7 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
         results = Results(tmp_path)
         return of_all(asked, results.read(), [], unreadable=results.unreadable)[0]
 
-    asked = fleet(Expected("n"))
+    asked = fleet(ExpectedNode("n"))
     put("n", EARLY, "ACCEPTED")
     put("n-2", LATE, "REJECTED", summary='{"started":')
     assert state_of_n().state is State.REJECTED
@@ -460,7 +466,7 @@ def test_the_output_of_a_job_is_read_from_regular_files_alone(kind: str, tmp_pat
 def test_what_a_run_rejects_does_not_say_how_it_ended(tmp_path: Path) -> None:
     log = tmp_path / "jobs/n-7.out"
     log.parent.mkdir()
-    log.write_text(f"HELD 3/3 limits\n{sentence({'memory': Rejected(below=0.5)})}\n")
+    log.write_text(f"HELD 3/3 limits\n{sentence({'memory': RejectedLosses(below=0.5)})}\n")
     assert last_words(tmp_path, "n", "7") == "HELD 3/3 limits"
 
 
@@ -557,7 +563,7 @@ def test_a_step_is_not_taken_on_a_node_that_changed(seen: NodeState, now: NodeSt
     assert bool(drain.changed(seen, now)) is changed
 
 
-def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x") -> drain.Plan:
+def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x") -> drain.DrainPlan:
     """The plan for so many newly rejected nodes of a fleet, of which others were drained in earlier nights."""
     bad, out = [f"bad{place}" for place in range(wanted)], [f"out{place}" for place in range(ours)]
     nodes = rejected(*bad, of_all_nodes=expected - ours)

@@ -28,7 +28,7 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import database, extract, store
 from pytest_accel.fleet.nights.night import look
-from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.queries import StoredNights
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
@@ -573,7 +573,7 @@ def test_one_device_on_two_nodes_is_told_and_has_no_past_in_that_night(
     assert run("show", place, "--night", "2026-11-02", "--format", "html") == 6
     assert "8 devices on several nodes" in capsys.readouterr().out
     assert run("show", place) == 0, "tonight each is on one"
-    with contextlib.closing(Fleet(place, store.nights(place))) as fleet:
+    with contextlib.closing(StoredNights(place, store.nights(place))) as fleet:
         look(fleet)
         assert len(fleet.rows("SELECT DISTINCT night FROM figures WHERE name = 'gpu3'")) == 2
     capsys.readouterr()

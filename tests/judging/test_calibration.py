@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.judging.calibration import Calibrated, Reading, calibrate, spreads_of
+from pytest_accel.judging.calibration import Calibrated, GoodFigure, calibrate, spreads_of
 from pytest_accel.judging.poisoned import strangers
 from pytest_accel.skus.lint.limits import LOOSE, TIGHT
 
@@ -27,7 +27,7 @@ def drawn(
     between: tuple[float, float, float] = (0.012, 0.006, 0.004),
     seed: int = 0,
     **changed: Any,
-) -> list[Reading]:
+) -> list[GoodFigure]:
     """Return readings around 700 with the deviations `between` devices, nodes and runs."""
     draw = random.Random(seed)  # noqa: S311  the same every time
     found = []
@@ -38,11 +38,11 @@ def drawn(
             for run in range(runs):
                 value = 700 * own * draw.gauss(1, between[2])
                 fields = {"unit": "TFLOPS", "source": f"n{node}r{run}", **changed}
-                found.append(Reading(metric, value=value, device=f"n{node}d{device}", node=f"n{node}", **fields))
+                found.append(GoodFigure(metric, value=value, device=f"n{node}d{device}", node=f"n{node}", **fields))
     return found
 
 
-def only(readings: Sequence[Reading]) -> Calibrated:
+def only(readings: Sequence[GoodFigure]) -> Calibrated:
     (found,) = calibrate(readings).metrics
     return found
 
@@ -84,7 +84,7 @@ def test_the_floor_rejects_at_most_one_healthy_device_in_ten_thousand() -> None:
 def test_a_short_device_is_named_and_left_out_of_every_metric() -> None:
     readings = drawn(4) + drawn(4, metric="stream.triad", between=(0.003, 0.001, 0.001), seed=5)
     worse = [
-        Reading(**{**vars(each), "value": each.value * (0.9 if each.device == "n2d5" else 1)})
+        GoodFigure(**{**vars(each), "value": each.value * (0.9 if each.device == "n2d5" else 1)})
         if each.metric == "stream.triad"
         else each
         for each in readings
@@ -157,7 +157,7 @@ def test_runs_of_one_machine_are_enough_for_processors() -> None:
     """There is no fleet of equal ones, and the load of the machine makes runs differ, not its halves."""
     rng = random.Random(3)  # noqa: S311  a drawing
     readings = [
-        Reading("matmul.fp32", "of peak", rng.gauss(0.95, 0.02), name, "node 1", {}, "us", f"run {run}")
+        GoodFigure("matmul.fp32", "of peak", rng.gauss(0.95, 0.02), name, "node 1", {}, "us", f"run {run}")
         for run in range(10)
         for name in ("cpu0", "cpu1")
     ]
@@ -194,15 +194,15 @@ def test_the_tail_of_student_s_t(freedom: float) -> None:
 # -- files of others
 
 
-def from_file(name: str, times: float = 1.0, seed: int = 0, **changed: Any) -> list[Reading]:
+def from_file(name: str, times: float = 1.0, seed: int = 0, **changed: Any) -> list[GoodFigure]:
     readings = drawn(2, seed=seed, **changed)
     return [
-        Reading(**{**vars(each), "value": each.value * times, "source": name, "device": name + each.device})
+        GoodFigure(**{**vars(each), "value": each.value * times, "source": name, "device": name + each.device})
         for each in readings
     ]
 
 
-def refused(*files: list[Reading], usual: float | None = None) -> dict[str, str]:
+def refused(*files: list[GoodFigure], usual: float | None = None) -> dict[str, str]:
     every = [each for some in files for each in some]
     names = {each.source for each in every if each.source in ("a", "b", "c")}
     return {name: why for name, (_, why) in strangers(every, names, {METRIC: usual} if usual else {}).items()}

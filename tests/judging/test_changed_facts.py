@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, Watch
+from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, FactWatch
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.judge import judge
@@ -31,8 +31,8 @@ FACTS: dict[str, Any] = {
 }
 
 
-def watch(devices: int = 2) -> Watch:
-    seen = Watch()
+def watch(devices: int = 2) -> FactWatch:
+    seen = FactWatch()
     seen.begin(Device(f"GPU-{place}", place, "nvidia", "H100", facts=FACTS) for place in range(devices))
     return seen
 

@@ -15,7 +15,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.difference import Difference, Direction, Kind
+from pytest_accel.judging.difference import Difference, Direction, SubjectKind
 from pytest_accel.judging.differences import Comparison, compare
 from pytest_accel.judging.history import key
 from pytest_accel.views import differences as views
@@ -121,8 +121,8 @@ def test_a_verdict_by_a_stricter_limit_is_no_worse_hardware() -> None:
     strict = replace(limit, equals=20)
     found = of(then, node(verdicts=[verdict(Status.FAIL, 18, expected=20, limit=strict)]))
     assert [(each.kind, each.direction) for each in found.differences] == [
-        (Kind.VERDICT, Direction.WORSE),
-        (Kind.LIMIT, Direction.OTHER),
+        (SubjectKind.VERDICT, Direction.WORSE),
+        (SubjectKind.LIMIT, Direction.OTHER),
     ]
     assert found.exit == exits.HOLDS
 
@@ -264,7 +264,7 @@ def test_the_order_is_devices_verdicts_facts_software_limits_figures() -> None:
         measurements=[memory(2000.0)],
         verdicts=[replace(triad, limit=replace(limit, floor=2800.0)), verdict(Status.FAIL, 17)],
     )
-    assert [each.kind for each in of(then, now).differences if each.what != "torch"] == list(Kind)
+    assert [each.kind for each in of(then, now).differences if each.what != "torch"] == list(SubjectKind)
 
 
 # -- what cannot be compared, and two nodes

@@ -17,7 +17,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.sensor import _facts
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import ERROR_COUNTERS, Ledger, reading
+from pytest_accel.judging.error_counters import ERROR_COUNTERS, CounterReadings, reading
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install
@@ -62,7 +62,7 @@ def links(**errors: int) -> dict[str, Any]:
 
 def verdict(name: str, *readings: dict[str, Any], seconds: float = 60.0) -> Verdict:
     """On a device that stated `readings`, at the start and after probe1, probe2 ..."""
-    ledger = Ledger()
+    ledger = CounterReadings()
     for place, facts in enumerate(readings):
         stated = facts if facts.keys() & {"lost", "silent"} else {**HEALTHY, **facts}
         ledger.read(place * seconds, f"probe{place}", {GPU.uuid: stated})
@@ -172,9 +172,9 @@ def test_counts_of_all_probes_add_up() -> None:
     assert sentence_of(found).endswith("during probe1, probe3")
 
 
-def readings(*steps: tuple[str, int | None]) -> Ledger:
+def readings(*steps: tuple[str, int | None]) -> CounterReadings:
     """After each step; the links have counted that many CRC errors by then, None where they are not read."""
-    ledger = Ledger()
+    ledger = CounterReadings()
     for place, (during, crc) in enumerate(steps):
         facts = {**HEALTHY, **links(crc=crc or 0)}
         if crc is None:
@@ -206,7 +206,7 @@ def test_links_that_were_not_read_since_are_stale_and_read_once_more() -> None:
 
 
 def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None:
-    ledger = Ledger()
+    ledger = CounterReadings()
     for at, during, facts in ((0.0, "the start", HEALTHY), (9.0, "matmul.bf16", {"lost": "GPU is lost"})):
         ledger.read(at, during, {GPU.uuid: facts}, links=not at)
     ledger.read(20.0, "", {GPU.uuid: HEALTHY})
@@ -249,7 +249,7 @@ def test_what_moved_before_the_first_answer_is_not_known() -> None:
 def test_a_device_that_is_no_longer_listed_is_lost_unless_none_is() -> None:
     found = []
     for answers in ({"GPU-1": HEALTHY}, {}, None):
-        ledger = Ledger()
+        ledger = CounterReadings()
         ledger.read(0.0, "the start", {GPU.uuid: HEALTHY, "GPU-1": HEALTHY})
         ledger.read(1.0, "probe1", answers)
         found.append(judge([ledger.measured("counters.pcie_replays", GPU)], LIMITS["counters.pcie_replays"]).status)
@@ -257,7 +257,7 @@ def test_a_device_that_is_no_longer_listed_is_lost_unless_none_is() -> None:
 
 
 def test_a_start_without_a_sensor_leaves_the_first_probe_unseen() -> None:
-    ledger = Ledger()
+    ledger = CounterReadings()
     for at, answers in enumerate((None, {GPU.uuid: HEALTHY}, {GPU.uuid: HEALTHY})):
         ledger.read(at, "probe", answers, [GPU.uuid])
     assert ledger.measured("counters.pcie_replays", GPU).trouble
@@ -284,7 +284,7 @@ def test_the_sensor_tells_the_one_from_the_other() -> None:
 
 
 def test_a_sensor_that_is_gone_leaves_everything_unmeasured() -> None:
-    ledger = Ledger()
+    ledger = CounterReadings()
     ledger.read(0.0, "the start", {GPU.uuid: HEALTHY})
     ledger.read(1.0, "probe1", None)
     metric = "counters.pcie_replays"
@@ -301,7 +301,7 @@ def test_without_a_probe_nothing_could_move() -> None:
 
 def test_a_counter_that_is_hidden_is_unmeasured_one_that_does_not_exist_is_left_out() -> None:
     hidden = {key: value for key, value in HEALTHY.items() if not key.startswith("ecc_un")}
-    ledger = Ledger()
+    ledger = CounterReadings()
     for at in (0.0, 1.0):
         ledger.read(at, "probe", {GPU.uuid: {**hidden, "unread": {"ecc_uncorrectable_volatile": "run as root"}}})
     metric = "counters.ecc_uncorrectable"

@@ -31,7 +31,7 @@ from pytest_accel.judging.error_rates import (
 )
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.smallest_losses import Rejected, sentence, smallest_losses
+from pytest_accel.judging.smallest_losses import RejectedLosses, sentence, smallest_losses
 from pytest_accel.skus import loader
 
 OURS = Source("measured", "us", "2026-11")
@@ -266,7 +266,7 @@ def test_equal_bounds_of_two_goes_by_the_exact_cases() -> None:
 # -- the closing line
 
 
-def found_by(spreads: dict[str, Spread], values: dict[str, str], limits: dict[str, Limit]) -> dict[str, Rejected]:
+def found_by(spreads: dict[str, Spread], values: dict[str, str], limits: dict[str, Limit]) -> dict[str, RejectedLosses]:
     peak = {"GB/s": Peak(2000.0, "memory datasheet peak"), "TFLOPS": Peak(2000.0, "bf16 datasheet peak")}
     every = [
         replace(one(1000.0, NODE if metric.startswith("all_reduce") else device.uuid, metric, unit), peak=peak[unit])
@@ -306,7 +306,7 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
 
 
 def test_no_loss_is_rounded_down_and_no_share_up() -> None:
-    said = sentence({"memory": Rejected(0.02001, 8, 0.4599, True)})
+    said = sentence({"memory": RejectedLosses(0.02001, 8, 0.4599, True)})
     assert (
         said == "rejects at 95%: one of 8 below its neighbours by 2.1% (memory); all alike below 0.45 (memory) of the "
         "datasheet"

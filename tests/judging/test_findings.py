@@ -15,11 +15,11 @@ from worded import worded
 from pytest_accel.core.details import Details
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement
-from pytest_accel.core.reasons import WrongResult
+from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES
-from pytest_accel.judging.error_counters import Window
-from pytest_accel.judging.error_reports import ErrorReport, Reports
+from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.error_reports import ErrorReport, ErrorReports
 from pytest_accel.judging.fault_codes import TABLE, Severity, of_metric
 from pytest_accel.judging.findings import LOGGED, Finding, finding_of, findings
 from pytest_accel.run.record import findings_of
@@ -27,7 +27,7 @@ from pytest_accel.views.next_steps import next_steps
 
 GPU = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"clock_max_mhz": 1980, "pcie_gen_max": 5})
 NAMES = Names({"GPU-0": "gpu0", "GPU-1": "gpu1"})
-WINDOWS = [Window("soak.rate", 0.0, 20.0)]
+WINDOWS = [ReadingWindow("soak.rate", 0.0, 20.0)]
 GIVEN = """
 A101 device-missing A102 device-lost A103 device-hung A104 device-crashed A105 device-error A106 wrong-product
 A107 recovery-asked A108 driver-error A109 driver-notice
@@ -83,7 +83,7 @@ def test_every_kernel_message_that_is_named_exists() -> None:
         (failing("matmul.bf16", event=LEFT_OUT, fault=True), "A903 not-tried", "unknown", "none"),
         (failing("counters.fabric", fault=True, reasons=worded("was lost")), "A102 device-lost", "critical", "reboot"),
         (
-            failing("matmul.bf16", fault=True, reasons=(WrongResult("is off by 7"),)),
+            failing("matmul.bf16", fault=True, reasons=(WrongData("is off by 7"),)),
             "A502 wrong-result",
             "critical",
             "return",
@@ -112,7 +112,9 @@ def test_what_holds_has_no_finding(status: Status) -> None:
 
 
 def reported(kind: str, **fields: Any) -> Measurement:
-    reports = Reports([ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None})
+    reports = ErrorReports(
+        [ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None}
+    )
     return reports.measured(kind, GPU, WINDOWS) if "xid" in kind else reports.logged(kind, "GPU-0", WINDOWS)
 
 

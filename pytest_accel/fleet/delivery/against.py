@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, OPEN, REJECTED, Board, Node
 from pytest_accel.fleet.delivery.records import NodeRecord
-from pytest_accel.judging.delivery import UNKNOWN, State, differences, standing
+from pytest_accel.judging.delivery import UNKNOWN, ListState, differences, standing
 from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
 
 RESULTS = {
-    State.NOT_LISTED: REJECTED,
-    State.ELSEWHERE: REJECTED,
-    State.DIFFERENT: REJECTED,
+    ListState.NOT_LISTED: REJECTED,
+    ListState.ELSEWHERE: REJECTED,
+    ListState.DIFFERENT: REJECTED,
     **dict.fromkeys(UNKNOWN, OPEN),
 }
 """The results of boards that their runs accepted, and that are not as listed."""
@@ -91,13 +91,13 @@ def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[
         stands = standing(boards, device, host)
         if stands.row:
             found.add(same(stands.row.serial))
-        if stands.state is State.NOT_LISTED:
+        if stands.state is ListState.NOT_LISTED:
             unlisted.append(board)
-        elif stands.state is State.BUT_FOR_ZEROS and stands.row:
+        elif stands.state is ListState.BUT_FOR_ZEROS and stands.row:
             zeros.append((board, stands.row))
-        elif stands.state is State.ELSEWHERE and stands.row:
+        elif stands.state is ListState.ELSEWHERE and stands.row:
             misplaced.append(Misplaced(board.serial, stands.row.node, host, board.place, stands.row.line))
-        elif stands.state is State.DIFFERENT and stands.row:
+        elif stands.state is ListState.DIFFERENT and stands.row:
             differing.append((board, "; ".join(differences(stands.row, device))))
         elif stands.state in UNKNOWN:
             unknown.append((board, stands.words))

@@ -19,7 +19,7 @@ LEFT_BY_A_RUN = (record.FILE, summaries.SUMMARY, record.TELEMETRY)
 
 
 @dataclass(frozen=True)
-class Found:
+class DeliveryFiles:
     """The files of a delivery."""
 
     records: Sequence[Path]
@@ -30,7 +30,7 @@ class Found:
     """Path and reason of every place where a record may be that cannot be read."""
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> DeliveryFiles:
     """Return the files below a folder; links are followed. Raises BadFile if it is none, or holds no JSON file."""
     if not folder.is_dir():
         raise BadFile(f"{folder}: is not a folder; name the one that holds the records of the nodes")
@@ -48,4 +48,4 @@ def find(folder: Path) -> Found:
         unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]
     if not records and not unreadable:
         raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
-    return Found(records, runs, unreadable)
+    return DeliveryFiles(records, runs, unreadable)

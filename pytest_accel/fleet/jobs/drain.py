@@ -68,7 +68,7 @@ class Step:
 
 
 @dataclass
-class Plan:
+class DrainPlan:
     """What is to be done, and what is left alone and why."""
 
     steps: list[Step] = field(default_factory=list)
@@ -143,13 +143,13 @@ def plan_of(
     now: Iterable[NodeState],
     most: float = MOST,
     old: Mapping[str, str] = MappingProxyType({}),
-) -> Plan:
+) -> DrainPlan:
     """Return which nodes are to be drained.
 
     `found` are the failures of the rejected nodes, `now` are the nodes in Slurm. `old` says of a rejection that drains
     no node for its time why it does not.
     """
-    plan, states = Plan(), {each.name: each for each in now}
+    plan, states = DrainPlan(), {each.name: each for each in now}
     judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
     doubtful = _doubtful(found, len(judged))
     plan.doubtful = [
@@ -225,7 +225,7 @@ def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, 
     }
 
 
-def _limit(plan: Plan, found: Mapping[str, Sequence[Failure]], ours: int, expected: int, most: float) -> None:
+def _limit(plan: DrainPlan, found: Mapping[str, Sequence[Failure]], ours: int, expected: int, most: float) -> None:
     """Refuse the steps of a plan that would drain too many nodes, `ours` of which were drained before.
 
     All of them if they alone are too many; else those that there is no room for, the fewest broken limits first.
@@ -283,14 +283,14 @@ def measured(run: Run | None) -> set[str]:
 
 def resume_plan(
     nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]], at: datetime
-) -> Plan:
+) -> DrainPlan:
     """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
 
     A run that began after the time `at` is one of a wrong clock, which does not tell what it came after.
     It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
     that were measured where the node was accepted.
     """
-    plan, results = Plan(), {each.node: each for each in nodes}
+    plan, results = DrainPlan(), {each.node: each for each in nodes}
     for state in now:
         each = results.get(state.name)
         if not state.reason.startswith(TAG) or each is None:

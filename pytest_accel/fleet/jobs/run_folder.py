@@ -34,7 +34,7 @@ TAIL_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedNode:
     """A node that the run is to judge."""
 
     name: str
@@ -67,7 +67,7 @@ class Fleet:
     """The time limit of a job."""
     partition: str = ""
     reservation: str = ""
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedNode, ...] = ()
     jobs: tuple[Submitted, ...] = ()
     sku: str = ""
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
@@ -140,7 +140,7 @@ def found(folder: Path) -> Fleet:
     unknown = {each.folder for each in read.unreadable if not each.node_of(by_folder)}
     if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
-    expected = tuple(Expected(name) for name in sorted({*names, *unknown}))
+    expected = tuple(ExpectedNode(name) for name in sorted({*names, *unknown}))
     first = min((each for runs in results.values() for each in runs), key=_began, default=None)
     created = first.started if first else ""
     return Fleet("", created, "", (), 0, expected=expected, listed=False)

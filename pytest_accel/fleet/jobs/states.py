@@ -154,7 +154,7 @@ def _damaged(unreadable: Iterable[Unreadable], names: Iterable[str]) -> dict[str
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunTerms:
     """What the results of a run have to agree with to count. What is None may be anything."""
 
     simulated: bool | None = None
@@ -171,15 +171,15 @@ class Asked:
         return f"of level {level}" if self.level and level and level != self.level else ""
 
 
-def asked_of(fleet: Fleet) -> Asked:
+def asked_of(fleet: Fleet) -> RunTerms:
     """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
     if not fleet.listed:
-        return Asked()
+        return RunTerms()
     simulated = any(word.partition("=")[0] == SIMULATE for word in fleet.arguments)
-    return Asked(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments) or None)
+    return RunTerms(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments) or None)
 
 
-def _fitting(runs: Sequence[Summary], asked: Asked) -> tuple[list[Summary], list[tuple[Summary, str]]]:
+def _fitting(runs: Sequence[Summary], asked: RunTerms) -> tuple[list[Summary], list[tuple[Summary, str]]]:
     """Return the results of a node that were measured as asked, and the others with how they differ.
 
     Where nothing tells what was asked, simulated results do not count beside real ones.

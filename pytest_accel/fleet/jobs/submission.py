@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, slurm
-from pytest_accel.fleet.jobs.run_folder import Expected, Fleet, Submitted
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
@@ -46,9 +46,9 @@ OWN_LIMIT = ("--accel-time-limit", "--accel-hours")
 """Options of runs that have a time limit of their own, or that another job resumes."""
 
 
-def expected_of(state: NodeState, partition: str, reservation: str) -> Expected:
+def expected_of(state: NodeState, partition: str, reservation: str) -> ExpectedNode:
     """Return a node as an expected one: the job's partition and GRES, and why no job is submitted if there is none."""
-    return Expected(
+    return ExpectedNode(
         state.name,
         partition or ("" if state.default else next(filter(None, state.partitions), "")),
         gres_of(state.gres),
@@ -156,7 +156,7 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
 
 
-def job_of(fleet: Fleet, folder: Path, node: Expected, script: str) -> Submission:
+def job_of(fleet: Fleet, folder: Path, node: ExpectedNode, script: str) -> Submission:
     """Return the job of one node."""
     return Submission(
         node=node.name,
@@ -222,7 +222,7 @@ class Submitter:
             self._save()
         return nodes[done:]
 
-    def _submit(self, node: Expected, script: str, left: int) -> None:
+    def _submit(self, node: ExpectedNode, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""
         job = job_of(self.fleet, self._folder, node, script)
         number = self._accepted(job, left)

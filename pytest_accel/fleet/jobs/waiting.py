@@ -27,7 +27,7 @@ LINE_EVERY = 30.0
 """Fewest seconds between two lines where there is no terminal."""
 
 
-class Watch:
+class FolderWatch:
     """Looks at the run in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +64,7 @@ class Watch:
 
 
 @dataclass
-class Progress:
+class ProgressLine:
     """Shows one line: overwritten on a terminal, elsewhere a new one if it has changed, at most every LINE_EVERY."""
 
     _began: float = field(default_factory=time.monotonic)
@@ -111,7 +111,10 @@ class Progress:
 
 
 def until_done(
-    watch: Watch, progress: Progress, seconds: float | None = None, sleep: Callable[[float], None] = time.sleep
+    watch: FolderWatch,
+    progress: ProgressLine,
+    seconds: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[list[NodeResult], str]:
     """Look until no node is waiting or running, or until `seconds` are over.
 

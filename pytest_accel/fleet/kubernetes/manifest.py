@@ -45,7 +45,7 @@ _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ManifestRequest:
     """What a manifest is made for. `nodes` are names, empty for any `count` nodes that have the resource."""
 
     image: str
@@ -80,7 +80,7 @@ def text(manifests: Sequence[Manifest]) -> str:
     return yaml.safe_dump_all(manifests, sort_keys=False, width=120)
 
 
-def manifest(wanted: Wanted) -> Manifest:
+def manifest(wanted: ManifestRequest) -> Manifest:
     """Return the Job, or the CronJob if a schedule is wanted."""
     job = _job(wanted)
     if not wanted.cron:
@@ -99,16 +99,16 @@ def manifest(wanted: Wanted) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted), "spec": spec}
 
 
-def _metadata(wanted: Wanted) -> Manifest:
+def _metadata(wanted: ManifestRequest) -> Manifest:
     namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
     return {"name": wanted.name, **namespace, "labels": _labels(wanted)}
 
 
-def _labels(wanted: Wanted) -> dict[str, str]:
+def _labels(wanted: ManifestRequest) -> dict[str, str]:
     return {"app.kubernetes.io/name": PREFIX, "app.kubernetes.io/instance": wanted.name}
 
 
-def _job(wanted: Wanted) -> Manifest:
+def _job(wanted: ManifestRequest) -> Manifest:
     """Return the spec of a Job with one pod a node, each of which fails by itself and is never tried again.
 
     A pod that Kubernetes itself ends, such as for a drain, does not count as failed.
@@ -134,7 +134,7 @@ def _job(wanted: Wanted) -> Manifest:
     }
 
 
-def _pod(wanted: Wanted) -> Manifest:
+def _pod(wanted: ManifestRequest) -> Manifest:
     user = 0 if wanted.kernel_log else USER
     context = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "seccompProfile": {"type": "RuntimeDefault"}}
     return {
@@ -151,7 +151,7 @@ def _pod(wanted: Wanted) -> Manifest:
     }
 
 
-def _affinity(wanted: Wanted) -> Manifest:
+def _affinity(wanted: ManifestRequest) -> Manifest:
     """Return the rule of one pod a node, and of the nodes that were named."""
     alike = {"labelSelector": {"matchLabels": _labels(wanted)}, "topologyKey": HOSTNAME}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}
@@ -162,7 +162,7 @@ def _affinity(wanted: Wanted) -> Manifest:
     return {"nodeAffinity": on, **apart}
 
 
-def _tolerations(wanted: Wanted) -> list[Manifest]:
+def _tolerations(wanted: ManifestRequest) -> list[Manifest]:
     """Return the taints that do not keep a pod away: those of accelerators, of acceptance, and of a rejection.
 
     A node that is cordoned is measured by a Job that somebody starts, and not every night: it may be in repair.
@@ -172,7 +172,7 @@ def _tolerations(wanted: Wanted) -> list[Manifest]:
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
 
 
-def _container(wanted: Wanted) -> Manifest:
+def _container(wanted: ManifestRequest) -> Manifest:
     """Return the container. Its root is read-only; pytest needs no cache."""
     limit = [f"--accel-time-limit={wanted.time_limit}"] if wanted.time_limit else []
     return {
@@ -205,7 +205,7 @@ def _field(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _security(wanted: Wanted) -> Manifest:
+def _security(wanted: ManifestRequest) -> Manifest:
     """Return the rights of the container: none, or those without which no container may open /dev/kmsg.
 
     The device is not among those that the runtime allows a container, and no single capability changes that.
@@ -219,7 +219,7 @@ def _security(wanted: Wanted) -> Manifest:
     }
 
 
-def _volumes(wanted: Wanted) -> list[Mapping[str, Manifest]]:
+def _volumes(wanted: ManifestRequest) -> list[Mapping[str, Manifest]]:
     """Return every volume with its mount."""
     shm = _volume("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": SHM}})  # noqa: S108
     tmp = _volume("tmp", "/tmp", {"emptyDir": {}})  # noqa: S108

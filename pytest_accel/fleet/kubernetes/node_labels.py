@@ -22,7 +22,7 @@ LONGEST_VALUE = 63
 
 
 @dataclass
-class Found:
+class LabelledNodes:
     """The nodes that get labels, by their names in Kubernetes, and why others get none."""
 
     nodes: list[NodeResult] = field(default_factory=list)
@@ -30,14 +30,14 @@ class Found:
     """A sentence for each folder that cannot be read, and for each node that gets no label."""
 
 
-def of_folder(folder: Path) -> Found:
+def of_folder(folder: Path) -> LabelledNodes:
     """Return the nodes whose result becomes their labels, as `fleet report` has them. Raises BadFile.
 
     Simulated nodes are left out. Kubernetes knows a node by the name of its host in lower case, as kubelet has it.
     """
     fleet, results = run_folder.found(folder), Results(folder)
     by_host = results.read()
-    found = Found(without=[each.why for each in results.unreadable])
+    found = LabelledNodes(without=[each.why for each in results.unreadable])
     every = states.of_all(fleet, by_host, None, unreadable=results.unreadable)
     real = [each for each in every if not (each.result and each.result.simulated)]
     alike = Counter(each.node.lower() for each in real)

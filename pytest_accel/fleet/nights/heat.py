@@ -9,7 +9,7 @@ from typing import Any, Final
 from pytest_accel.fleet.nights.analysis.groups import Group, standards
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import WORST
-from pytest_accel.fleet.nights.queries import COMPARED, Fleet
+from pytest_accel.fleet.nights.queries import COMPARED, StoredNights
 
 BYTES: Final = 2_400_000
 """Most bytes of all layers, so that the page stays below 4 MB: 80,000 devices have thirty layers."""
@@ -58,7 +58,7 @@ class Heat:
         return len(self.status)
 
 
-def heat(fleet: Fleet, groups: Sequence[Group]) -> Heat:
+def heat(fleet: StoredNights, groups: Sequence[Group]) -> Heat:
     """Return the cells of the devices of a night. A node's own figures have no cell."""
     order = " ".join(f"WHEN {literal(status)} THEN {place}" for status, place in WORST.items())
     fleet.execute(
@@ -86,7 +86,7 @@ def heat(fleet: Fleet, groups: Sequence[Group]) -> Heat:
     )
 
 
-def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Layer], int]:
+def _layers(fleet: StoredNights, groups: Sequence[Group], cells: int) -> tuple[list[Layer], int]:
     """Return the layer of the worst metric and that of each metric, and how many metrics have none."""
     compared = standards(groups)
     fleet.table(
@@ -121,7 +121,7 @@ def _layers(fleet: Fleet, groups: Sequence[Group], cells: int) -> tuple[list[Lay
     return layers, max(0, len(metrics) - most + 1)
 
 
-def _scores(fleet: Fleet, query: str, *parameters: object) -> list[int]:
+def _scores(fleet: StoredNights, query: str, *parameters: object) -> list[int]:
     """Return the byte of each cell, 0 where there is no figure."""
     found = f"SELECT list(coalesce(s.score, 0) ORDER BY c.place) FROM cells c LEFT JOIN ({query}) s USING (place)"  # noqa: S608
     rows = fleet.rows(found, *parameters)

@@ -16,7 +16,7 @@ from pytest_accel.fleet.nights.night import left_out, plain
 from pytest_accel.fleet.nights.tables import Tables
 from pytest_accel.judging.closing import SIMULATED
 
-__all__ = ["History", "history", "plain", "text"]
+__all__ = ["DeviceHistory", "history", "plain", "text"]
 
 TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
 """The statuses that are told of each night."""
@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class History:
+class DeviceHistory:
     """A device with its figures, oldest first."""
 
     simulated: bool
@@ -78,14 +78,14 @@ class History:
         return {night: sorted(some) for night, some in nodes.items() if len(some) > 1}
 
 
-def history(tables: Tables, known: Sequence[Any], metric: str = "") -> History:
+def history(tables: Tables, known: Sequence[Any], metric: str = "") -> DeviceHistory:
     """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
     device, uuid, serial, model = known
     entries = [Entry(*row) for row in tables.history(device, metric)]
-    return History(tables.simulated, device, uuid, serial, model, entries, sorted(tables.left_out))
+    return DeviceHistory(tables.simulated, device, uuid, serial, model, entries, sorted(tables.left_out))
 
 
-def text(found: History, show: Show) -> Iterator[str]:
+def text(found: DeviceHistory, show: Show) -> Iterator[str]:
     """Yield a past as lines: the device, its places, its failures, and each metric on each driver and firmware."""
     nights = sorted({each.night for each in found.entries})
     known = f"serial {found.serial}, " if found.serial else ""

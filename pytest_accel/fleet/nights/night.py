@@ -20,12 +20,12 @@ from pytest_accel.fleet.nights import store
 from pytest_accel.fleet.nights.analysis import limits, offenders
 from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES, Group
 from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
+from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
 from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, Trend
+from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.queries import Fleet
+from pytest_accel.fleet.nights.queries import StoredNights
 
 WINDOW: Final = 30
 """Nights that trends, updates and repeat offenders are looked for in, the one that is shown included."""
@@ -52,7 +52,7 @@ class NodeRun:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class EarlierRejection:
     """A node that was rejected in an earlier night, by the last run that judged it."""
 
     node: str
@@ -81,10 +81,10 @@ class Night:
     verdicts: dict[str, int]
     """How many verdicts have each status."""
     outliers: Sequence[Outlier]
-    trends: Sequence[Trend]
+    trends: Sequence[SpeedTrend]
     drifts: Sequence[Drift]
     offenders: Sequence[Offender]
-    repeated: Sequence[Repeated]
+    repeated: Sequence[RepeatedMarginal]
     updates: Sequence[Update]
     too_often: Sequence[Fired]
     never: Sequence[Fired]
@@ -92,7 +92,7 @@ class Night:
     groups: Sequence[Group]
     gone: Sequence[str]
     """Nodes that have no run in this night, though they had one in each of the last three before."""
-    rejected_before: Sequence[Rejected]
+    rejected_before: Sequence[EarlierRejection]
     """Nodes that no run of this night judged, and the last one that did, in the three nights before, rejected."""
     doubled: Sequence[Doubled]
     """Devices that this night has on several nodes."""
@@ -141,7 +141,7 @@ def window(path: Path, night: str | None, count: int) -> list[str]:
     return [each for each in known if each <= last][-count:]
 
 
-def look(fleet: Fleet) -> Night:
+def look(fleet: StoredNights) -> Night:
     """Return all that the last night of a fleet shows, beside those nights before it that can be read."""
     try:
         return _look(fleet)
@@ -151,7 +151,7 @@ def look(fleet: Fleet) -> Night:
     return _look(fleet)
 
 
-def _look(fleet: Fleet) -> Night:
+def _look(fleet: StoredNights) -> Night:
     fleet.leave_out_doubled()
     groups = fleet.groups()
     trends, drifts = fleet.trends()
@@ -175,7 +175,7 @@ def _look(fleet: Fleet) -> Night:
         proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
         gone=fleet.gone(),
-        rejected_before=[Rejected(*row) for row in fleet.rejected_before()],
+        rejected_before=[EarlierRejection(*row) for row in fleet.rejected_before()],
         doubled=[Doubled(*row) for row in fleet.doubled()],
         left_out=sorted(fleet.left_out),
     )

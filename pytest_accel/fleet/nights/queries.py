@@ -18,22 +18,22 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import damage, database, store
 from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
-from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, Group, Kind, standards
+from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, FigureKind, Group, standards
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Event
 from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed, Sampled
-from pytest_accel.fleet.nights.analysis.trends import Drift, Series, Trend
+from pytest_accel.fleet.nights.analysis.trends import Drift, Series, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import WAIVED
 from pytest_accel.fleet.nights.tables import Tables
-from pytest_accel.judging.calibration import Reading
+from pytest_accel.judging.calibration import GoodFigure
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
 from pytest_accel.judging.like_devices import part_of
 
 KIND: Final = "sku, platform, level, metric, unit, method"
-"""The columns of `Kind`."""
+"""The columns of `FigureKind`."""
 COMPARED: Final = "method <> '' AND value IS NOT NULL"
 """The figures that are compared."""
 JUDGED: Final = "exit IN (0, 1)"
@@ -44,7 +44,7 @@ MOST_EVENTS: Final = 200_000
 """Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
 
 
-class Fleet(Tables):
+class StoredNights(Tables):
     """Some nights of a store, the last of which is the one that is looked at."""
 
     def _open(self) -> None:
@@ -154,7 +154,7 @@ class Fleet(Tables):
             SELECT {KIND}, {driver}, count(*), count(DISTINCT run), median(value), mad(value)
             FROM tonight WHERE {COMPARED} GROUP BY {by}
         """  # noqa: S608
-        return [Group(Kind(*row[:6]), *row[6:]) for row in self.rows(query)]
+        return [Group(FigureKind(*row[:6]), *row[6:]) for row in self.rows(query)]
 
     def outliers(self, groups: Iterable[Group]) -> list[Outlier]:
         """Return tonight's figures that are far behind those of their group."""
@@ -175,10 +175,10 @@ class Fleet(Tables):
         names = self.subjects(row[0] for row in rows)
         found = []
         for device, node, name, slot, value, status, driver, pooled, *kind in rows:
-            group = compared.get((Kind(*kind), driver))
+            group = compared.get((FigureKind(*kind), driver))
             if pooled and group is not None:
                 continue  # compared with those of its own driver, in another row or within their bounds
-            group = group or compared[Kind(*kind), None]
+            group = group or compared[FigureKind(*kind), None]
             subject = _subject(device, (node, name, slot), names)
             one = outliers.outlier(subject, value, status, group)
             found += [one] if one else []
@@ -190,9 +190,9 @@ class Fleet(Tables):
         """Return the metrics of tonight that are compared, with their units."""
         return self.rows(f"SELECT DISTINCT metric, unit FROM tonight WHERE {COMPARED} ORDER BY ALL")  # noqa: S608
 
-    def trends(self) -> tuple[list[Trend], list[Drift]]:
+    def trends(self) -> tuple[list[SpeedTrend], list[Drift]]:
         """Return the devices that lose speed over the nights, and what the fleet does as a whole."""
-        found: list[Trend] = []
+        found: list[SpeedTrend] = []
         drifts: list[Drift] = []
         if len(self.nights) < trends.ENOUGH_NIGHTS:
             return found, drifts
@@ -224,7 +224,7 @@ class Fleet(Tables):
         columns = f"{KIND}, count(DISTINCT device), median(slope), max(days)"
         query = f"SELECT {columns} FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
         rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
-        return [Drift(Kind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
+        return [Drift(FigureKind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
 
     def _candidates(self, metric: str, unit: str) -> list[Series]:
         """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one.
@@ -256,7 +256,7 @@ class Fleet(Tables):
         for (device, driver, vbios, *kind), some in series.items():
             subject = _subject(device, some[-1][2:], names)
             days, values = [each[0] for each in some], [each[1] for each in some]
-            found.append(Series(subject, Kind(*kind), driver, vbios, days, values))
+            found.append(Series(subject, FigureKind(*kind), driver, vbios, days, values))
         return found
 
     # -- updates
@@ -300,7 +300,7 @@ class Fleet(Tables):
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
-        return [Update(Kind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric=metric)]
+        return [Update(FigureKind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric=metric)]
 
     # -- repeat offenders
 
@@ -370,8 +370,10 @@ class Fleet(Tables):
         first = self.nights[-recalibration.NIGHTS :][0]
         sampled = []
         for *kind, floor, ceiling, value, device, node, night in self.rows(query, first):
-            one = Kind(*kind)
-            reading = Reading(one.metric, one.unit, value, str(device), node, {"method": one.method}, source=str(night))
+            one = FigureKind(*kind)
+            reading = GoodFigure(
+                one.metric, one.unit, value, str(device), node, {"method": one.method}, source=str(night)
+            )
             sampled.append(Sampled(one, reading, floor, ceiling))
         return recalibration.proposals(sampled)
 
@@ -382,7 +384,7 @@ def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, s
     return Subject(device, node, name, slot, *names.get(device, ("", "")))
 
 
-def _columns(kind: Kind) -> tuple[str, ...]:
+def _columns(kind: FigureKind) -> tuple[str, ...]:
     return kind.sku, kind.platform, kind.level, kind.metric, kind.unit, kind.method
 
 

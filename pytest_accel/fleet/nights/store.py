@@ -388,20 +388,21 @@ def _run_row(number: int, run: KeptRun) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Night:
+class StoredNight:
     """A night of a store, and the space that its files take."""
 
     night: str
     bytes: int
 
 
-def sizes(store: Path) -> list[Night]:
+def sizes(store: Path) -> list[StoredNight]:
     """Return the nights of a store with their space, oldest first; each with its share of the file of its week."""
     files, found = by_device.files_of(store, figures(store)), []
     for week, some in by_device.by_week(nights(store)).items():
         shared = _size(files[week]) // len(some) if week in files else 0
         found += [
-            Night(each, shared + sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS))) for each in some
+            StoredNight(each, shared + sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS)))
+            for each in some
         ]
     return found
 

@@ -20,10 +20,10 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE
 from pytest_accel.judging import host_counters
-from pytest_accel.judging.changed_facts import Watch
-from pytest_accel.judging.error_counters import Ledger
+from pytest_accel.judging.changed_facts import FactWatch
+from pytest_accel.judging.error_counters import CounterReadings
 from pytest_accel.judging.error_reports import METRICS as XIDS
-from pytest_accel.judging.error_reports import Reports
+from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
@@ -45,9 +45,9 @@ class SensorClient:
         self.processes = REAL
         self.log = Path(os.devnull)
         self.telemetry = Telemetry()
-        self.counters = Ledger()
-        self.facts = Watch()
-        self.reports = Reports()
+        self.counters = CounterReadings()
+        self.facts = FactWatch()
+        self.reports = ErrorReports()
         self.notes: list[str] = []
         self.profilers: list[Message] = []
         """Profilers and diagnostic tools that ran on this host when the devices were checked for being idle."""

@@ -6,9 +6,9 @@ name and the first line of its docstring.
 
 from pytest_accel.skus.lint import bounds, datasheet, limits, overrides, physics, platforms, relations, sources
 from pytest_accel.skus.lint.engine import LintReport, explanations, lint
-from pytest_accel.skus.lint.linted_file import Implausible
+from pytest_accel.skus.lint.linted_file import LintFinding
 
 RULE_MODULES = (physics, limits, bounds, datasheet, overrides, platforms, relations, sources)
 """The modules with rules, imported here so that their rules are registered."""
 
-__all__ = ["RULE_MODULES", "Implausible", "LintReport", "explanations", "lint"]
+__all__ = ["RULE_MODULES", "LintFinding", "LintReport", "explanations", "lint"]

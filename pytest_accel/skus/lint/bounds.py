@@ -9,7 +9,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform
 from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.limits import slack
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import RATES, message_bytes
 
 NEAR = 1.05
@@ -38,7 +38,7 @@ every ratio that was published for one healthy part."""
 
 
 @rule
-def related(subject: LintedFile) -> Iterator[Implausible]:
+def related(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor that contradicts the healthy figure of a related metric: all devices faster than one alone."""
     seen = set()
     for platform in subject.sku.platforms.values():
@@ -59,7 +59,7 @@ def _most(limit: Limit, times: float = 1.0) -> float | None:
     return times * healthy if healthy and limit.unit in RATES else None
 
 
-def _above(subject: LintedFile, key: str, limit: Limit, most: float | None, of: str) -> Implausible | None:
+def _above(subject: LintedFile, key: str, limit: Limit, most: float | None, of: str) -> LintFinding | None:
     """Return a finding if the floor of a limit is above the most that the healthy figure of another one allows."""
     if limit.floor is None or most is None or limit.floor <= NEAR * most:
         return None
@@ -67,7 +67,7 @@ def _above(subject: LintedFile, key: str, limit: Limit, most: float | None, of: 
 
 
 @rule
-def sizes(subject: LintedFile) -> Iterator[Implausible]:
+def sizes(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor of a collective that the figure of another message size contradicts: larger ones are faster."""
     for platform in subject.sku.platforms.values():
         sized = [
@@ -80,7 +80,7 @@ def sizes(subject: LintedFile) -> Iterator[Implausible]:
                 yield from _sizes(subject, platform, one, other)
 
 
-def _sizes(subject: LintedFile, platform: Platform, small: Limit, large: Limit) -> Iterator[Implausible]:
+def _sizes(subject: LintedFile, platform: Platform, small: Limit, large: Limit) -> Iterator[LintFinding]:
     """Yield a finding if the floor of a small message is above a healthy large one, or that of the large one low."""
     finding = _above(subject, _key(platform, small.metric), small, _most(large), large.metric)
     if finding:
@@ -99,7 +99,7 @@ def _alike(one: Limit, other: Limit) -> bool:
 
 
 @rule
-def fewer_ranks(subject: LintedFile) -> Iterator[Implausible]:
+def fewer_ranks(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor of a collective above the healthy figure of more ranks over the same links of a switch or mesh."""
     for few, many in permutations(subject.sku.platforms.values(), 2):
         if not _same_links(few, many) or not (few.devices and many.devices and few.devices < many.devices):

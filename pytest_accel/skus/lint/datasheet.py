@@ -9,7 +9,7 @@ from itertools import pairwise
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
 from pytest_accel.skus.lint.derived import memory_rate, parts_of_peak
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import HALF_RATE
 
 PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
@@ -42,7 +42,7 @@ LACKING = {
 
 
 @rule
-def peak_arithmetic(subject: LintedFile) -> Iterator[Implausible]:
+def peak_arithmetic(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that a peak is units x clock x FLOPs per clock, within 0.5 %."""
     tflops = subject.sku.datasheet.tflops
     for kind, dtype in (("tensor", "bf16" if "bf16" in tflops else "fp16"), ("fp32", "fp32")):
@@ -57,7 +57,7 @@ def peak_arithmetic(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def memory_bandwidth(subject: LintedFile) -> Iterator[Implausible]:
+def memory_bandwidth(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that memory bandwidth is clock x 2 x bus width / 8, within 2.5 %, and possible for its memory type."""
     memory = subject.sku.datasheet.memory
     low, high = next((MEMORY[kind] for kind in MEMORY if str(memory.get("type")).startswith(kind)), (0, float("inf")))
@@ -72,7 +72,7 @@ def memory_bandwidth(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def memory_size(subject: LintedFile) -> Iterator[Implausible]:
+def memory_size(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that the memory is what name or title of the SKU state, within 5 %."""
     stated = subject.sku.datasheet.memory.get("gb")
     named = [float(each) for each in GIGABYTES.findall(f"{subject.sku.name} {subject.sku.title}")]
@@ -82,7 +82,7 @@ def memory_size(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def dtype_ratio(subject: LintedFile) -> Iterator[Implausible]:
+def dtype_ratio(subject: LintedFile) -> Iterator[LintFinding]:
     """Require ratios between dtypes that the architecture has: bf16 = fp16, fp8 twice that; four times is sparse."""
     tflops = subject.sku.datasheet.tflops
     base = "bf16" if "bf16" in tflops else "fp16"
@@ -121,7 +121,7 @@ def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, f
 
 
 @rule
-def unsupported(subject: LintedFile) -> Iterator[Implausible]:
+def unsupported(subject: LintedFile) -> Iterator[LintFinding]:
     """Report the peak of a dtype for which the file or the architecture has no fast path."""
     sheet, architecture = subject.sku.datasheet, subject.sku.architecture
     for dtype in sheet.tflops:
@@ -133,7 +133,7 @@ def unsupported(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def power(subject: LintedFile) -> Iterator[Implausible]:
+def power(subject: LintedFile) -> Iterator[LintFinding]:
     """Require power limits in order, min_watts, watts, max_watts, and a platform's limit between them."""
     sheet = subject.sku.datasheet.power
     yield from _ordered(subject, "datasheet.power", sheet, ("min_watts", "watts", "max_watts"))
@@ -145,7 +145,7 @@ def power(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def temperature(subject: LintedFile) -> Iterator[Implausible]:
+def temperature(subject: LintedFile) -> Iterator[LintFinding]:
     """Require temperatures in order, max_operating_c, slowdown_c, shutdown_c, and between 40 and 130 C."""
     sheet = subject.sku.datasheet.temperature
     yield from _ordered(subject, "datasheet.temperature", sheet, ("max_operating_c", "slowdown_c", "shutdown_c"))
@@ -156,7 +156,7 @@ def temperature(subject: LintedFile) -> Iterator[Implausible]:
 
 def _ordered(
     subject: LintedFile, group: str, values: Mapping[str, float], names: tuple[str, ...]
-) -> Iterator[Implausible]:
+) -> Iterator[LintFinding]:
     """Yield a finding for each value that is above the next one in the order of `names`."""
     stated = [name for name in names if name in values]
     for low, high in pairwise(stated):

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_accel.core.yaml_nodes import BadFile, Located, nearest
 from pytest_accel.skus import loader
 from pytest_accel.skus.lint.inherited import moved, same
-from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, Implausible, LintedFile
+from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintFinding
 
 OWN_RULES = {
     "schema": "Report what every run refuses: unknown keys, wrong units, figures without a source, infinite bounds.",
@@ -28,11 +28,11 @@ class LintReport:
 
     files: int
     limits: int
-    findings: Sequence[Implausible]
-    below: Sequence[Implausible]
+    findings: Sequence[LintFinding]
+    below: Sequence[LintFinding]
 
     @property
-    def open(self) -> list[Implausible]:
+    def open(self) -> list[LintFinding]:
         """The findings that no explanation covers."""
         return [each for each in self.findings if not each.explained]
 
@@ -77,7 +77,7 @@ class _Opened:
     """
 
     subject: LintedFile | None
-    refused: list[Implausible]
+    refused: list[LintFinding]
     files: set[str]
     shipped: bool
 
@@ -100,7 +100,7 @@ def _subject(path: Path) -> LintedFile:
     return LintedFile(sku, root, base=_subject(base) if base else None)
 
 
-def _report(subjects: Iterable[LintedFile], findings: Sequence[Implausible], wanted: set[str]) -> LintReport:
+def _report(subjects: Iterable[LintedFile], findings: Sequence[LintFinding], wanted: set[str]) -> LintReport:
     limits = {limit.origin for each in subjects for _, limit, _ in each.limits()}
     return LintReport(
         files=len(wanted),
@@ -110,15 +110,15 @@ def _report(subjects: Iterable[LintedFile], findings: Sequence[Implausible], wan
     )
 
 
-def _refusal(line: str, name: str) -> Implausible:
+def _refusal(line: str, name: str) -> LintFinding:
     """Return one line of a BadFile ("file:line: text") as a finding."""
     match = REFUSAL.fullmatch(line)
     if match is None:
-        return Implausible(name, 1, "error", "", line, "", "schema")
-    return Implausible(match["file"], int(match["line"]), "error", "", match["text"], "", "schema")
+        return LintFinding(name, 1, "error", "", line, "", "schema")
+    return LintFinding(match["file"], int(match["line"]), "error", "", match["text"], "", "schema")
 
 
-def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], today: str) -> Iterator[Implausible]:
+def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], today: str) -> Iterator[LintFinding]:
     """Yield the findings of all subjects, each with its explanation if it has one, and the stale explanations."""
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
@@ -140,7 +140,7 @@ def _beside(subject: LintedFile, shipped: Sequence[LintedFile], today: str) -> L
 
 def _explained(
     subject: LintedFile, shipped: Sequence[LintedFile], used: set[tuple[str, int]]
-) -> Iterator[tuple[Implausible, Implausible]]:
+) -> Iterator[tuple[LintFinding, LintFinding]]:
     """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
     The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
@@ -163,12 +163,12 @@ def _explained(
             yield finding, moved(finding, subject, files or vendors(finding))
 
 
-def _of_vendor(subject: LintedFile, shipped: Sequence[LintedFile]) -> Callable[[Implausible], Sequence[str]]:
+def _of_vendor(subject: LintedFile, shipped: Sequence[LintedFile]) -> Callable[[LintFinding], Sequence[str]]:
     """Return a function to the files of the vendor, if a user's file alone causes a finding on one of their values."""
     files = [name for name in subject.sku.files if name.startswith(f"{loader.VENDOR_FILES}/")]
     alike = [each for each in shipped if each.sku.vendor == subject.sku.vendor]
 
-    def vendors(finding: Implausible) -> Sequence[str]:
+    def vendors(finding: LintFinding) -> Sequence[str]:
         if subject.sku.own_file is None or finding.file not in files:
             return ()
         usual = {same(each) for other in alike for each in _findings(replace(other, others=subject.others))}
@@ -177,7 +177,7 @@ def _of_vendor(subject: LintedFile, shipped: Sequence[LintedFile]) -> Callable[[
     return vendors
 
 
-def _findings(subject: LintedFile) -> Iterator[Implausible]:
+def _findings(subject: LintedFile) -> Iterator[LintFinding]:
     for name, check in RULES.items():
         for finding in check(subject):
             yield replace(finding, rule=name)
@@ -190,13 +190,13 @@ def _entries(subject: LintedFile) -> list[Located]:
     return [at for at in (stated.data if stated else ()) if at.file not in inherited]
 
 
-def _stale(at: Located) -> Implausible:
+def _stale(at: Located) -> LintFinding:
     entry = at.plain()
     known = explanations()
     if entry["rule"] not in known:
         why = f"expected a rule; {nearest(entry['rule'], known)}"
-        return Implausible(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
+        return LintFinding(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
     what = f"{entry['rule']} at {entry['key']}"
-    return Implausible(
+    return LintFinding(
         at.file, at.line, "warning", "explained", what, "expected a finding: delete the entry", "explained"
     )

@@ -11,18 +11,18 @@ from dataclasses import replace
 from itertools import takewhile
 
 from pytest_accel.core.yaml_nodes import Located
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding
 
 NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")
 """Keys that cause no finding on the value of another key."""
 
 
-def same(finding: Implausible) -> tuple[str, str, str, str]:
+def same(finding: LintFinding) -> tuple[str, str, str, str]:
     """Return what two findings have in common that say the same of the same value, wherever it stands."""
     return finding.rule, finding.key, finding.value, finding.expected
 
 
-def moved(finding: Implausible, subject: LintedFile, below: Iterable[str]) -> Implausible:
+def moved(finding: LintFinding, subject: LintedFile, below: Iterable[str]) -> LintFinding:
     """Return a finding at the place of the value that caused it, if the value that it names stands in a file `below`.
 
     The text then names the place of that value, too.

@@ -9,7 +9,7 @@ from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import RATES
 
 LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
@@ -22,7 +22,7 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
 @rule
-def order(subject: LintedFile) -> Iterator[Implausible]:
+def order(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor above the healthy reference, or a ceiling below it."""
     for key, limit, _ in subject.limits():
         below = _below(subject, key)
@@ -36,7 +36,7 @@ def order(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def loose(subject: LintedFile) -> Iterator[Implausible]:
+def loose(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor that lets badly degraded parts pass: under 0.85 of a healthy link or memory, 0.7 of others."""
     for key, limit, _ in subject.limits():
         if limit.floor is None:
@@ -84,7 +84,7 @@ def slack(limit: Limit) -> float:
 
 
 @rule
-def tight(subject: LintedFile) -> Iterator[Implausible]:
+def tight(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor over 0.98 of the healthy reference, which fails healthy parts."""
     for key, limit, _ in subject.limits():
         if limit.reference and limit.floor and TIGHT * limit.reference < limit.floor <= limit.reference:
@@ -93,7 +93,7 @@ def tight(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def ceiling(subject: LintedFile) -> Iterator[Implausible]:
+def ceiling(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a ceiling that nothing can break, that exceeds its unit, or that limits a rate, where more is better."""
     for key, limit, _ in subject.limits():
         if limit.ceiling is None:
@@ -118,7 +118,7 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
-def method(subject: LintedFile) -> Iterator[Implausible]:
+def method(subject: LintedFile) -> Iterator[LintFinding]:
     """Name each limit that only advises, with the differences between its source's method and the probe's."""
     for key, limit, _ in subject.limits():
         if limit.differs:
@@ -126,7 +126,7 @@ def method(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def one_device(subject: LintedFile) -> Iterator[Implausible]:
+def one_device(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a link or a collective that was validated on a single device."""
     for key, limit, _ in subject.limits():
         declared = declaration_of(limit.metric)
@@ -135,7 +135,7 @@ def one_device(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def ranks(subject: LintedFile) -> Iterator[Implausible]:
+def ranks(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that a collective has as many ranks as its platform has devices, as it will be measured."""
     for key, limit, platform in subject.limits():
         stated = limit.conditions.get("ranks")
@@ -144,7 +144,7 @@ def ranks(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def software(subject: LintedFile) -> Iterator[Implausible]:
+def software(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a software range that no version lies in, and a name that no run records, whose range excuses nothing."""
     for key, limit, _ in subject.limits():
         for name, text in limit.software.items():

@@ -14,7 +14,7 @@ SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
-class Implausible:
+class LintFinding:
     """An implausible value: its place, the value, and what was expected instead."""
 
     file: str
@@ -69,22 +69,22 @@ class LintedFile:
         copied = key.startswith("platforms.") and own is not None and own.origin == limit.origin
         return copied or limit.declared_by is DeclaredBy.CLASS
 
-    def error(self, key: str, value: object, expected: str) -> Implausible:
+    def error(self, key: str, value: object, expected: str) -> LintFinding:
         """Return a finding that makes the file unfit for use."""
         return self._finding("error", key, value, expected)
 
-    def warning(self, key: str, value: object, expected: str) -> Implausible:
+    def warning(self, key: str, value: object, expected: str) -> LintFinding:
         """Return a finding on a value that may be right, and has to be corrected or explained."""
         return self._finding("warning", key, value, expected)
 
-    def note(self, key: str, value: object, expected: str) -> Implausible:
+    def note(self, key: str, value: object, expected: str) -> LintFinding:
         """Return a finding that informs the reader only."""
         return self._finding("note", key, value, expected)
 
-    def _finding(self, severity: str, key: str, value: object, expected: str) -> Implausible:
+    def _finding(self, severity: str, key: str, value: object, expected: str) -> LintFinding:
         at, _ = _walk(self.root, key)
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        return Implausible(at.file, at.line, severity, key, shown, expected)
+        return LintFinding(at.file, at.line, severity, key, shown, expected)
 
 
 def _walk(at: Located, key: str) -> tuple[Located, str]:
@@ -101,7 +101,7 @@ def _walk(at: Located, key: str) -> tuple[Located, str]:
     return at, key
 
 
-Check = Callable[[LintedFile], Iterable[Implausible]]
+Check = Callable[[LintedFile], Iterable[LintFinding]]
 RULES: dict[str, Check] = {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_accel.core.sku import Limit, Platform
 from pytest_accel.core.yaml_nodes import Located
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 
 HARDWARE = ("pcie", "host_link", "link", "power_watts")
 """Keys of a platform that describe the hardware."""
@@ -22,7 +22,7 @@ LINK_FACTS = {
 
 
 @rule
-def datasheet_differs(subject: LintedFile) -> Iterator[Implausible]:
+def datasheet_differs(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a figure of the hardware that differs from that of the extended file, unless it is another product."""
     base = subject.base
     if base is None or subject.sku.own_file is None:
@@ -49,7 +49,7 @@ def _figures(at: Located | None, key: str) -> Iterator[tuple[str, Located]]:
 
 
 @rule
-def link_facts(subject: LintedFile) -> Iterator[Implausible]:
+def link_facts(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a limit on PCIe lanes, generation or links that differs from what the platform declares."""
     seen = set()
     for platform in subject.sku.platforms.values():
@@ -62,7 +62,7 @@ def link_facts(subject: LintedFile) -> Iterator[Implausible]:
                 yield finding
 
 
-def _link_fact(subject: LintedFile, key: str, limit: Limit, platform: Platform) -> Implausible | None:
+def _link_fact(subject: LintedFile, key: str, limit: Limit, platform: Platform) -> LintFinding | None:
     """Return an error if the limit asks for more than the platform has, a warning if it lets less pass."""
     group, name, what = LINK_FACTS.get(limit.metric, ("", "", ""))
     stated = getattr(platform, group).get(name) if group else None

@@ -10,7 +10,7 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.derived import memory_rate, most_of_siblings, with_peaks, with_rates
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4
@@ -107,7 +107,7 @@ def _figures(limit: Limit) -> list[float]:
     return [figure for figure in (limit.floor, limit.reference) if figure is not None]
 
 
-def _past_siblings(subject: LintedFile) -> Iterator[Implausible]:
+def _past_siblings(subject: LintedFile) -> Iterator[LintFinding]:
     """Yield the limits without a peak of their own whose figures exceed what the peaks of other dtypes allow."""
     sku = with_peaks(subject.sku)
     for key, limit, platform in subject.limits():
@@ -129,7 +129,7 @@ def _slip(share: float) -> float | None:
 
 
 @rule
-def physics(subject: LintedFile) -> Iterator[Implausible]:
+def physics(subject: LintedFile) -> Iterator[LintFinding]:
     """Require floor and reference between 0.4 and 1.0 of what the hardware can do, by its peaks, units and links."""
     for key, value, rate, most, what in _beside_physics(subject):
         if _slip(value / rate) is None:
@@ -138,7 +138,7 @@ def physics(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def unbounded(subject: LintedFile) -> Iterator[Implausible]:
+def unbounded(subject: LintedFile) -> Iterator[LintFinding]:
     """Note a rate that no figure of the datasheet or platform bounds, so that an error in it would go unnoticed."""
     for key, limit, platform in subject.limits():
         sku = with_peaks(subject.sku)
@@ -163,7 +163,7 @@ MAGNITUDES = {
 
 
 @rule
-def magnitude(subject: LintedFile) -> Iterator[Implausible]:
+def magnitude(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a figure that is off by a power of ten: TB/s written as GB/s, MB/s as GB/s, a lost digit."""
     for key, value, rate, _, what in _beside_physics(subject):
         slip = _slip(value / rate)
@@ -185,7 +185,7 @@ def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str)
 
 
 @rule
-def burst(subject: LintedFile) -> Iterator[Implausible]:
+def burst(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a sustained rate that is not clearly below the burst and best-shape rates of its dtype."""
     for key, limit, platform in subject.limits():
         probe, dtype = parse(limit.metric).probe, parse(peaks.measured_as(subject.sku, limit.metric)).variant

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_accel.core.units import PCIE_LANE
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 
 LINK = {
     "nvlink2": (25.0,),
@@ -29,7 +29,7 @@ WITHIN = 0.025
 
 
 @rule
-def pcie_rate(subject: LintedFile) -> Iterator[Implausible]:
+def pcie_rate(subject: LintedFile) -> Iterator[LintFinding]:
     """Require a PCIe rate that follows from generation (1 to 6) and lanes (x1 to x16)."""
     for platform in subject.sku.platforms.values():
         key, pcie = f"platforms.{platform.name}.pcie", platform.pcie
@@ -45,7 +45,7 @@ def pcie_rate(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def link_rate(subject: LintedFile) -> Iterator[Implausible]:
+def link_rate(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that the rate of a link is a possible number of links x the rate of one of its type, per direction."""
     for platform in subject.sku.platforms.values():
         link, key = platform.link, f"platforms.{platform.name}.link"

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import reach
 
 NOWHERE = Source("", "", "")
 
 
 @rule
-def siblings(subject: LintedFile) -> Iterator[Implausible]:
+def siblings(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that values are the same as in another SKU, or differ, as `siblings` states."""
     for name, relation in (subject.plain("siblings") or {}).items():
         other = subject.others.get(name)
@@ -25,7 +25,7 @@ def siblings(subject: LintedFile) -> Iterator[Implausible]:
                 yield from _compared(subject, other, kind, key)
 
 
-def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> Iterator[Implausible]:
+def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> Iterator[LintFinding]:
     name, mine, theirs = other.sku.name, subject.plain(key), other.plain(key)
     if mine is None or theirs is None:
         who = "this file" if mine is None else name
@@ -37,7 +37,7 @@ def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> It
 
 
 @rule
-def missing(subject: LintedFile) -> Iterator[Implausible]:
+def missing(subject: LintedFile) -> Iterator[LintFinding]:
     """Note a peak or a required limit that a sibling has and this file does not."""
     for name in sorted((subject.plain("siblings") or {}).keys() & subject.others):
         mine, theirs = subject.sku, subject.others[name].sku
@@ -55,7 +55,7 @@ def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
 
 
 @rule
-def copied(subject: LintedFile) -> Iterator[Implausible]:
+def copied(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor or reference that equals another SKU's without a reason: other hardware, no common source."""
     seen: set[tuple[str, str]] = set()
     for key, limit, platform in subject.limits():
@@ -141,7 +141,7 @@ def _stated(subject: LintedFile, other: LintedFile, metric: str) -> bool:
 
 
 @rule
-def claimed(subject: LintedFile) -> Iterator[Implausible]:
+def claimed(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a name or PCI id that two SKUs claim without differing in compute units, subsystem or memory."""
     for name, other in _unrelated(subject):
         if subject.sku.vendor != other.sku.vendor or _told_apart(subject.sku, other.sku):
@@ -167,7 +167,7 @@ def _told_apart(one: Sku, two: Sku) -> bool:
 
 
 @rule
-def units(subject: LintedFile) -> Iterator[Implausible]:
+def units(subject: LintedFile) -> Iterator[LintFinding]:
     """Require that the compute units that a device is recognised by are those of its datasheet."""
     known, stated = subject.sku.match.get("compute_units", ()), subject.sku.datasheet.compute.get("units")
     if known and stated and stated not in known:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_accel.core.yaml_nodes import Located
-from pytest_accel.skus.lint.linted_file import Implausible, LintedFile, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 
 
 @rule
-def source(subject: LintedFile) -> Iterator[Implausible]:
+def source(subject: LintedFile) -> Iterator[LintFinding]:
     """Require a source for the figures of a datasheet and of a platform."""
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
@@ -26,7 +26,7 @@ def source(subject: LintedFile) -> Iterator[Implausible]:
 
 
 @rule
-def date(subject: LintedFile) -> Iterator[Implausible]:
+def date(subject: LintedFile) -> Iterator[LintFinding]:
     """Report the date of a source that is in the future."""
     for key, at in _dates(subject.root, ""):
         stated = str(at.plain())

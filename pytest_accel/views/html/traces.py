@@ -48,7 +48,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Window:
+class TraceWindow:
     """The part of a run whose readings are drawn, in seconds since the epoch."""
 
     start: float
@@ -78,7 +78,7 @@ and how long in words."""
 class Traces:
     """The plots of a window, and the throttle reasons that occurred."""
 
-    window: Window
+    window: TraceWindow
     plots: list[Plot]
     reasons: list[tuple[str, bool, list[Strip]]]
     """Label, whether it is normal, and a strip for each device."""
@@ -104,24 +104,24 @@ class _Lane:
     """The first and the last reading of every counter of seconds."""
 
 
-def window(record: Run) -> Window | None:
+def window(record: Run) -> TraceWindow | None:
     """Return the time of the soak, that of all measurements where there was none, or that of a whole long run.
 
     None if nothing was measured.
     """
     began, ended = seconds_of(record.run.get("started")) or 0.0, seconds_of(record.run.get("ended")) or 0.0
     if record.rounds.get("series") and ended > began > 0:
-        return Window(began, ended, of_soak=False)
+        return TraceWindow(began, ended, of_soak=False)
     timed = [each for each in record.measurements if each.ended > each.started > 0]
     soaks = [each for each in timed if each.metric == SOAK]
     chosen = soaks or timed
     if not chosen:
         return None
     start, end = min(each.started for each in chosen), max(each.ended for each in chosen)
-    return Window(start - BESIDE, end + BESIDE, bool(soaks))
+    return TraceWindow(start - BESIDE, end + BESIDE, bool(soaks))
 
 
-def traces(readings: Iterable[Reading], shown: Window, names: Names) -> Traces:
+def traces(readings: Iterable[Reading], shown: TraceWindow, names: Names) -> Traces:
     """Return the plots and strips of the readings within a window. Readings of unknown devices are passed over."""
     lanes: dict[str, _Lane] = {}
     for each in readings:
@@ -173,7 +173,7 @@ def _shown_by(mask: object) -> set[ClockEvent]:
     return {event for event in LABELS if mask & event and not (event is ClockEvent.HW_SLOWDOWN and mask & NAMED)}
 
 
-def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: Window) -> Plot | None:
+def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: TraceWindow) -> Plot | None:
     """Return the plot of one gauge: of each part of the window the value farthest from the median of the device."""
     having = [(name, lane.gauges[gauge]) for name, lane in lanes if gauge in lane.gauges]
     if not having:

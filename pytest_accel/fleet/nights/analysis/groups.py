@@ -19,7 +19,7 @@ ENOUGH_NODES: Final = ENOUGH
 
 
 @dataclass(frozen=True, order=True)
-class Kind:
+class FigureKind:
     """What figures share that are compared with each other."""
 
     sku: str
@@ -42,7 +42,7 @@ class Group:
     `middle` is the median, `mad` the median absolute deviation, in the unit of the kind.
     """
 
-    kind: Kind
+    kind: FigureKind
     driver: str | None
     count: int
     """How many devices they are of; a night has one figure of each."""
@@ -77,7 +77,7 @@ class Group:
         return self.middle / share if share else float("inf")
 
 
-def standards(groups: Iterable[Group]) -> Mapping[tuple[Kind, str | None], Group]:
+def standards(groups: Iterable[Group]) -> Mapping[tuple[FigureKind, str | None], Group]:
     """Return the group that each kind of figures is compared with, by kind and driver.
 
     Devices of one driver are compared with each other if they are enough, and else with those of all drivers (None).
@@ -85,7 +85,7 @@ def standards(groups: Iterable[Group]) -> Mapping[tuple[Kind, str | None], Group
     return {(each.kind, each.driver): each for each in groups if each.enough}
 
 
-def behind(value: float, middle: float, kind: Kind) -> float:
+def behind(value: float, middle: float, kind: FigureKind) -> float:
     """Return the share of speed that a value lacks to a median; negative for a faster one."""
     if kind.more_is_better:
         return 1 - value / middle

@@ -42,7 +42,7 @@ class Offender:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedMarginal:
     """A metric that is MARGINAL on a device in `nights`, of the last `of` nights on which the device was measured."""
 
     subject: Subject
@@ -77,7 +77,7 @@ def offenders(events: Iterable[Event], doubtful: Container[tuple[str, str]] = ()
     return sorted(found, key=lambda one: (-one.runs, one.subject.shown))
 
 
-def repeated(events: Iterable[Event], last_nights: dict[int, list[date]]) -> list[Repeated]:
+def repeated(events: Iterable[Event], last_nights: dict[int, list[date]]) -> list[RepeatedMarginal]:
     """Return the metrics that are MARGINAL again. `last_nights` are the last nights on which each device was measured.
 
     A metric that fails is not listed: the device is rejected for it.
@@ -91,5 +91,5 @@ def repeated(events: Iterable[Event], last_nights: dict[int, list[date]]) -> lis
     for (device, metric), some in marginal.items():
         nights = tuple(sorted({each.night for each in some}))
         if len(nights) >= least:
-            found.append(Repeated(some[-1].subject, metric, nights, len(last_nights[device][-of:])))
+            found.append(RepeatedMarginal(some[-1].subject, metric, nights, len(last_nights[device][-of:])))
     return sorted(found, key=lambda one: (-len(one.nights), one.subject.shown, one.metric))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_accel.fleet.nights.analysis.groups import Group, Kind, behind
+from pytest_accel.fleet.nights.analysis.groups import FigureKind, Group, behind
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Outlier:
     """A figure that is farther behind the median of its group than healthy devices are."""
 
     subject: Subject
-    kind: Kind
+    kind: FigureKind
     value: float
     behind: float
     middle: float

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_accel.fleet.nights.analysis.groups import Kind
-from pytest_accel.judging.calibration import Calibrated, Reading, calibrate, more_is_better
+from pytest_accel.fleet.nights.analysis.groups import FigureKind
+from pytest_accel.judging.calibration import Calibrated, GoodFigure, calibrate, more_is_better
 
 SAMPLE: Final = 30
 """Nodes of a SKU that are calibrated from: their 240 devices give a spread to within about 5 %."""
@@ -20,7 +20,7 @@ NIGHTS: Final = 3
 class Proposed:
     """The limit that a kind of figures proposes, beside the present one (None where there is none)."""
 
-    kind: Kind
+    kind: FigureKind
     found: Calibrated
     present: float | None
 
@@ -34,8 +34,8 @@ class Proposed:
 class Sampled:
     """A figure of the sample, and the bounds that it was judged by."""
 
-    kind: Kind
-    reading: Reading
+    kind: FigureKind
+    reading: GoodFigure
     floor: float | None
     ceiling: float | None
 

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Final
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.fleet.nights.analysis.groups import Kind
+from pytest_accel.fleet.nights.analysis.groups import FigureKind
 from pytest_accel.fleet.nights.analysis.outliers import Subject
 from pytest_accel.judging.gaps import FAILS_AT, LEAST, OF_MEDIAN
 from pytest_accel.judging.history import deviation_of_runs
@@ -32,7 +32,7 @@ class Series:
     """The values of one metric of one device, oldest first, by one method on one driver and firmware."""
 
     subject: Subject
-    kind: Kind
+    kind: FigureKind
     driver: str
     vbios: str
     nights: Sequence[date]
@@ -40,11 +40,11 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Trend:
+class SpeedTrend:
     """A device that loses speed: `slope` is the share a night, `loss` that of the last nights against the first."""
 
     subject: Subject
-    kind: Kind
+    kind: FigureKind
     slope: float
     loss: float
     first: float
@@ -59,7 +59,7 @@ class Trend:
 class Drift:
     """The trend that the devices of a kind share: the median of their slopes, as a share of the value a night."""
 
-    kind: Kind
+    kind: FigureKind
     devices: int
     slope: float
     nights: int
@@ -76,7 +76,7 @@ class Drift:
         return self.loss > LEAST[part_of(self.kind.metric)]
 
 
-def decide(series: Series, shared: float = 0.0) -> Trend | None:
+def decide(series: Series, shared: float = 0.0) -> SpeedTrend | None:
     """Return the trend of a series, None if it has none; `shared` is the slope of the fleet, a share a night.
 
     The slope has to be certain, and the last nights have to lie below the first by what is a finding and by what the
@@ -97,7 +97,7 @@ def decide(series: Series, shared: float = 0.0) -> Trend | None:
         return None
     share = slope / fmean(values)
     kept = (len(nights), series.nights[0], series.driver, series.vbios)
-    return Trend(series.subject, series.kind, share, loss, first, last, *kept)
+    return SpeedTrend(series.subject, series.kind, share, loss, first, last, *kept)
 
 
 def _one_a_night(series: Series, shared: float) -> tuple[list[int], list[float]]:
@@ -121,11 +121,11 @@ def _slope(days: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
     return slope, math.sqrt(rest / (len(days) - 2) / across)
 
 
-def worst_first(found: Sequence[Trend]) -> list[Trend]:
+def worst_first(found: Sequence[SpeedTrend]) -> list[SpeedTrend]:
     """Return the trends, the largest loss first."""
     return sorted(found, key=lambda each: (-each.loss, each.subject.shown, each.kind))
 
 
-def shared_slopes(drifts: Sequence[Drift]) -> Mapping[Kind, float]:
+def shared_slopes(drifts: Sequence[Drift]) -> Mapping[FigureKind, float]:
     """Return the slope that the devices of each kind share; 0 where they are too few for one."""
     return {each.kind: each.slope for each in drifts}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_accel.fleet.nights.analysis.groups import Kind
+from pytest_accel.fleet.nights.analysis.groups import FigureKind
 from pytest_accel.judging.calibration import deviation_of
 from pytest_accel.judging.gaps import FOUND_AT, LEAST, OF_MEDIAN
 from pytest_accel.judging.like_devices import ENOUGH, part_of
@@ -23,7 +23,7 @@ class Update:
     `mad` is the median absolute deviation of these changes. `what` is "driver" or "vbios".
     """
 
-    kind: Kind
+    kind: FigureKind
     what: str
     old: str
     new: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender, Repeated
+from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
 from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import Drift, Trend
+from pytest_accel.fleet.nights.analysis.trends import Drift, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import Doubled, Rejected
+from pytest_accel.fleet.nights.night import Doubled, EarlierRejection
 
 
 def identity(subject: Subject) -> str:
@@ -18,7 +18,7 @@ def identity(subject: Subject) -> str:
     return "" if subject.name == "node" else subject.serial or subject.uuid
 
 
-def rejected_before(one: Rejected) -> tuple[str, ...]:
+def rejected_before(one: EarlierRejection) -> tuple[str, ...]:
     """Return a rejection of an earlier night as cells: node, night, closing line."""
     return one.node, str(one.night), one.line
 
@@ -41,7 +41,7 @@ def outlier(one: Outlier) -> tuple[str, ...]:
     return one.subject.shown, identity(one.subject), kind.metric, value, one.status, f"{told} ({where})"
 
 
-def trend(one: Trend) -> tuple[str, ...]:
+def trend(one: SpeedTrend) -> tuple[str, ...]:
     """Return a trend as cells: place, identity, metric, loss, slope."""
     unit = one.kind.unit
     value = f"{show(one.first, unit)} to {show(one.last, unit)}, {one.loss:.1%} lost"
@@ -55,7 +55,7 @@ def offender(one: Offender) -> tuple[str, ...]:
     return one.subject.shown, identity(one.subject), runs, listed(one.metrics), " ".join(one.codes)
 
 
-def repeated(one: Repeated) -> tuple[str, ...]:
+def repeated(one: RepeatedMarginal) -> tuple[str, ...]:
     """Return a repeated MARGINAL as cells: place, identity, metric, nights."""
     return one.subject.shown, identity(one.subject), one.metric, f"{len(one.nights)} of the last {one.of} nights"
 

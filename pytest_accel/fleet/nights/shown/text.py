@@ -14,7 +14,7 @@ from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Offender
 from pytest_accel.fleet.nights.analysis.outliers import Outlier
 from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import Trend
+from pytest_accel.fleet.nights.analysis.trends import SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.night import Night, NodeRun, left_out
 from pytest_accel.fleet.nights.shown import cells
@@ -120,7 +120,7 @@ def _outlier(one: Outlier) -> tuple[str, ...]:
     return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.behind:.1%}", told
 
 
-def _trend(one: Trend) -> tuple[str, ...]:
+def _trend(one: SpeedTrend) -> tuple[str, ...]:
     """Return place, identity, metric, and the speed that is lost."""
     value = f"{show(one.first, '')} to {show(one.last, one.kind.unit)}"
     return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.loss:.1%}"
