@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "monitoring": "print alert rules for Prometheus or a dashboard for Grafana",
     "schema": "print the JSON Schema of threshold files or of records",
 }
-"""What each subcommand does, by the name of its module: DESCRIPTION, `add` for its arguments, and `run`."""
+"""The help of each subcommand by the name of its module, which has DESCRIPTION, `add` for arguments, and `run`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

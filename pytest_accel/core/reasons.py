@@ -300,7 +300,7 @@ class BehindPast:
     since: Since
     day: str
     differs: Mapping[str, tuple[str, str]]
-    """What else is different since, by name: then and now."""
+    """The other facts that differ since, by name: the value then and the value now."""
     kind: Literal["behind_past"] = "behind_past"
 
 

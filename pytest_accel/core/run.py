@@ -103,7 +103,7 @@ class SeriesEntry(TypedDict):
 
     unit: str
     values: dict[str, list[float | None]]
-    """By subject, one for each round from the first on; null where there is no number."""
+    """The values by subject, one for each round from the first on; null where there is no number."""
 
 
 class FoundEntry(TypedDict):
@@ -128,7 +128,7 @@ class RoundsEntry(TypedDict, total=False):
     now: str
     """How far the run is, in words."""
     series: dict[str, SeriesEntry]
-    """By metric."""
+    """The entries by metric."""
     found: list[FoundEntry]
 
 
@@ -163,7 +163,7 @@ class RequestEntry(TypedDict):
 
 
 class LauncherEntry(TypedDict, total=False):
-    """What a launcher said about this task."""
+    """The launcher's facts about this task, such as its job and node."""
 
     name: str
     """The launcher: slurm, torchrun, mpi or kubernetes."""
@@ -276,12 +276,12 @@ class Past:
 
 
 class BaselineEntry(TypedDict, total=False):
-    """What the figures of the run were compared with."""
+    """The earlier runs that the figures of this run were compared with."""
 
     asked: str
     """The value of --accel-baseline."""
     pasts: dict[str, dict[str, Past]]
-    """By metric, unit and hash of the method, and by subject."""
+    """The figures by metric, unit and hash of the method, and by subject."""
 
 
 class PackingListEntry(TypedDict, total=False):
@@ -311,7 +311,7 @@ class ClosingEntry(TypedDict, total=False):
     word: str
     """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
     finds: str
-    """What the run would have rejected, in one sentence; empty if it measured no speed."""
+    """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
 
 
 class FindingEntry(TypedDict):

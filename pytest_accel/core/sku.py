@@ -202,12 +202,12 @@ class Limit:
         """What breaking the limit does under the conditions of its probe; those of a run may make it advise as well."""
         if not self.levels:
             return Effect.INFORMS
-        return Effect.ADVISES if self.only_warns or self.differs else Effect.REJECTS
+        return Effect.ADVISES if self.advises else Effect.REJECTS
 
     @property
     def advises(self) -> bool:
-        """True if the limit by itself cannot fail a metric; the floor of the class beneath it still does."""
-        return self.effect is Effect.ADVISES
+        """True if the limit by itself fails no metric, at any level; the floor of the class beneath it still does."""
+        return self.only_warns or bool(self.differs)
 
     @property
     def may_reject(self) -> bool:
