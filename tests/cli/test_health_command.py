@@ -219,7 +219,7 @@ from pathlib import Path
 from pytest_accel.run import passive
 from pytest_accel.views import health_line
 passive.AGAIN_SECONDS = float(sys.argv[1])
-asked = passive.Asked(node="node17", sku="h100-sxm", root=Path("root"))
+asked = passive.CheckRequest(node="node17", sku="h100-sxm", root=Path("root"))
 print(health_line.line(passive.check(asked, 50.0), fresh=False, place=None))
 """
 
