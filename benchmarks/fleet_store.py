@@ -207,7 +207,7 @@ def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     if question.startswith("device"):
         found = len(Tables(folder / "store", looked_at).history(471, "matmul.bf16" if "metric" in question else ""))
     else:
-        found = _of_fleet(question, folder, StoredNights(folder / "store", looked_at))
+        found = _of_fleet(question, StoredNights(folder / "store", looked_at))
     return {"found": found, **taken(start, cpu)}
 
 
@@ -227,7 +227,7 @@ def make_weeks(folder: Path) -> int:
     return len(missing)
 
 
-def _of_fleet(question: str, folder: Path, fleet: StoredNights) -> Any:
+def _of_fleet(question: str, fleet: StoredNights) -> Any:
     """Answer a question on a whole night."""
     found: Any = None
     if question == "outliers":
@@ -244,18 +244,7 @@ def _of_fleet(question: str, folder: Path, fleet: StoredNights) -> Any:
             "repeated": [each.subject.device for each in night.repeated],
             "too often": [(each.sku, each.metric) for each in night.too_often],
             "never": sorted({each.metric for each in night.never}),
-            "proposals": len(night.proposals),
         }
-    elif question == "recalibration":
-        found = len(fleet.proposals())
-    elif question == "html":
-        from pytest_accel.fleet.nights.heat import heat
-        from pytest_accel.fleet.nights.shown import page
-
-        night = look(fleet)
-        text = page.render(night, heat(fleet, night.groups), {})
-        (folder / "fleet.html").write_text(text, encoding="utf-8")
-        found = len(text.encode())
     return found
 
 
@@ -265,7 +254,7 @@ def peak() -> float:
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-QUESTIONS = ("weeks", "outliers", "device", "device, one metric", "trends", "updates", "recalibration", "all", "html")
+QUESTIONS = ("weeks", "outliers", "device", "device, one metric", "trends", "updates", "all")
 
 
 def told(name: str, each: dict[str, Any]) -> None:
@@ -404,7 +393,6 @@ def main() -> None:
     files = [each.stat().st_size for each in (chosen.folder / "store" / by_device.FOLDER).glob("*")]
     each = sum(files) / max(1, len(files)) / 1e6
     print(f"weeks: {answers['weeks']['found']} made; {len(files)} files of {each:.1f} MB each")
-    print(f"page: {answers['html']['found'] / 1e6:.2f} MB")
     check(planned, answers)
 
 

@@ -21,7 +21,6 @@ from pytest_accel.core.words import counted
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
-    from pytest_accel.fleet.nights.queries import StoredNights
     from pytest_accel.fleet.nights.store import Added
 
 DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
@@ -29,12 +28,12 @@ ADD = """Add the runs of records to a store: a folder for each night with one so
 others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
 and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
-offenders, what an update changed, limits to be doubted, and the limits that the fleet proposes. The exit status is 0 if
-nothing was found, 1 if a node was rejected or a device is worse than its like or than it was, 6 if a node was not
-judged or a device is on several nodes."""
+offenders, what an update changed, and limits to be doubted. The exit status is 0 if nothing was found, 1 if a node was
+rejected or a device is worse than its like or than it was, 6 if a node was not judged or a device is on several
+nodes."""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
 PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
-FORMATS: Final = ("text", "html", "prometheus", "json")
+FORMATS: Final = ("text", "prometheus", "json")
 NAMED: Final = 10
 """Most files that are named one by one."""
 
@@ -149,22 +148,18 @@ def _show(chosen: argparse.Namespace) -> int:
     last = chosen.night.isoformat() if chosen.night else None
     with contextlib.closing(StoredNights(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
         found = night.look(fleet)
-        text = _rendered(fleet, found, chosen.format, chosen.output)
         _damaged(fleet.left_out.values())
-    result_file.write(chosen.output, text)
+    result_file.write(chosen.output, _rendered(found, chosen.format))
     return found.exit
 
 
-def _rendered(fleet: StoredNights, found: Night, form: str, output: Path | None) -> str:
+def _rendered(found: Night, form: str) -> str:
     """Return a night in one of the formats."""
-    from pytest_accel.fleet.nights import heat, night
-    from pytest_accel.fleet.nights.shown import metrics, page, text
+    from pytest_accel.fleet.nights import metrics, night, text
 
     if form == "json":
         shown = {"schema": 1, **night.plain(found), "exit": found.exit}
         return json.dumps(shown, indent=1, allow_nan=False) + "\n"
-    if form == "html":
-        return page.render(found, heat.heat(fleet, found.groups), night.links(found, output and output.parent))
     return metrics.text(found) if form == "prometheus" else text.text(found)
 
 

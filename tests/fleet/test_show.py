@@ -1,4 +1,4 @@
-"""A night of a store as text, JSON, metrics and a page, from records to what a reader sees."""
+"""A night of a store as text, JSON and metrics, from records to what a reader sees."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import chromium
 import fleet_nights
-import html5lib
 import known_good_nodes
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,8 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             made = fleet_nights.record(node, night, statuses=statuses, short={3: 0.15} if node == 2 else None)
             if node == 3:
                 made = replace(made, run={**made.run, "host": HOSTILE})
-            path = known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
-            path.with_name("report.html").write_text("the report of the node")
+            known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
     assert main.main(["store", "add", str(folder / "store"), str(folder / "records")]) == 0
     return folder / "store"
 
@@ -90,50 +87,3 @@ def test_the_metrics_have_few_labels(store: Path, capsys: pytest.CaptureFixture[
     assert medians["stream.triad"] == pytest.approx(2.95e12, rel=0.01)
     labels = {label for each in families.values() for sample in each.samples for label in sample.labels}
     assert not labels & {"node", "device", "uuid", "serial"}
-
-
-def page_of(store: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    file = store.parent / "out" / "fleet.html"
-    file.parent.mkdir(exist_ok=True)
-    assert shown(store, "html", capsys, "--output", str(file)) == ""
-    return file
-
-
-def test_the_page_is_one_file_that_no_name_breaks(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = page_of(store, capsys).read_text(encoding="utf-8")
-    assert "<script>alert" not in text
-    parser = html5lib.HTMLParser(namespaceHTMLElements=False)
-    tree = parser.parse(text)
-    assert not parser.errors
-    assert len(list(tree.iter("script"))) == 2
-    targets = [each.get("href") for each in tree.iter("a")]
-    assert "./../records/2-1/report.html" in targets
-    assert all(each.startswith(("#", "./")) for each in targets)
-    assert not [each for each in tree.iter() if each.get("src")]
-    policy = next(each for each in tree.iter("meta") if each.get("http-equiv"))
-    assert "default-src 'none'" in policy.get("content")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(chromium.found() is None, reason="needs a Chromium")
-def test_the_map_draws_every_device_and_tells_of_it(
-    store: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = page_of(store, capsys)
-    browser = chromium.Page(tmp_path)
-    try:
-        browser.open(file)
-        drawn = "(() => {const c = document.getElementById('heat'); const d = c.getContext('2d')"
-        drawn += (
-            ".getImageData(0, 0, c.width, c.height).data; const s = new Set(); for (let i = 0; i < d.length; i += 4)"
-        )
-        drawn += " s.add(d.slice(i, i + 4).join()); return s.size})()"
-        assert browser.evaluate(drawn) >= 3
-        find = "(() => {const f = document.getElementById('map-form'); f.elements.node.value = 'rack7-n02';"
-        find += "f.dispatchEvent(new Event('input')); return document.getElementById('heat-told').textContent})()"
-        told = browser.evaluate(find)
-        assert "rack7-n02, h100-sxm: ACCEPTED" in told
-        assert "gpu3 PASS, worst of all metrics" in told
-        assert not browser.complaints()
-    finally:
-        browser.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -22,7 +21,6 @@ from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NOD
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
 from pytest_accel.fleet.nights.analysis.outliers import Outlier
-from pytest_accel.fleet.nights.analysis.recalibration import Proposed
 from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.queries import StoredNights
@@ -33,8 +31,6 @@ NOT_ENDED: Final = "NOT ENDED"
 """The word for a run without a closing line."""
 NAMED: Final = 5
 """Most nights that are named one by one."""
-REPORT: Final = "report.html"
-"""The name of the page beside a record."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,6 @@ class Night:
     updates: Sequence[Update]
     too_often: Sequence[Fired]
     never: Sequence[Fired]
-    proposals: Sequence[Proposed]
     groups: Sequence[Group]
     gone: Sequence[str]
     """Nodes that have no run in this night, though they had one in each of the last three before."""
@@ -172,7 +167,6 @@ def _look(fleet: StoredNights) -> Night:
         updates=fleet.updates(),
         too_often=doubted,
         never=limits.never(fired),
-        proposals=fleet.proposals(),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
         gone=fleet.gone(),
         rejected_before=[EarlierRejection(*row) for row in fleet.rejected_before()],
@@ -192,16 +186,6 @@ def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> 
     return NodeRun(node, word if ended else NOT_ENDED, status if ended else None, *others)
 
 
-def links(night: Night, beside: Path | None) -> dict[str, str]:
-    """Return the page of each node whose record has one, relative to the folder `beside`, by node."""
-    found = {}
-    for each in night.runs:
-        page = Path(each.record).with_name(REPORT)
-        if beside is not None and page.is_file():
-            found[each.node] = os.path.relpath(page, beside.absolute())
-    return found
-
-
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses by the names of their fields, days as text, infinities as null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -215,7 +199,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-Renderer = Callable[[Night], str]
-"""A view of a night."""

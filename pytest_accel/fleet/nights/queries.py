@@ -17,18 +17,16 @@ from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import damage, database, store
-from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, recalibration, trends, updates
+from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, trends, updates
 from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, FigureKind, Group, standards
 from pytest_accel.fleet.nights.analysis.limits import Fired
 from pytest_accel.fleet.nights.analysis.offenders import Event
 from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
-from pytest_accel.fleet.nights.analysis.recalibration import Proposed, Sampled
 from pytest_accel.fleet.nights.analysis.trends import Drift, Series, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import WAIVED
 from pytest_accel.fleet.nights.tables import Tables
-from pytest_accel.judging.calibration import GoodFigure
 from pytest_accel.judging.gaps import FAILS_AT, LEAST
 from pytest_accel.judging.like_devices import part_of
 
@@ -354,28 +352,6 @@ class StoredNights(Tables):
         return [
             each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None
         ]
-
-    # -- recalibration
-
-    def proposals(self) -> list[Proposed]:
-        """Return the limits that a sample of the nodes of each SKU proposes, from the last nights."""
-        query = f"""
-            WITH nodes AS (SELECT sku, node, row_number() OVER (PARTITION BY sku ORDER BY hash(node), node) AS place
-                           FROM (SELECT DISTINCT sku, node FROM tonight WHERE {COMPARED})),
-                 sample AS (SELECT sku, node FROM nodes WHERE place <= {recalibration.SAMPLE})
-            SELECT {_of("f", KIND)}, f.floor, f.ceiling, f.value, f.device, f.node, f.night
-            FROM figures f SEMI JOIN sample USING (sku, node)
-            WHERE f.{COMPARED} AND f.value > 0 AND f.night >= ? ORDER BY f.night, f.run, f.device
-        """  # noqa: S608
-        first = self.nights[-recalibration.NIGHTS :][0]
-        sampled = []
-        for *kind, floor, ceiling, value, device, node, night in self.rows(query, first):
-            one = FigureKind(*kind)
-            reading = GoodFigure(
-                one.metric, one.unit, value, str(device), node, {"method": one.method}, source=str(night)
-            )
-            sampled.append(Sampled(one, reading, floor, ceiling))
-        return recalibration.proposals(sampled)
 
 
 def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, str]]) -> Subject:

@@ -11,13 +11,11 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender
-from pytest_accel.fleet.nights.analysis.outliers import Outlier
-from pytest_accel.fleet.nights.analysis.recalibration import Proposed
-from pytest_accel.fleet.nights.analysis.trends import SpeedTrend
+from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
+from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
+from pytest_accel.fleet.nights.analysis.trends import Drift, SpeedTrend
 from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import Night, NodeRun, left_out
-from pytest_accel.fleet.nights.shown import cells
+from pytest_accel.fleet.nights.night import Doubled, EarlierRejection, Night, NodeRun, left_out
 
 Rows = list[tuple[str, ...]]
 LINES: Final = 60
@@ -39,27 +37,26 @@ def text(night: Night) -> str:
     other = [each for each in night.runs if each.exit not in (0, exits.REJECTED)]
     sections: list[tuple[str, Sequence[Any], Callable[[Any], tuple[str, ...]], int]] = [
         ("rejected", rejected, _run, 6),
-        ("rejected in the nights before, and not judged since", night.rejected_before, cells.rejected_before, 6),
+        ("rejected in the nights before, and not judged since", night.rejected_before, _rejected_before, 6),
         ("not judged, or not ended", other, _run, 3),
-        ("devices on several nodes in this night", night.doubled, cells.doubled, 6),
+        ("devices on several nodes in this night", night.doubled, _doubled, 6),
         (NAMES["outliers"], night.outliers, _outlier, 8),
         (NAMES["trends"], night.trends, _trend, 6),
         ("failed again", night.offenders, _offender, 4),
-        ("MARGINAL in the same metric again", night.repeated, cells.repeated, 3),
+        ("MARGINAL in the same metric again", night.repeated, _repeated, 3),
         ("changed with an update", night.updates, _update, 3),
-        ("the whole fleet is getting slower", night.drifts, cells.drift, 2),
-        ("limits that fire on too many nodes", night.too_often, cells.too_often, 2),
+        ("the whole fleet is getting slower", night.drifts, _drift, 2),
+        ("limits that fire on too many nodes", night.too_often, _too_often, 2),
         ("limits that find nothing", night.never, _never, 2),
-        ("limits that the fleet proposes, and the loss that each finds", by_change(night.proposals), _proposal, 3),
     ]
-    lines = head(night)
+    lines = _head(night)
     if night.gone:
         title = f"without a run tonight, but with one in each of the nights before ({len(night.gone)})"
         lines += _wrapped(title, (listed(night.gone, GONE),))
     for title, found, shown, most in sections:
         if found:
             more = f", the first {most}" if len(found) > most else ""
-            lines += [f"{title} ({len(found)}{more})", *table([shown(each) for each in found[:most]])]
+            lines += [f"{title} ({len(found)}{more})", *_table([shown(each) for each in found[:most]])]
     if night.unsought:
         lines += _wrapped(
             "not looked for", (f"{NAMES[name]} (takes {least})" for name, least in night.unsought.items())
@@ -75,33 +72,28 @@ def _wrapped(title: str, names: Iterable[str]) -> list[str]:
     return textwrap.wrap(f"{title}: {'; '.join(names)}", COLUMNS, subsequent_indent="  ")
 
 
-def head(night: Night) -> list[str]:
+def _head(night: Night) -> list[str]:
     """Return the first lines: the night, the results, the statuses, and nights that were left out."""
     simulated = "SIMULATED " if night.simulated else ""
     words = ", ".join(f"{number} {word}" for word, number in night.words.items())
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    lines = [f"{simulated}{night.night}: {size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
+    lines = [f"{simulated}{night.night}: {_size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
     return [*lines, left_out(night.left_out)] if night.left_out else lines
 
 
-def size(night: Night) -> str:
+def _size(night: Night) -> str:
     """Return how much was looked at: nodes, devices and nights."""
     count = counted(len({each.node for each in night.runs}), "node")
     before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
     return f"{count}, {counted(night.devices, 'device')}; {before if night.nights > 1 else 'no night before it'}"
 
 
-def table(rows: Rows) -> list[str]:
+def _table(rows: Rows) -> list[str]:
     """Return rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-
-
-def by_change(found: Iterable[Proposed]) -> list[Proposed]:
-    """Return proposals, those that differ most from the present limit first."""
-    return sorted(found, key=lambda one: (one.change is None, -abs(one.change or 0.0)))
 
 
 def _run(run: NodeRun) -> tuple[str, ...]:
@@ -117,19 +109,19 @@ def _outlier(one: Outlier) -> tuple[str, ...]:
     also = f"also {listed(one.also, 2)}" if one.also else ""
     alike = f"{one.of_node} of this node" if one.of_node > 1 else ""
     told = "; ".join(filter(None, (status, also, alike)))
-    return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.behind:.1%}", told
+    return one.subject.shown, _identity(one.subject), one.kind.metric, value, f"{-one.behind:.1%}", told
 
 
 def _trend(one: SpeedTrend) -> tuple[str, ...]:
     """Return place, identity, metric, and the speed that is lost."""
     value = f"{show(one.first, '')} to {show(one.last, one.kind.unit)}"
-    return one.subject.shown, cells.identity(one.subject), one.kind.metric, value, f"{-one.loss:.1%}"
+    return one.subject.shown, _identity(one.subject), one.kind.metric, value, f"{-one.loss:.1%}"
 
 
 def _offender(one: Offender) -> tuple[str, ...]:
     """Return place, identity, runs, metrics and fault codes."""
     runs = f"{one.runs} runs since {one.nights[0]}"
-    return one.subject.shown, cells.identity(one.subject), runs, listed(one.metrics, 2), " ".join(one.codes)
+    return one.subject.shown, _identity(one.subject), runs, listed(one.metrics, 2), " ".join(one.codes)
 
 
 def _update(one: Update) -> tuple[str, ...]:
@@ -141,12 +133,34 @@ def _update(one: Update) -> tuple[str, ...]:
 def _never(one: Fired) -> tuple[str, ...]:
     """Return SKU, metric, bounds, and how far from them the nearest device is."""
     nearest = f"nearest of {one.devices} devices {one.margin or 0:.0%} off"
-    return one.sku, one.metric, cells.bound(one), nearest
+    return one.sku, one.metric, _bound(one), nearest
 
 
-def _proposal(one: Proposed) -> tuple[str, ...]:
-    """Return SKU, metric, the proposed bound and the present one, and the loss that it finds."""
-    found, unit = one.found, one.kind.unit
-    name = "floor" if found.rate else "ceiling"
-    now = f"now {show(one.present, unit)}" if one.present is not None else "no limit now"
-    return one.kind.sku, one.kind.metric, f"{name} {show(found.bound, unit)}, {now}", f"finds -{found.finds:.1%}"
+def _identity(subject: Subject) -> str:
+    """Return the serial number of a device, else its UUID; empty for a node."""
+    return "" if subject.name == "node" else subject.serial or subject.uuid
+
+
+def _rejected_before(one: EarlierRejection) -> tuple[str, ...]:
+    return one.node, str(one.night), one.line
+
+
+def _doubled(one: Doubled) -> tuple[str, ...]:
+    return one.uuid, " and ".join(one.nodes)
+
+
+def _repeated(one: RepeatedMarginal) -> tuple[str, ...]:
+    return one.subject.shown, _identity(one.subject), one.metric, f"{len(one.nights)} of the last {one.of} nights"
+
+
+def _drift(one: Drift) -> tuple[str, ...]:
+    return one.kind.sku, one.kind.metric, f"{one.loss:.1%} lost over {one.nights} nights by {one.devices} devices alike"
+
+
+def _too_often(one: Fired) -> tuple[str, ...]:
+    return one.sku, one.metric, _bound(one), f"fires on {one.failing_nodes} of {one.nodes} nodes: doubt the limit"
+
+
+def _bound(one: Fired) -> str:
+    parts = (("floor", one.floor), ("ceiling", one.ceiling))
+    return ", ".join(f"{name} {show(value, '')}" for name, value in parts if value is not None)

@@ -1,1 +1,0 @@
-"""A night of a fleet as something to read: text, one HTML page, metrics for Prometheus."""
