@@ -10,6 +10,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate, is
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import WHOLE
 from pytest_accel.drivers import registry
+from pytest_accel.judging.distance import Family
 from pytest_accel.probes.declare import declaration_of, finder_of
 
 ENOUGH = 4
@@ -19,6 +20,9 @@ LATENCY = "us"
 device is never marginal for one."""
 POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
+PRODUCTS = ("TFLOPS", "TOPS")
+"""The units of matrix products."""
+_FAMILIES: Mapping[str, Family] = {"memory": "memory", "host": "host link", "link": "peer links"}
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
 
@@ -93,6 +97,21 @@ def part_of(metric: str) -> str:
     """Return the part of a device that limits a metric most (`probes.declare.PARTS`); compute if none is declared."""
     declared = declaration_of(metric) or finder_of(metric) or finder_of(parse(metric).base)
     return declared.stresses[0] if declared and declared.stresses else "compute"
+
+
+def family_of(metric: str, unit: str) -> Family:
+    """Return the family of a metric in the table of the one comparison (`judging.distance.RULES`)."""
+    if unit in (LATENCY, POWER):
+        return "latency" if unit == LATENCY else "power"
+    if is_time(unit):
+        return "other"
+    declared = finder_of(metric) or finder_of(parse(metric).base)
+    part = part_of(metric)
+    if declared and declared.node:
+        return "collectives"
+    if part == "compute":
+        return "products" if unit in PRODUCTS else "other"
+    return _FAMILIES[part]
 
 
 def compared(metric: str, subject: str, unit: str) -> bool:

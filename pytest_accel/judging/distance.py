@@ -1,0 +1,226 @@
+"""The distance of a value behind a reference, what the distance means, and how a repeat confirms it. Pure.
+
+A value is held against one of the `ReferenceKind`s. `distance` says how much speed is lost, `RULES` from where on a
+loss is a finding and from where on it fails, and `confirm` what the rounds of a run show together. Every comparison of
+speeds is made here: that of a run, of records, of the nights of a fleet, and of the devices of a calibration.
+docs/comparison.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_accel.core.measurement import is_time, speed_share
+from pytest_accel.core.reasons import Note
+from pytest_accel.core.stats import student_above, student_tail
+from pytest_accel.core.verdict import WORST_FIRST, Status
+
+ReferenceKind = Literal["neighbours", "elsewhere", "past", "fleet", "known good"]
+"""The like devices in the same place of the node; those of the whole node; an earlier run of the same device, or its
+figure in another record; the like devices of a fleet in one night; the devices that a calibration takes for healthy.
+Against its limit a value is held by `compare`, which confirms by the same attempts."""
+Family = Literal[
+    "memory", "host link", "peer links", "products", "products at the clock", "collectives", "other", "power", "latency"
+]
+"""The kind of metric, by what sets its value. Rates of memory and links follow clock and width, so that healthy devices
+hardly differ: eight H200 lie within 0.2 % of each other over the host link (stas00/ml-engineering, network/README.md).
+Products follow power and temperature; at the clock that a device held they do not."""
+
+OF_MEDIAN = 1.57
+"""The variance of the median of n normally distributed values is pi / 2 of that of their mean (H. A. David, Order
+Statistics)."""
+FAR = 0.5
+"""The loss behind like devices from which on a device fails although it was seen once: no two healthy devices of one
+product differ so much."""
+OF_WIDTH = 2.0
+"""A product at its clock fails this many times the widest published range inside a healthy node behind the others."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """From where on a loss of speed is a finding, and from where on it fails. Losses are fractions, `inf` is never.
+
+    With a known spread a loss is a finding from `sigmas` standard deviations of the distance on, at least from `least`;
+    without one from `unknown` on. It fails from `fail_sigmas` on, at least from the first of `fails`, from the second
+    where another tool or another product showed the spread, and from the third where none is known.
+    """
+
+    sigmas: float
+    least: float
+    unknown: float = math.inf
+    fail_sigmas: float = 0.0
+    fails: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+
+
+_LINKS = Rule(4.0, 0.01, 0.15, 6.0, (0.02, 0.05, 0.08))
+_WIDE, _LATENCY = Rule(math.inf, 0.0, 0.15), Rule(math.inf, 0.0)
+
+
+def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = math.inf) -> Mapping[Family, Rule]:
+    """Return the same rule for all families: a loss counts from 1 % where clock and width fix the rate, else 2 %."""
+    fixed: tuple[Family, ...] = ("memory", "host link", "peer links", "collectives")
+    return {**dict.fromkeys(fixed, Rule(sigmas, 0.01, unknown)), "other": Rule(sigmas, 0.02, unknown_other)}
+
+
+RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
+    "neighbours": {
+        "memory": Rule(4.0, 0.01, 0.15, 6.0, (0.02, 0.03, 0.03)),
+        "host link": _LINKS,
+        "peer links": _LINKS,
+        # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract)
+        "products": Rule(4.0, 0.02, 0.15, 0.0, (0.25, 0.25, 0.25)),
+        # fails from twice the width of the class on (`OF_WIDTH`)
+        "products at the clock": Rule(4.0, 0.02),
+        "other": Rule(4.0, 0.02, 0.15),
+        "power": _WIDE,
+        # latencies depend on the socket and the switch of a device by more than rates do
+        "latency": _LATENCY,
+    },
+    "elsewhere": {"other": _WIDE, "latency": _LATENCY},
+    # products of one H200 differed by up to 2.9 % over five goes (stas00/ml-engineering, fast-mamf, 082816f)
+    "past": _by_part(4.0, 0.02, 0.05),
+    "fleet": _by_part(6.0),
+    "known good": _by_part(5.0),
+}
+"""The one table: what a distance means, by reference and family. A family that a reference does not name is "other"."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a value is held against.
+
+    `middle` is the median of `count` values in the unit of the metric, or one earlier value. `spread` is the standard
+    deviation of one value of a healthy device as a fraction, None where it is not known; `noise` is the standard error
+    of the own value as a fraction. Values of the reference are as noisy as the own one.
+    """
+
+    kind: ReferenceKind
+    middle: float
+    count: int = 1
+    spread: float | None = None
+    noise: float = 0.0
+    ours: bool = True
+    """False if another tool or another product showed the spread."""
+    freedom: float = math.inf
+    """The degrees of freedom of a spread that is estimated from few values: Student's t takes the place of sigmas."""
+    width: float | None = None
+    """The widest range of products that was published inside healthy nodes of the class, as a fraction."""
+    fails: bool = False
+    """True if the user wants every finding to fail."""
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of a healthy device's distance to the middle, as a fraction."""
+        of_middle = (OF_MEDIAN if self.count > 1 else 1.0) / self.count
+        return math.hypot(self.spread or 0.0, self.noise) * math.sqrt(1 + of_middle)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a value is behind its reference: the share of speed `lost`, negative for a faster one.
+
+    It is a finding above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
+    """
+
+    lost: float
+    allowed: float
+    fails_from: float
+    reference: Reference
+    family: Family
+
+    @property
+    def status(self) -> Status:
+        """FAIL, MARGINAL, or PASS if the distance is no finding."""
+        if self.lost > self.fails_from or self.far:
+            return Status.FAIL
+        return Status.MARGINAL if self.lost > self.allowed else Status.PASS
+
+    @property
+    def far(self) -> bool:
+        """True for a distance to like devices that no noise explains, so that it counts although it was seen once."""
+        return self.reference.kind in ("neighbours", "elsewhere") and self.lost > FAR
+
+    @property
+    def crossed(self) -> float:
+        """The loss from which on the status is what it is."""
+        return min(self.fails_from, FAR) if self.status is Status.FAIL else self.allowed
+
+    @property
+    def at_clock(self) -> bool:
+        """True if the rates are compared at the clock that each device held."""
+        return self.family == "products at the clock"
+
+
+def distance(value: float, unit: str, family: Family, reference: Reference) -> Distance | None:
+    """Return the distance of a value in `unit` behind a reference; None where the two cannot be compared."""
+    if reference.middle <= 0 or (is_time(unit) and value <= 0):
+        return None
+    lost = 1 - speed_share(value, reference.middle, unit)
+    return Distance(lost, *allowed(family, reference), reference, family)
+
+
+def allowed(family: Family, reference: Reference) -> tuple[float, float]:
+    """Return the losses from which on a value is a finding, and from which on it fails (`RULES`)."""
+    rules = RULES[reference.kind]
+    rule, deviation = rules.get(family) or rules["other"], reference.deviation
+    known = reference.spread is not None and math.isfinite(rule.sigmas)
+    found = max(_sigmas(rule.sigmas, reference) * deviation, rule.least) if known else rule.unknown
+    ours, other, unknown = rule.fails
+    fails = max(rule.fail_sigmas * deviation, ours if reference.ours else other) if known else unknown
+    if family == "products at the clock" and reference.width:
+        fails = OF_WIDTH * reference.width
+    return min(found, fails), found if reference.fails else fails
+
+
+def _sigmas(sigmas: float, reference: Reference) -> float:
+    """Return a number of standard deviations, as Student's t for a spread that is estimated from few values."""
+    free = reference.freedom
+    return sigmas if math.isinf(free) else student_above(student_tail(sigmas, math.inf), free)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What the rounds of a run show together: the status, the distance that is told, and why the repeat is in doubt.
+
+    `at_first` says that the repeat does not show the distance any more.
+    """
+
+    status: Status
+    distance: Distance
+    at_first: bool = False
+    doubt: tuple[Note, ...] = ()
+
+
+def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confirmed | None:
+    """Return what the distances of all rounds show together, oldest first; None if that is nothing.
+
+    A round that could not be compared is None. The mildest round decides: a finding counts if every round shows it.
+    One that would FAIL and that another round does not show is MARGINAL; one that no other round could confirm, or that
+    there was no time to repeat (`not_repeated` says why), is INCONCLUSIVE. Beyond `FAR` one round is enough.
+    """
+    known = [each for each in rounds if each]
+    doubt = tuple(unconfirmed(rounds, not_repeated))
+    if far := [each for each in known if each.far]:
+        once = not known[-1].far
+        return Confirmed(Status.FAIL, far[-1], once, (Note("beyond_noise"),) if once else doubt)
+    by_status = sorted(known, key=lambda each: WORST_FIRST.index(each.status))
+    if not known or by_status[0].status is Status.PASS:
+        return None
+    mildest, last = by_status[-1].status, known[-1]
+    if mildest is not Status.PASS:
+        status = Status.INCONCLUSIVE if doubt and mildest is Status.FAIL else mildest
+        return Confirmed(status, last, doubt=doubt)
+    if by_status[0].status is not Status.FAIL:
+        return None
+    gone = last.status is Status.PASS
+    return Confirmed(Status.MARGINAL, by_status[0] if gone else last, gone)
+
+
+def unconfirmed(rounds: Sequence[object | None], not_repeated: str = "") -> list[Note]:
+    """Return why the repeat does not confirm what it did not clear: there was no time for it, or nothing to compare."""
+    if not_repeated:
+        return [Note("repeat_without_time", not_repeated)]
+    return [Note("one_round")] if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else []

@@ -1,0 +1,164 @@
+"""The one comparison: how far a value is behind a reference, what that means, and how a repeat confirms it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.reasons import Note
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
+from pytest_accel.judging.like_devices import family_of
+
+KNOWN = 0.003
+SEVEN = 7
+
+
+def against(
+    value: float, family: Family, kind: ReferenceKind = "neighbours", unit: str = "GB/s", **stated: Any
+) -> Distance:
+    count = SEVEN if kind in ("neighbours", "elsewhere") else 1
+    reference = Reference(kind, **{"middle": 100.0, "count": count, **stated})
+    found = distance(value, unit, family, reference)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("family", "stated", "marginal", "fails"),
+    [
+        ("memory", {}, 0.03, 0.03),
+        ("host link", {}, 0.08, 0.08),
+        ("peer links", {}, 0.08, 0.08),
+        ("products", {}, 0.15, 0.25),
+        ("products at the clock", {}, math.inf, math.inf),
+        ("products at the clock", {"width": 0.045}, 0.09, 0.09),
+        ("other", {}, 0.15, math.inf),
+        ("power", {}, 0.15, math.inf),
+        ("latency", {}, math.inf, math.inf),
+        ("memory", {"spread": 0.001}, 0.01, 0.02),
+        ("memory", {"spread": 0.01}, 0.0443, 0.0664),  # 4 and 6 times 1 % sqrt(1 + 1.57 / 7)
+        ("memory", {"spread": 0.001, "noise": 0.01}, 0.0445, 0.0667),
+        ("memory", {"spread": 0.001, "ours": False}, 0.01, 0.03),
+        ("host link", {"spread": 0.001, "ours": False}, 0.01, 0.05),
+        ("host link", {"spread": 0.001}, 0.01, 0.02),
+        ("products", {"spread": 0.016}, 0.0708, 0.25),
+        ("products at the clock", {"spread": 0.016, "width": 0.045}, 0.0708, 0.09),
+        ("products at the clock", {"spread": 0.001}, 0.02, math.inf),
+        ("power", {"spread": 0.001}, 0.15, math.inf),
+    ],
+)
+def test_what_a_distance_to_the_neighbours_means(
+    family: Family, stated: dict[str, Any], marginal: float, fails: float
+) -> None:
+    found = against(100.0, family, **stated)
+    assert (found.allowed, found.fails_from) == pytest.approx((marginal, fails), abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "stated", "allowed"),
+    [
+        ("past", "memory", {}, 0.02),
+        ("past", "products", {}, 0.05),
+        ("past", "collectives", {"spread": 0.001}, 0.01),
+        ("past", "products", {"spread": 0.01}, 0.0566),  # 4 times 1 % sqrt(2): both runs deviate
+        ("elsewhere", "host link", {}, 0.15),
+        ("elsewhere", "latency", {}, math.inf),
+        ("fleet", "memory", {"spread": 0.01, "count": 1000}, 0.06),
+        ("fleet", "products", {"spread": 0.001, "count": 1000}, 0.02),
+        ("fleet", "memory", {}, math.inf),
+        ("known good", "memory", {"spread": 0.01, "count": 1000}, 0.05),
+        ("known good", "memory", {"spread": 0.01, "count": 1000, "freedom": 4.0}, 0.569),  # Student's t for 5 sigma
+    ],
+)
+def test_what_a_distance_to_another_reference_means(
+    kind: ReferenceKind, family: Family, stated: dict[str, Any], allowed: float
+) -> None:
+    found = against(100.0, family, kind, **stated)
+    assert found.allowed == pytest.approx(allowed, rel=2e-2 if "freedom" in stated else 2e-3)
+    assert found.fails_from == math.inf
+    assert against(100.0, family, kind, **stated, fails=True).fails_from == found.allowed
+
+
+def test_half_of_the_speed_of_like_devices_fails_whatever_it_is() -> None:
+    families: tuple[Family, ...] = ("power", "latency", "other", "products at the clock")
+    for family in families:
+        assert against(49.0, family).status is Status.FAIL
+        assert against(51.0, family).status is not Status.FAIL
+    assert against(49.0, "other", "elsewhere").status is Status.FAIL
+    assert against(49.0, "other", "past").status is Status.MARGINAL
+
+
+def test_a_time_is_compared_as_a_speed() -> None:
+    assert against(125.0, "other", unit="ms").lost == pytest.approx(0.2)
+    assert against(80.0, "other", unit="ms").lost == pytest.approx(-0.25)
+    assert distance(0.0, "ms", "other", Reference("past", 100.0)) is None
+    assert distance(5.0, "GB/s", "other", Reference("past", 0.0)) is None
+    assert against(0.0, "memory").lost == 1.0
+
+
+HOLDS, BEHIND, SHORT, FAR = (against(value, "memory", spread=KNOWN) for value in (99.9, 98.5, 97.0, 40.0))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "status", "told", "at_first"),
+    [
+        ([SHORT], Status.FAIL, SHORT, False),
+        ([SHORT, SHORT], Status.FAIL, SHORT, False),
+        ([SHORT, BEHIND], Status.MARGINAL, BEHIND, False),
+        ([BEHIND, SHORT], Status.MARGINAL, SHORT, False),
+        ([SHORT, HOLDS], Status.MARGINAL, SHORT, True),
+        ([HOLDS, SHORT], Status.MARGINAL, SHORT, False),
+        ([FAR, HOLDS], Status.FAIL, FAR, True),
+        ([HOLDS, FAR], Status.FAIL, FAR, False),
+        ([BEHIND, None], Status.MARGINAL, BEHIND, False),
+        ([SHORT, None], Status.INCONCLUSIVE, SHORT, False),
+        ([FAR, None], Status.FAIL, FAR, False),
+    ],
+)
+def test_how_rounds_confirm_a_distance(
+    rounds: list[Distance | None], status: Status, told: Distance, at_first: bool
+) -> None:
+    found = confirm(rounds)
+    assert found
+    assert (found.status, found.distance, found.at_first) == (status, told, at_first)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "family"),
+    [
+        ("stream.triad", "GB/s", "memory"),
+        ("host_copy_all.h2d", "GB/s", "host link"),
+        ("host_copy.latency", "us", "latency"),
+        ("peer_copy.one_way", "GB/s", "peer links"),
+        ("matmul.bf16", "TFLOPS", "products"),
+        ("soak.rate", "TFLOPS", "products"),
+        ("soak.power", "W", "power"),
+        ("all_reduce.busbw@8GiB", "GB/s", "collectives"),
+        ("ddp.step_ms", "ms", "other"),
+        ("mine.rate", "GB/s", "other"),
+        ("mine.step", "ms", "other"),
+    ],
+)
+def test_the_family_of_a_metric(metric: str, unit: str, family: Family) -> None:
+    assert family_of(metric, unit) == family
+
+
+@pytest.mark.parametrize("rounds", [[], [None], [HOLDS], [BEHIND, HOLDS], [HOLDS, BEHIND], [HOLDS, None]])
+def test_what_no_round_or_not_every_round_shows_is_nothing(rounds: list[Distance | None]) -> None:
+    assert confirm(rounds) is None
+
+
+def test_why_a_distance_is_not_confirmed() -> None:
+    late, alone = confirm([SHORT], "no time"), confirm([SHORT, None])
+    assert late
+    assert alone
+    assert (late.status, late.doubt) == (Status.INCONCLUSIVE, (Note("repeat_without_time", "no time"),))
+    assert alone.doubt == (Note("one_round"),)
+    far, once = confirm([FAR], "no time"), confirm([FAR, HOLDS])
+    assert far
+    assert once
+    assert (far.status, far.doubt) == (Status.FAIL, (Note("repeat_without_time", "no time"),))
+    assert once.doubt == (Note("beyond_noise"),)
