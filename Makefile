@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV CUDA_TORCH
 
-.PHONY: help accept test test-slow test-nightly test-cuda lint format docs site picture thresholds-changelog wheel bundle clean
+.PHONY: help accept test test-slow test-nightly test-cuda lint format docs site picture wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -26,7 +26,6 @@ help:
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
 	@echo '  make site        make the documentation as a site in site/, and check its links'
 	@echo '  make picture     make docs/terminal.svg anew (a minute)'
-	@echo '  make thresholds-changelog   make a new version of the thresholds:  make thresholds-changelog ARGS="--reason ..."'
 	@echo '  make clean       remove the environment and what was built'
 
 accept:
@@ -76,10 +75,6 @@ picture:
 
 wheel:
 	$(PYTHON) -m pip wheel --no-deps --wheel-dir dist .
-
-thresholds-changelog:
-	@scripts/env.sh dev
-	$(VENV)/bin/python scripts/threshold_changes.py --write $(ARGS)
 
 bundle:
 	@scripts/bundle.sh $(ARGS)

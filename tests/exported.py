@@ -90,7 +90,7 @@ def hostile(text: str) -> Run:
             "started": text, "ended": text, "host": text, "command": [text, text], "level": text, "platform": text,
             "user": text, "output": text,
         },
-        sku={"name": text, "thresholds": text, "files": {text: text}},
+        sku={"name": text, "files": {text: text}},
         devices=[device, other],
         software={"pytest_accel": text, "driver": text, text: text},
         verdicts=verdicts,

@@ -197,7 +197,6 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
         sku={
             "name": "h100-sxm",
             "asked": "h100-sxm",
-            "thresholds": "2026.11.4",
             "files": {"h100-sxm.yaml": "7b563aae"},
         },
         devices=[device(each) for each in places],

@@ -24,12 +24,12 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_has_thresholds(dist: Path) -> None:
-    """Every threshold file of the checkout is inside the package, with their version and changelog."""
+    """Every threshold file of the checkout is inside the package, with their changelog."""
     shipped = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "thresholds").rglob("*") if path.is_file()}
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel, tarfile.open(only(dist, "*.tar.gz")) as source:
         in_wheel, in_source = wheel.namelist(), source.getnames()
 
-    assert {"thresholds/VERSION", "thresholds/CHANGELOG.md", "thresholds/vendor/nvidia.yaml"} <= shipped
+    assert {"thresholds/CHANGELOG.md", "thresholds/vendor/nvidia.yaml"} <= shipped
     inside = {name.removeprefix("pytest_accel/") for name in in_wheel if name.startswith("pytest_accel/thresholds/")}
     assert shipped == inside
     assert shipped <= {name.partition("/")[2] for name in in_source}
@@ -55,12 +55,6 @@ def test_wheel_has_the_parts_of_the_html_report(dist: Path) -> None:
 
     assert {str(path.relative_to(CHECKOUT)) for path in parts} <= set(inside)
     assert [name for name in inside if name.endswith("uPlot-LICENSE.txt") and ".dist-info/licenses/" in name]
-
-
-def test_wheel_has_the_version_of_its_thresholds(installed: Path, tmp_path: Path) -> None:
-    version = (CHECKOUT / "thresholds/VERSION").read_text(encoding="utf-8").split()[0]
-    assert run([installed / "pytest-accel", "--version"], cwd=tmp_path).endswith(f", thresholds {version}\n")
-    assert run([installed / "pytest-accel", "sku", "list"], cwd=tmp_path).endswith(f"\nthresholds {version}\n")
 
 
 def test_wheel_has_only_the_package(dist: Path) -> None:

@@ -14,7 +14,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, nearest
 from pytest_accel.drivers import registry
-from pytest_accel.skus import contract, loader, requirements, shipped
+from pytest_accel.skus import contract, loader, requirements
 
 DESCRIPTION = """Write every limit of a SKU on one platform at one level into one file that needs no other, with one
 hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and
@@ -45,7 +45,6 @@ def run(chosen: argparse.Namespace) -> int:
         platform,
         chosen.accel_level,
         suite=pytest_accel.__version__,
-        thresholds=shipped.version(),
         date=date.today().isoformat(),  # noqa: DTZ011  today in the buyer's time zone
         explained=root.plain().get("explained"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +23,7 @@ from pytest_accel.run import consistency, record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
-from pytest_accel.skus import contract, releases
+from pytest_accel.skus import contract
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
@@ -95,8 +95,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, full=chosen.verbose, width=screen.width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
-    screen.show(changes.releases(old.sku.get("thresholds", ""), new.sku.get("thresholds", "")))
-    screen.show(changes.limits(rejudge.limits_moved(old, new), _reasons(old, new)))
+    screen.show(changes.limits(rejudge.limits_moved(old, new)))
     screen.show(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         screen.show([(f"before: {old.closing['line']}", "")])
@@ -160,18 +159,6 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
             raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
         settled = replace(settled, platform=Platform(platform, None))
     return replace(settled, named=bool(chosen.accel_sku)), boards
-
-
-def _reasons(old: Run, new: Run) -> Callable[[str], list[str]]:
-    """Return a function from a metric to what the changelog says of its limit, each reason with its version."""
-    entries = releases.since(old.sku.get("thresholds", ""), releases.shipped())
-    skus = [name.removesuffix(".yaml") for name in new.sku.get("files", {})]
-
-    def reasons(metric: str) -> list[str]:
-        said = [(entry.version, entry.why(sku, metric)) for entry in entries for sku in skus]
-        return [f"{version}: {why}" for version, why in dict.fromkeys(said) if why]
-
-    return reasons
 
 
 def _check_free(folder: Path) -> None:

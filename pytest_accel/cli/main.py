@@ -66,19 +66,8 @@ def parsed(words: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
 def _top() -> Parser:
     """Return the parser of what comes before the name of a subcommand."""
     parser = Parser(prog="pytest-accel", description=MAIN)
-    parser.add_argument("--version", action=_Versions, nargs=0, help="show program's version number and exit")
+    parser.add_argument("--version", action="version", version=pytest_accel.__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text)
     return parser
-
-
-class _Versions(argparse.Action):
-    """Prints the versions of the package and of the shipped thresholds: "0.1.0, thresholds 2026.11.1"."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print, and end the process."""
-        from pytest_accel.skus import shipped
-
-        print(f"{pytest_accel.__version__}, thresholds {shipped.version()}")
-        parser.exit()

@@ -23,6 +23,7 @@ from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.limit_differences import differences, facts_of
 from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_round, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
@@ -30,7 +31,7 @@ from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import closing_entry, contract_entry, finding_entries, names_of, packing_entry
 from pytest_accel.run.terms import Terms
-from pytest_accel.skus import peaks, releases, shipped
+from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
 
@@ -86,7 +87,7 @@ def _sku_entry(record: Run, terms: Terms) -> SkuEntry:
     if terms.sku is None:
         return {}
     then: SkuEntry = {"asked": record.sku["asked"]} if "asked" in record.sku else {}
-    now: SkuEntry = {"name": terms.sku.name, "thresholds": shipped.version(), "files": terms.sku.files}
+    now: SkuEntry = {"name": terms.sku.name, "files": terms.sku.files}
     return {**then, **now, **contract_entry(terms.sku)}
 
 
@@ -98,7 +99,7 @@ def limits_moved(old: Run, new: Run) -> dict[str, list[str]]:
     before = {each.metric: each.limit for each in old.verdicts if each.limit and not _by_marker(each)}
     after = {each.metric: each.limit for each in new.verdicts if each.limit and not _by_marker(each)}
     found = {
-        metric: releases.differences(releases.facts_of(limit), releases.facts_of(after[metric]))
+        metric: differences(facts_of(limit), facts_of(after[metric]))
         for metric, limit in before.items()
         if metric in after
     }
@@ -252,7 +253,7 @@ class _Again:
 
 def _bounds(limit: Limit) -> object:
     """Return what a limit demands, to be compared."""
-    return releases.facts_of(limit)
+    return facts_of(limit)
 
 
 def _places(record: Run) -> list[Place]:

@@ -8,7 +8,7 @@ from datetime import date
 from pytest_accel.cli import freeze, screen
 from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits
-from pytest_accel.skus import lint, loader, shipped
+from pytest_accel.skus import lint, loader
 from pytest_accel.views import lint_report, sheet, terminal
 
 DESCRIPTION = """A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet,
@@ -41,14 +41,13 @@ def _add_lint(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(_: argparse.Namespace) -> int:
-    """Print the shipped SKUs, one per line, and the version of their thresholds. Raises BadFile."""
+    """Print the shipped SKUs, one per line. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped(), screen.width())]))
     print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
     print(
         "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
     )
     print("bf16, or else of fp16")
-    print(f"thresholds {shipped.version()}")
     return 0
 
 

@@ -211,8 +211,6 @@ class ContractEntry(TypedDict):
     level: str
     suite: str
     """The version of pytest_accel that froze it."""
-    thresholds: str
-    """The version of the shipped thresholds then."""
     date: str
 
 
@@ -222,8 +220,6 @@ class SkuEntry(TypedDict, total=False):
     name: str
     asked: str | None
     """The value of --accel-sku: a name, a file or auto."""
-    thresholds: str
-    """The version of the shipped threshold files."""
     files: Mapping[str, str]
     """Every threshold file that a value came from, with its SHA-256."""
     contract: ContractEntry

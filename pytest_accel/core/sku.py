@@ -333,8 +333,6 @@ class Contract:
     level: str
     suite: str
     """The version of pytest_accel that froze it."""
-    thresholds: str
-    """The version of the shipped thresholds then."""
     date: str
     """The day on which it was frozen, in ISO format."""
     left_out: Sequence[str] = ()

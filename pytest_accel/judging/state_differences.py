@@ -16,7 +16,7 @@ from pytest_accel.judging import error_counters
 from pytest_accel.judging.difference import Difference, Direction, Pair, SubjectKind, Subjects
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import read
-from pytest_accel.skus import releases
+from pytest_accel.judging.limit_differences import differences, facts_of, stated
 
 LESS_IS_WORSE = frozenset(
     {
@@ -218,7 +218,7 @@ def _host(contents: Run) -> dict[str, Any]:
 def software(first: Run, last: Run) -> list[Difference]:
     """Return the versions of software and threshold files that differ."""
     hidden = {name for name, fact_ in OF_DEVICES.items() if fact_ not in _DRIVEN}
-    found, versions = [], [_versions(each) for each in (first, last)]
+    found, versions = [], [each.software for each in (first, last)]
     for name in dict.fromkeys([*OF_DEVICES, *versions[0], *versions[1]]):
         then, now = (each.get(name) for each in versions)
         if then != now and name not in hidden:
@@ -230,11 +230,6 @@ def software(first: Run, last: Run) -> list[Difference]:
         if before != after:
             found.append(Difference(SubjectKind.SOFTWARE, (), f"file {name}", before, after, rank=2))
     return found
-
-
-def _versions(run: Run) -> dict[str, Any]:
-    """Return the versions of software, and of the shipped threshold files."""
-    return {**run.software, **({"thresholds": run.sku["thresholds"]} if run.sku.get("thresholds") else {})}
 
 
 def _by_name(files: Mapping[str, str]) -> dict[str, str]:
@@ -254,7 +249,7 @@ def limits(first: Run, last: Run) -> list[Difference]:
         if metric not in then or metric not in now:
             before, after = ("no limit" if metric not in each else _bounds(each[metric]) for each in (then, now))
             found.append(Difference(SubjectKind.LIMIT, (), metric, before, after, rank=1))
-        elif moved := releases.differences(then[metric], now[metric]):
+        elif moved := differences(then[metric], now[metric]):
             before, after = (_bounds(each[metric]) for each in (then, now))
             found.append(Difference(SubjectKind.LIMIT, (), metric, before, after, note=", ".join(moved)))
     return found
@@ -262,11 +257,11 @@ def limits(first: Run, last: Run) -> list[Difference]:
 
 def _limits(contents: Run) -> dict[str, dict[str, Any]]:
     limits_ = [each.limit for each in contents.verdicts if each.limit]
-    return {each.metric: releases.facts_of(each) for each in limits_ if each.declared_by is not DeclaredBy.MARKER}
+    return {each.metric: facts_of(each) for each in limits_ if each.declared_by is not DeclaredBy.MARKER}
 
 
-def _bounds(stated: Mapping[str, Any]) -> str:
-    return releases.stated(stated) or "no bound"
+def _bounds(facts: Mapping[str, Any]) -> str:
+    return stated(facts) or "no bound"
 
 
 def metrics_of(name: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import contract, shipped
+from pytest_accel.skus import contract
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
@@ -162,7 +162,6 @@ class Ledger:
             self.record.sku = {
                 "name": sku.name,
                 "asked": self._setup.options.sku,
-                "thresholds": shipped.version(),
                 "files": sku.files,
                 **record.contract_entry(sku),
             }

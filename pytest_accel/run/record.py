@@ -60,7 +60,6 @@ def contract_entry(sku: Sku) -> SkuEntry:
             platform=terms.platform,
             level=terms.level,
             suite=terms.suite,
-            thresholds=terms.thresholds,
             date=terms.date,
         )
     )

@@ -148,11 +148,11 @@ def contradiction(sku: Sku | None, option: str, key: str, given: str | None) -> 
 
 
 def frozen(
-    sku: Sku, platform: Platform, level: str, *, suite: str, thresholds: str, date: str, explained: Any = None
+    sku: Sku, platform: Platform, level: str, *, suite: str, date: str, explained: Any = None
 ) -> tuple[str, str]:
     """Return the text of the frozen file, which is YAML, and its hash.
 
-    `suite` and `thresholds` are versions, `date` is in ISO format, `explained` is the plain list of the SKU's file.
+    `suite` is a version, `date` is in ISO format, `explained` is the plain list of the SKU's file.
     """
     effective = requirements.limits(sku, platform, platform.devices or 0)
     if platform.devices is None:
@@ -161,7 +161,7 @@ def frozen(
     common = {metric: each for metric, each in effective.items() if metric in {*sku.limits} - {*platform.limits}}
     own = {metric: each for metric, each in effective.items() if metric not in common}
     methods = {metric: method for metric in effective if (method := method_of(metric, sku.probes))}
-    terms = Contract("", platform.name, level, suite, thresholds, date, sku.left_out, sku.other_datasheet, methods)
+    terms = Contract("", platform.name, level, suite, date, sku.left_out, sku.other_datasheet, methods)
     resolved = replace(
         sku,
         limits=common,

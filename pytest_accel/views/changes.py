@@ -1,8 +1,8 @@
-"""The changes when a record was judged again (thresholds, limits, verdicts), as lines of text with a colour each."""
+"""The changes when a record was judged again (files, limits, verdicts), as lines of text with a colour each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.sentences import sentence_of
@@ -11,21 +11,9 @@ from pytest_accel.views.table import limit_of
 from pytest_accel.views.terminal import COLOURS, Line
 
 
-def releases(old: str, new: str) -> list[Line]:
-    """Return one line with the versions of the shipped thresholds, then and now; none for a record without a SKU."""
-    if not new:
-        return []
-    said = f"{old or 'a version that the record does not state'} then, {new} now"
-    return [(f"thresholds: {new}, as then", "") if old == new else (f"thresholds: {said}", "yellow")]
-
-
-def limits(moved: Mapping[str, Sequence[str]], reasons: Callable[[str], Sequence[str]]) -> list[Line]:
-    """Return one line for each limit that is not what it was, and one for each reason that the changelog states."""
-    found: list[Line] = []
-    for metric, differences in moved.items():
-        found.append((f"limit: {metric}: {', '.join(differences)}", "yellow"))
-        found += [(f"  {reason}", "") for reason in reasons(metric)]
-    return found
+def limits(moved: Mapping[str, Sequence[str]]) -> list[Line]:
+    """Return one line for each limit that is not what it was."""
+    return [(f"limit: {metric}: {', '.join(differences)}", "yellow") for metric, differences in moved.items()]
 
 
 def lines(changes: Sequence[Change], files: Sequence[str], names: Names) -> list[Line]:

@@ -21,7 +21,7 @@ limits:
 
 
 def text_of(sku: Sku, platform: str, level: str = "standard") -> str:
-    terms = {"suite": "0.0.9", "thresholds": "2026.11.1", "date": "2026-11-30"}
+    terms = {"suite": "0.0.9", "date": "2026-11-30"}
     return contract.frozen(sku, sku.platforms[platform], level, **terms)[0]
 
 

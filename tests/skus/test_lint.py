@@ -105,7 +105,6 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "mine.yaml").write_text(GOOD.replace("FP32", FP32).replace("SOURCE", SOURCE))
     (folder / "sister.yaml").write_text(SISTER.replace("SOURCE", SOURCE))
-    (folder / "VERSION").write_text("2026.11.1\n")
     monkeypatch.setattr(loader, "SHIPPED", folder)
     return folder
 

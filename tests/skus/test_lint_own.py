@@ -24,7 +24,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("thresholds")
     (folder / loader.VENDOR_FILES).mkdir()
     monkeypatch.setattr(loader, "SHIPPED", folder)
-    needs("VERSION", "vendor/nvidia.yaml", "vendor/amd.yaml")
+    needs("vendor/nvidia.yaml", "vendor/amd.yaml")
 
 
 def needs(*files: str) -> None:

@@ -148,7 +148,6 @@ def of_run(record: Run) -> Properties:
         "host": run.get("host"),
         "devices": " ".join(device.uuid for device in record.devices) or None,
         "serials": " ".join(device.serial for device in record.devices if device.serial) or None,
-        "thresholds": record.sku.get("thresholds"),
         "record": run.get("output"),
         "record_sha256": record.sha256 or None,
     }

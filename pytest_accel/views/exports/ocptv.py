@@ -143,7 +143,6 @@ def _start(record: Run) -> dict[str, Any]:
             "simulated": "simulated" in run,
             "record": run.get("output", ""),
             "recordSha256": record.sha256,
-            "thresholds": record.sku.get("thresholds", ""),
         },
     }
 

@@ -1,16 +1,11 @@
-"""Releases of the shipped thresholds: their version, and the entries of their changelog."""
+"""The differences between two limits on one metric, as text. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.core.sku import Limit
-from pytest_accel.skus import loader
-
-CHANGELOG = "CHANGELOG.md"
 
 NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 """Facts of a limit that are in its unit."""
@@ -36,12 +31,6 @@ UNITLESS = ("", "1", "count", "text", "version")
 
 Facts = Mapping[str, Any]
 """The facts of a limit by name; those that have their default are left out."""
-
-WHY = " Why: "
-"""The text between a change and its reason in the changelog."""
-
-
-# -- limits
 
 
 def facts_of(limit: Limit) -> dict[str, Any]:
@@ -85,11 +74,6 @@ def stated(facts: Facts) -> str:
     return ", ".join([*figures, *(each for each in others if not each.startswith(("unit", "source")))])
 
 
-def source_of(facts: Facts) -> str:
-    """Return the source of the figures of a limit as a text; "" for a limit without a source."""
-    return _format("source", facts["source"]) if "source" in facts else ""
-
-
 def _figure(value: Any, unit: str) -> str:
     """Return a value with its unit, to more digits than a table has: two figures that differ must look different."""
     if value is None:
@@ -120,51 +104,3 @@ def _format(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key} {each}" for key, each in value.items())
     return str(value)
-
-
-# -- the changelog
-
-
-@dataclass(frozen=True)
-class Release:
-    """One version in the changelog. `changes` has the lines on each SKU."""
-
-    version: str
-    reason: str = ""
-    changes: Mapping[str, list[str]] = field(default_factory=dict)
-
-    def why(self, sku: str, metric: str) -> str:
-        """Return why the limit of a SKU on a metric changed in this version, or "" where it did not."""
-        lines = [line for line in self.changes.get(sku, ()) if line.startswith(f"- `{metric}`")]
-        reasons = [self.reason, *(line.partition(WHY)[2] for line in lines)] if lines else []
-        return " ".join(dict.fromkeys(filter(None, reasons)))
-
-
-def entries(text: str) -> list[Release]:
-    """Return the entries of a changelog, newest first as they stand there."""
-    found = []
-    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        head, *sections = re.split(r"^### ", part, flags=re.MULTILINE)
-        name, _, reason = head.partition("\n")
-        changes: dict[str, list[str]] = {}
-        for section in sections:
-            skus, _, lines = section.partition("\n")
-            for sku in skus.split(", "):
-                changes.setdefault(sku.strip(), []).extend(line for line in lines.splitlines() if line)
-        found.append(Release(name.strip(), " ".join(reason.split()), changes))
-    return found
-
-
-def since(old: str, every: Iterable[Release]) -> list[Release]:
-    """Return the entries that are newer than version `old`; all of them where it is not among them."""
-    found = []
-    for entry in every:
-        if entry.version == old:
-            break
-        found.append(entry)
-    return found
-
-
-def shipped() -> list[Release]:
-    """Return the entries of the changelog of the shipped thresholds."""
-    return entries((loader.SHIPPED / CHANGELOG).read_text(encoding="utf-8"))
