@@ -10,21 +10,19 @@ from pathlib import Path
 
 from pytest_accel.cli import result_file
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.judging.background import no_spread
-from pytest_accel.skus import loader, packing_list
+from pytest_accel.skus import packing_list
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
 """The function that writes the document, by the name of the format."""
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all
-devices against their limits, what to send back, and how likely a slow device was accepted. Of several records of one
+devices against their limits, and what to send back. Of several records of one
 node one counts, by the rule of all reports; an older one with a board that no newer one has counts as another node. The
 exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not judged."""
 
@@ -37,8 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "the packing list: a CSV table with the column serial"
     add("--expect", metavar="FILE", type=Path, help=text)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
-    text = "the SKU, or the threshold file, whose stated spreads the risk is told by (default: that of the records)"
-    add("--accel-sku", metavar="NAME|FILE", help=text)
 
 
 def report(chosen: argparse.Namespace, form: str) -> int:
@@ -53,11 +49,9 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     _choose(found, there.runs)
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that counts: {found.refused[0][1]}")
-    sku = loader.load(chosen.accel_sku) if chosen.accel_sku else _sku_of(found)
     name = chosen.name or chosen.folder.absolute().name
-    spread_of = sku.spread_of if sku else no_spread
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
-    made = acceptance.delivery(name, found, boards, found.limits.__getitem__, spread_of, expected=expected)
+    made = acceptance.delivery(name, found, boards, expected=expected)
     result_file.write(chosen.output, FORMATS[form](made))
     if chosen.output:
         word, sentence = result.verdict(made)
@@ -90,14 +84,3 @@ def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> Node
     if run is None or not one.accepted or one.folder in good:
         return one
     return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
-
-
-def _sku_of(found: Records) -> Sku | None:
-    """Return the shipped SKU that most records name, None where it is no shipped one, or they were judged by a file."""
-    named = [each.judged_on for each in found.nodes if "SKU" in each.judged_on]
-    shipped = [each["SKU"] for each in named if each["SKU"] in loader.names()]
-    if not shipped:
-        return None
-    sku = loader.load(max(set(shipped), key=shipped.count))
-    stated = ", ".join(f"{name} {sha[:12]}" for name, sha in sorted(sku.files.items()))
-    return sku if any(each.get("threshold files") == stated for each in named) else None

@@ -331,8 +331,8 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile(f"--format={form}: {'not for' if chosen.acceptance else 'only with'} --acceptance")
     if chosen.acceptance:
         return delivery.report(chosen, form)
-    if chosen.expect or chosen.name or chosen.accel_sku:
-        raise BadFile("--expect, --name and --accel-sku are for --acceptance")
+    if chosen.expect or chosen.name:
+        raise BadFile("--expect and --name are for --acceptance")
     watch = FolderWatch(chosen.folder.absolute())
     found = _look(watch)
     result_file.write(chosen.output, STATES[form](watch.fleet, found))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.fleet.delivery.against import Against, compare, with_list
-from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of, result_of
+from pytest_accel.fleet.delivery.distribution import Distribution, Figure, distribution
+from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
-from pytest_accel.fleet.delivery.risk import Distribution, distribution
 from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
 JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
@@ -105,15 +104,12 @@ def delivery(
     name: str,
     records: Records,
     boards: PackingList | None,
-    limit_of: Callable[[str], Limit],
-    spread_of: Callable[[str], Spread | None],
     *,
     expected: Sequence[str] = (),
 ) -> Delivery:
     """Return what the records of a delivery show.
 
-    `limit_of` returns the limit of a key of `records.limits`, and `spread_of` the spread that the threshold file states
-    of a metric. `expected` are nodes that have to have a record, whether the packing list names them or not.
+    `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
     nodes = [node_of(each) for each in records.nodes]
     against = compare(boards, records.nodes, nodes) if boards else None
@@ -142,7 +138,7 @@ def delivery(
         terms=[_term(each, records.nodes) for each in TERMS],
         duplicates=[*_twice("serial", seen), *_twice("UUID", seen)],
         against=against,
-        metrics=list(_metrics(records.nodes, limit_of, spread_of)),
+        metrics=_metrics(records.nodes),
         rejections=[each for node in records.nodes for each in _rejections(node)],
         older=records.older,
         shared=records.shared,
@@ -194,31 +190,10 @@ def _rejections(record: NodeRecord) -> Iterator[Rejection]:
         yield Rejection(record.node, place, (device.serial or "") if device else "", fault)
 
 
-# -- the metrics
-
-
-def _metrics(
-    records: Sequence[NodeRecord], limit_of: Callable[[str], Limit], spread_of: Callable[[str], Spread | None]
-) -> Iterator[Distribution]:
-    """Yield the distribution of every metric of the delivery, in the order of the records."""
-    values: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
-    judged_by: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    accepted = Counter[tuple[str, str]]()
+def _metrics(records: Sequence[NodeRecord]) -> list[Distribution]:
+    """Return the distribution of every metric of the delivery, in the order of the records."""
+    found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for record in records:
-        counts = result_of(record) == ACCEPTED
-        for metric, unit, subject, value, key in record.measured:
-            accepted[metric, unit] += counts
-            values[metric, unit][record.node, subject] = value
-            if key:
-                judged_by[metric, unit][key] += 1
-    for (metric, unit), found in values.items():
-        limits: dict[object, Limit] = {}
-        for key, _ in judged_by[metric, unit].most_common():
-            limit = limit_of(key)
-            limits.setdefault(_demands(limit), limit)
-        yield distribution(metric, unit, found, list(limits.values()), spread_of, of_accepted=accepted[metric, unit])
-
-
-def _demands(limit: Limit) -> object:
-    """Return what a limit demands, so that two that were written in different places are the same."""
-    return limit.floor, limit.ceiling, limit.warn, limit.reference, limit.healthy, limit.effect
+        for each in record.measured:
+            found[each.metric, each.unit].append(each)
+    return [distribution(*metric, figures) for metric, figures in found.items()]

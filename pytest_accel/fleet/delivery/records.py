@@ -19,10 +19,11 @@ from pytest_accel.core import exits, simulated, untrusted
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.summary import ACCEPTED, Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.fleet.delivery.distribution import Bounds, Figure
 from pytest_accel.judging.closing import close
 from pytest_accel.judging.closing_parts import more
 from pytest_accel.judging.fault_codes import of_metric
@@ -78,8 +79,7 @@ class NodeRecord(Summary):
     faults: Sequence[Fault] = ()
     marginal: frozenset[str] = frozenset()
     """UUIDs of the devices with a MARGINAL verdict."""
-    measured: Sequence[tuple[str, str, str, float, str]] = ()
-    """Metric, unit, subject, value, and the key of the limit among `Records.limits` (empty without one)."""
+    measured: Sequence[Figure] = ()
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
     waived: Sequence[str] = ()
@@ -97,12 +97,10 @@ class NodeRecord(Summary):
 
 @dataclass
 class Records:
-    """The records of a delivery, the limits that they hold, and the files that could not be used."""
+    """The records of a delivery, and the files that could not be used."""
 
     nodes: list[NodeRecord] = field(default_factory=list)
     """Every record; after `choice.choose` those that count."""
-    limits: dict[str, Limit] = field(default_factory=dict)
-    """Each limit of the records, by its text."""
     older: int = 0
     """The records that a newer one of the same node replaces."""
     rejected_before: list[str] = field(default_factory=list)
@@ -116,17 +114,14 @@ class Records:
 def read(paths: Sequence[Path]) -> Records:
     """Read records, in several processes if they are many."""
     found = Records()
-    for path, one, limits, why in _read_each(paths):
-        if one is None:
-            found.refused += [(str(path), why)] if why else []
-            continue
-        found.limits |= limits
-        found.nodes.append(one)
+    for path, one, why in _read_each(paths):
+        found.nodes += [one] if one else []
+        found.refused += [(str(path), why)] if why else []
     return found
 
 
-Read = tuple[Path, "NodeRecord | None", dict[str, Limit], str]
-"""The path of a file, what is kept of its record, its limits, and the reason why it could not be used.
+Read = tuple[Path, "NodeRecord | None", str]
+"""The path of a file, what is kept of its record, and the reason why it could not be used.
 
 Without record and reason the file is none, and does not claim to be one.
 """
@@ -143,23 +138,22 @@ def _read_each(paths: Sequence[Path]) -> Iterator[Read]:
 
 
 def _read(path: Path) -> Read:
-    limits: dict[str, Limit] = {}
     try:
         raw = untrusted.read_json(path)
         if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
-            return path, None, {}, ""
+            return path, None, ""
         run = record.parse(raw, path)
         if run.judged_from:
-            return path, None, {}, AGAIN.format(record=run.judged_from.get("record", "not named"))
-        return path, _node(run, limits), limits, ""
+            return path, None, AGAIN.format(record=run.judged_from.get("record", "not named"))
+        return path, _node(run), ""
     except BadFile as bad:
-        return path, None, {}, str(bad).removeprefix(f"{path}: ")
+        return path, None, str(bad).removeprefix(f"{path}: ")
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        return path, None, {}, f"is damaged: {type(error).__name__}: {error}"
+        return path, None, f"is damaged: {type(error).__name__}: {error}"
 
 
-def _node(run: Run, limits: dict[str, Limit]) -> NodeRecord:
-    """Return what is kept of a record, and add its limits. Raises what access to a missing part of it raises."""
+def _node(run: Run) -> NodeRecord:
+    """Return what is kept of a record. Raises what access to a missing part of it raises."""
     around, objection = run.circumstances or Circumstances(), _objection(run)
     told = summaries.summary(replace(run, measurements=[]))
     if objection:
@@ -175,7 +169,7 @@ def _node(run: Run, limits: dict[str, Limit]) -> NodeRecord:
         judged_on=_terms(run),
         faults=list(_faults(run.verdicts, run.findings)),
         marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
-        measured=list(_figures(run.verdicts, limits)),
+        measured=list(_figures(run.verdicts)),
         objection=objection,
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
@@ -227,10 +221,10 @@ def _fault(verdict: Verdict, code: str, title: str, do: str, severity: str) -> F
     return Fault(verdict.blamed or verdict.subject, verdict.metric, code, title, sentence_of(verdict), do, severity)
 
 
-def _figures(verdicts: Sequence[Verdict], limits: dict[str, Limit]) -> Iterator[tuple[str, str, str, float, str]]:
+def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
     """Yield the measured figures of a record: those that have a distribution over devices, each once.
 
-    A value that a verdict left unjudged, such as an implausible one, is no figure. The limits are added by their text.
+    A value that a verdict left unjudged, such as an implausible one, is no figure.
     """
     seen = {(each.metric, each.subject) for each in verdicts if each.status is Status.UNMEASURED}
     for each in verdicts:
@@ -239,10 +233,9 @@ def _figures(verdicts: Sequence[Verdict], limits: dict[str, Limit]) -> Iterator[
         if place in seen or by_marker or not _is_figure(value, each.metric, each.unit):
             continue
         seen.add(place)
-        key = repr(limit) if limit else ""
-        if limit:
-            limits.setdefault(key, limit)
-        yield each.metric, each.unit, each.subject, float(value), key
+        healthy = limit.healthy if limit and not limit.relative else None
+        bounds = Bounds(each.floor, each.ceiling, healthy, each.advises) if limit else None
+        yield Figure(each.metric, each.unit, float(value), bounds)
 
 
 def _is_figure(value: Value | None, metric: str, unit: str) -> TypeGuard[float]:

@@ -67,29 +67,9 @@ def _boards(of: Delivery) -> list[str]:
     return _bullets(words.across(of)) or [words.all_in_place(of), ""]
 
 
-def _risks(of: Delivery) -> list[str]:
-    """Return which limits would have found a slow device, and how sure that is."""
-    rows = words.risks(of.metrics)
-    if not rows:
-        return [words.NO_LIMIT, ""]
-    told = [part for each in words.RISK for part in (each, "")]
-    return [*_bullets(words.risk_summary(of.metrics)), *told, *_table(words.RISK_HEAD, rows)]
-
-
 def _figures(of: Delivery) -> list[str]:
     """Return the distribution of every metric."""
-    rows = [
-        (
-            f"{each.metric} ({each.unit})",
-            f"{each.n:,}",
-            *map(words.number, (each.least, each.low, each.middle, each.high, each.most)),
-            words.spread(each),
-            words.bound(each),
-            words.healthy(each),
-            words.blocks(each.bars),
-        )
-        for each in of.metrics
-    ]
+    rows = words.figures(of.metrics)
     return _table(words.FIGURES_HEAD, rows) if rows else [words.NO_FIGURE, ""]
 
 
@@ -116,7 +96,6 @@ def _nodes(of: Delivery) -> list[str]:
 SECTIONS: Mapping[str, Callable[[Delivery], list[str]]] = {
     words.FAULTS: _faults,
     words.BOARDS: _boards,
-    words.RISKS: _risks,
     words.FIGURES: _figures,
     words.NODES: _nodes,
 }
