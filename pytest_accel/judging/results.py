@@ -10,12 +10,23 @@ from typing import Any
 
 from pytest_accel.core.details import SAMPLED, Details
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, Event, Measurement, Peak, Trouble, estimate_of, is_rate
+from pytest_accel.core.measurement import (
+    LEFT_OUT,
+    NODE,
+    Event,
+    Measurement,
+    Peak,
+    Trouble,
+    estimate_of,
+    is_rate,
+    is_time,
+)
 from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run, significant
+from pytest_accel.judging.compare import MOST_OF_PEAK
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.probes.request import Request
 
@@ -123,6 +134,10 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
     ends = [math.inf]
     if call.declaration.packaged:  # a user's probe may have a detail of its own with that name
         ends = finding["details"].get("ends") or ends  # a finding may be of the first part of the load alone
+    trouble = Trouble("device", finding["wrong"], wrong=True) if finding.get("wrong") else None
+    peak = peak_of(finding["metric"])
+    if not call.declaration.packaged and (why := _impossible(value, samples, finding["unit"], peak)):
+        trouble = Trouble("bug", why)
     return replace(
         _bare(_named(finding, call), subject, call),
         ended=min(call.ended, call.started + ends[-1]),
@@ -131,11 +146,30 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
         samples=samples,
         statistic=finding["statistic"],
         seconds=tuple(finding["seconds"]),
-        peak=_peak(finding["peak"], peak_of(finding["metric"])),
+        peak=_peak(finding["peak"], peak),
         conditions={**_method(finding["metric"], call), **finding["conditions"]},
         details=details_of(finding["details"], packaged=call.declaration.packaged),
-        trouble=Trouble("device", finding["wrong"], wrong=True) if finding.get("wrong") else None,
+        trouble=trouble,
     )
+
+
+def _impossible(
+    value: float | None, samples: Sequence[float], unit: str, carried: tuple[float, str] | None
+) -> str | None:
+    """Return why no device can have the values that a user's probe returned, or None.
+
+    `carried` is the figure that the probe declares as its peak, and its name. No limit is compared with such a value:
+    it says something of the probe, and nothing of the hardware.
+    """
+    for one in (*samples, *([] if value is None else [value])):
+        returned = f"the probe returned {one:.6g}{'' if unit == '1' else f' {unit}'}"
+        if not math.isfinite(one) or one < 0:
+            return f"{returned}; a measurement is finite and not negative"
+        if one == 0 and (is_time(unit) or is_rate(unit)):
+            return f"{returned}; a time or a rate is above 0"
+    if carried and value and value > MOST_OF_PEAK * carried[0]:
+        return f"the probe returned {value:.6g} {unit}, but declares a peak: the {carried[1]}, {carried[0]:.6g} {unit}"
+    return None
 
 
 def _method(metric: str, call: Request) -> dict[str, Any]:

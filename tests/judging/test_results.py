@@ -1,5 +1,6 @@
 """From what workers sent to measurements: what was sent counts, and what is lacking is said."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,36 @@ def outcome(*findings: dict[str, Any], gpu: int = 0, **changes: Any) -> Outcome:
 
 
 DIED = {"event": "died", "reason": "killed by SIGKILL"}
+
+
+def mine(device: Any) -> Any:
+    """Stand for a probe of the user's own: it is not packaged."""
+
+
+OWN = {
+    "negative": ({"unit": "ms", "samples": [-10.0, 9.0]}, "returned -10 ms; a measurement is finite and not negative"),
+    "not a number": ({"unit": "1", "samples": [math.nan]}, "returned nan; a measurement is finite and not negative"),
+    "infinite": ({"unit": "GB/s", "value": math.inf}, "returned inf GB/s; a measurement is finite and not negative"),
+    "no time": ({"unit": "ms", "samples": [0.0]}, "returned 0 ms; a time or a rate is above 0"),
+    "no rate": ({"unit": "TFLOPS", "value": 0.0}, "returned 0 TFLOPS; a time or a rate is above 0"),
+    "above its peak": ({"value": 1e6, "metric": "matmul.bf16"}, "but declares a peak: the datasheet, 989.4 TFLOPS"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), OWN.values(), ids=OWN)
+def test_a_value_that_no_device_can_have_is_an_error_of_the_users_probe(changes: dict[str, Any], words: str) -> None:
+    own = Request(declaration_for(mine), {}, "mine", "", started=10.0, ended=20.0)
+    (found,) = per_device(outcome(finding(**{"metric": "mine", **changes})), own)
+    assert found.trouble
+    assert found.trouble.kind == "bug"
+    assert words in found.trouble.reason
+
+
+@pytest.mark.parametrize("unit", ["1", "count", "C"])
+def test_nothing_counted_is_a_value_of_a_users_probe(unit: str) -> None:
+    own = Request(declaration_for(mine), {}, "mine", "", started=10.0, ended=20.0)
+    (found,) = per_device(outcome(finding("mine", unit, samples=[0.0])), own)
+    assert found.trouble is None
 
 
 # -- per device

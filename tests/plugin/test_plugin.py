@@ -489,9 +489,16 @@ def test_probe_that_raises(tmp_path: Path) -> None:
         def buggy(device):
             return {}["nothing"]
 
+        def backwards(device):
+            return device.sample(lambda: None, amount=-1.0, unit="GB/s")
+
         @accel_limit(unit="GB/s", floor=1)
         def test_buggy(accel_check):
             accel_check(buggy)
+
+        @accel_limit(unit="GB/s", floor=1)
+        def test_calls_backwards(accel_check):
+            accel_check(backwards)
 
         @accel_limit(unit="count", floor=1)
         def test_enough(accel_check, accel_devices):
@@ -503,7 +510,8 @@ def test_probe_that_raises(tmp_path: Path) -> None:
     assert ran.exit == 3, ran.out
     assert ran.closing.startswith("BROKEN test_mine.py::test_buggy[cpu0] (ProbeError: ")
     assert "KeyError: 'nothing'" in ran.closing
-    assert "FAIL" not in ran.statuses("buggy").values()
+    assert "ValueError: sample: amount=-1.0; it is what one call does, finite and above 0" in ran.out
+    assert "FAIL" not in (*ran.statuses("buggy").values(), *ran.statuses("backwards").values())
     (measured,) = ran.measurements("buggy", "cpu0")
     assert "test_mine.py" in measured["details"]["traceback"]
     assert ran.statuses("inventory.count")["node"] in ("PASS", "MARGINAL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import itertools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -430,7 +431,10 @@ class Compute(Rank):
             statistic: What the value is of the samples.
 
         Raises TypeError for the unit "ms" without `as_duration`, and the reverse: the samples would be of another unit.
+        Raises ValueError for an amount that is not finite and above 0.
         """
+        if not 0 < amount < math.inf:
+            raise ValueError(f"sample: amount={amount!r}; it is what one call does, finite and above 0")
         if as_duration != (unit == "ms"):
             raise TypeError(
                 f"sample: as_duration=True returns milliseconds, so it goes with unit='ms' and no other; "
