@@ -21,6 +21,7 @@ from typing import Any, Literal, Union
 
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_nodes
+from pytest_accel.core.reasons import Figures
 from pytest_accel.core.run import Run
 from pytest_accel.core.structured import NO_NUMBERS, NOT_IN_FILE
 from pytest_accel.core.yaml_nodes import Schema
@@ -151,6 +152,8 @@ def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
         return {"type": "object", "additionalProperties": of_hint(inner[1], definitions)}
     if kind in (list, tuple, Sequence):
         return _of_items(inner, definitions)
+    if hint is Figures:
+        return {"anyOf": [of_hint(each, definitions) for each in Figures.__subclasses__()]}
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
         return _of_class(hint, definitions)
     if inspect.isclass(hint) and issubclass(hint, Enum):
@@ -175,6 +178,9 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
             each.name for each in getattr(hint, "__dataclass_fields__", {}).values() if each.metadata == NOT_IN_FILE
         ]
         said, hints = documented(hint), typing.get_type_hints(hint)
+        if issubclass(hint, Figures):
+            del hints["kind"]  # of every such class
+            hints["kind"] = Literal[hint.kind]
         definitions[name] = {
             "description": said[""],
             "type": "object",

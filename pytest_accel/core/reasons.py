@@ -5,10 +5,10 @@ A reason holds its kind and the figures that the verdict does not state itself. 
 
 from __future__ import annotations
 
-import typing
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import ClassVar, Literal, get_args
 
 from pytest_accel.core.details import Value
 
@@ -74,16 +74,24 @@ class Note:
     text: str = ""
 
 
+class Figures:
+    """A reason with figures. Its kind in a record is the name of its class in lower case: "other_ranks"."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
 @dataclass(frozen=True)
-class WrongData:
+class WrongData(Figures):
     """The device computed, stored or moved data that are not those that it should have."""
 
     text: str
-    kind: Literal["wrong_result"] = "wrong_result"
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Figures):
     """The value against the `side` of its limit, which is `share` of a `base` or of a peak; `of` is the name of that.
 
     The figures are those of the verdict: value, floor or ceiling, margin.
@@ -94,98 +102,87 @@ class Compared:
     of: str = ""
     base: float | None = None
     """The figure in the unit of the limit; None for a peak."""
-    kind: Literal["compared"] = "compared"
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expected(Figures):
     """The value of a fact against what the verdict states as expected; `said` unless it is the value itself."""
 
     said: bool = True
-    kind: Literal["expected"] = "expected"
 
 
 @dataclass(frozen=True)
-class Majority:
+class Majority(Figures):
     """The value of a fact against that of most devices: `count` of `devices` have what the verdict expects."""
 
     count: int
     devices: int
-    kind: Literal["majority"] = "majority"
 
 
 @dataclass(frozen=True)
-class NoMajority:
+class NoMajority(Figures):
     """The devices differ in a fact, each value with the names of those that have it: no value is that of most."""
 
     values: tuple[tuple[Value, str], ...]
-    kind: Literal["no_majority"] = "no_majority"
 
 
 @dataclass(frozen=True)
-class OtherRanks:
+class OtherRanks(Figures):
     """Measured with another number of ranks than the limit is for."""
 
     ranks: int
     measured: int | None
-    kind: Literal["other_ranks"] = "other_ranks"
 
 
 @dataclass(frozen=True)
-class OtherUnit:
+class OtherUnit(Figures):
     """The limit is in another unit than the measurement."""
 
     limit: str
-    kind: Literal["other_unit"] = "other_unit"
 
 
 @dataclass(frozen=True)
-class Implausible:
+class Implausible(Figures):
     """A rate that no device can have: so many times what `of` names."""
 
     times: float
     of: str
-    kind: Literal["implausible"] = "implausible"
 
 
 @dataclass(frozen=True)
-class Close:
+class Close(Figures):
     """The value holds by less than the share `within` of its limit."""
 
     within: float
     side: Side
-    kind: Literal["close"] = "close"
 
 
 @dataclass(frozen=True)
-class FewSamples:
+class FewSamples(Figures):
     """Too few samples for a confidence interval."""
 
     samples: int
     enough: int
-    kind: Literal["few_samples"] = "few_samples"
 
 
 @dataclass(frozen=True)
-class PastWarning:
+class PastWarning(Figures):
     """The value is past the warning limit, in the unit of the value."""
 
     warn: float
-    kind: Literal["past_warning"] = "past_warning"
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Figures):
     """The 95 % confidence interval of the value includes its limit; `high` is infinite for a rate that varies a lot."""
 
     low: float
     high: float
     side: Side
-    kind: Literal["interval"] = "interval"
 
 
 @dataclass(frozen=True)
-class OtherAlgorithm:
+class OtherAlgorithm(Figures):
     """A collective used another algorithm than the limit's reference did."""
 
     library: str
@@ -195,60 +192,54 @@ class OtherAlgorithm:
     """Why the library did, in its own words."""
     chosen_by: str = ""
     """The setting of the user that chose it, with its place; empty if the library did."""
-    kind: Literal["other_algorithm"] = "other_algorithm"
 
 
 @dataclass(frozen=True)
-class OtherMethod:
+class OtherMethod(Figures):
     """The source of the limit measured by another method, which `differs`; `why` is what its file says of it."""
 
     differs: tuple[str, ...]
     why: str = ""
-    kind: Literal["other_method"] = "other_method"
 
 
 @dataclass(frozen=True)
-class OtherVersion:
+class OtherVersion(Figures):
     """The limit was validated on `range` of a software; `version` is in use, None if that is not known."""
 
     name: str
     range: str
     version: str | None = None
-    kind: Literal["other_version"] = "other_version"
 
 
 @dataclass(frozen=True)
-class BeyondMethod:
+class BeyondMethod(Figures):
     """The value is further below healthy figures than any difference of method or of version explains."""
 
     most: float
     """The largest share that one explains."""
     what: Literal["method", "version"]
-    kind: Literal["beyond_method"] = "beyond_method"
 
 
 @dataclass(frozen=True)
-class BelowClass:
+class BelowClass(Figures):
     """The value is below the floor of its class, which is `share` of what `of` names."""
 
     floor: float
     share: float
     of: str
-    kind: Literal["below_class"] = "below_class"
 
 
 @dataclass(frozen=True)
-class Alone:
+class Alone(Figures):
     """The value of the device when it is measured alone, and whether it holds the limit; None without a limit."""
 
     value: Value | None
     unit: str
     holds: bool | None = None
-    kind: Literal["alone"] = "alone"
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(Figures):
     """A metric that holds on the repeat only: the value that was measured at the other time.
 
     `fails` says that it was short by so much at first that the shortfall counts; `value` is that of the repeat then.
@@ -257,11 +248,10 @@ class Repeated:
     value: Value | None
     unit: str
     fails: bool = False
-    kind: Literal["repeated"] = "repeated"
 
 
 @dataclass(frozen=True)
-class BehindMedian:
+class BehindMedian(Figures):
     """The device is behind the median of like devices, itself included: its speed is `share` of theirs."""
 
     share: float
@@ -270,11 +260,10 @@ class BehindMedian:
     devices: int
     at_first: bool = False
     """True if the repeat does not show it any more."""
-    kind: Literal["behind_median"] = "behind_median"
 
 
 @dataclass(frozen=True)
-class BehindNeighbours:
+class BehindNeighbours(Figures):
     """The device is behind its neighbours by the share `lost`, which is far in the `spread` of healthy devices."""
 
     lost: float
@@ -285,11 +274,10 @@ class BehindNeighbours:
     """True if the rate at the clock that it held is compared."""
     at_first: bool = False
     """True if the repeat does not show it any more."""
-    kind: Literal["behind_neighbours"] = "behind_neighbours"
 
 
 @dataclass(frozen=True)
-class BehindPast:
+class BehindPast(Figures):
     """The device has lost a share since an earlier run, or the first round of this one; two may differ by `allowed`."""
 
     lost: float
@@ -301,92 +289,56 @@ class BehindPast:
     day: str
     differs: Mapping[str, tuple[str, str]]
     """The other facts that differ since, by name: the value then and the value now."""
-    kind: Literal["behind_past"] = "behind_past"
 
 
 @dataclass(frozen=True)
-class AllAlike:
+class AllAlike(Figures):
     """All like devices of the node fall short alike, so that they share the cause."""
 
     devices: int
-    kind: Literal["all_alike"] = "all_alike"
 
 
 @dataclass(frozen=True)
-class NeighboursHold:
+class NeighboursHold(Figures):
     """All other devices hold a limit that only advises."""
 
     neighbours: int
-    kind: Literal["neighbours_hold"] = "neighbours_hold"
 
 
 @dataclass(frozen=True)
-class InRound:
+class InRound(Figures):
     """The verdict is of a later round of a long run."""
 
     round: int
     of: int
-    kind: Literal["in_round"] = "in_round"
 
 
 @dataclass(frozen=True)
-class NothingWorse:
+class NothingWorse(Figures):
     """No verdict became worse in the rounds after the first."""
 
     rounds: int
-    kind: Literal["nothing_worse"] = "nothing_worse"
 
 
 @dataclass(frozen=True)
-class NoBudget:
+class NoBudget(Figures):
     """The level has no time for the probe; `enough` is the first level that has, empty if none does."""
 
     level: str
     enough: str = ""
-    kind: Literal["no_budget"] = "no_budget"
 
 
 @dataclass(frozen=True)
-class MayTrain:
+class MayTrain(Figures):
     """A link is down so few seconds after the boot that it may still train."""
 
     up: float
-    kind: Literal["may_train"] = "may_train"
 
 
-Reason = Union[  # noqa: UP007  get_args works on both, and the schema is made of it
-    Note,
-    WrongData,
-    Compared,
-    Expected,
-    Majority,
-    NoMajority,
-    OtherRanks,
-    OtherUnit,
-    Implausible,
-    Close,
-    FewSamples,
-    PastWarning,
-    Interval,
-    OtherAlgorithm,
-    OtherMethod,
-    OtherVersion,
-    BeyondMethod,
-    BelowClass,
-    Alone,
-    Repeated,
-    BehindMedian,
-    BehindNeighbours,
-    BehindPast,
-    AllAlike,
-    NeighboursHold,
-    InRound,
-    NothingWorse,
-    NoBudget,
-    MayTrain,
-]
+Reason = Note | Figures
 
-BY_KIND: Mapping[str, type] = {
-    kind: one for one in typing.get_args(Reason) for kind in typing.get_args(typing.get_type_hints(one)["kind"])
+BY_KIND: Mapping[str, type[Reason]] = {
+    **dict.fromkeys(get_args(NoteKind), Note),
+    **{each.kind: each for each in Figures.__subclasses__()},
 }
 """The class of each kind of reason."""

@@ -26,7 +26,7 @@ from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_stru
 
 from pytest_accel.core import details
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.reasons import BY_KIND, Reason
+from pytest_accel.core.reasons import BY_KIND, Figures, Note, Reason
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 NO_NUMBERS: Final = ("nan", "inf", "-inf")
 """Values that JSON has no number for; our files hold them as text."""
-SPARSE: Final = (Verdict, Measurement, Limit, *get_args(Reason))
+SPARSE: Final = (Verdict, Measurement, Limit, *BY_KIND.values())
 """Of these, a record holds hundreds. Fields with their default value are left out of its file."""
 NOT_IN_FILE: Final = MappingProxyType({"file": False})
 """The metadata of a field of a dataclass that its file does not hold."""
@@ -210,7 +210,8 @@ def _reason(raw: Any, _: Any) -> Any:
     """Return a reason of a verdict, whose kind says its class."""
     _demand(dict, raw)
     kind = _placed("kind", lambda given, _: _choice(given, list(BY_KIND)), str, raw.get("kind"))
-    return _CONVERTER.structure(raw, BY_KIND[kind])
+    figures = raw if BY_KIND[kind] is Note else {key: value for key, value in raw.items() if key != "kind"}
+    return _CONVERTER.structure(figures, BY_KIND[kind])
 
 
 def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
@@ -266,9 +267,8 @@ def _placed(place: int | str, hook: Callable[[Any, Any], Any], hint: Any, raw: A
 def _to_data(kind: Any, converter: Converter) -> Callable[[Any], Any]:
     """Return what makes data of an object."""
     special: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
-    if kind in get_args(Reason):
-        special["kind"] = override(omit_if_default=False)
-    return make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **special)
+    inner = make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **special)
+    return (lambda value: {**inner(value), "kind": kind.kind}) if issubclass(kind, Figures) else inner
 
 
 def _or_text(value: Any) -> Any:
