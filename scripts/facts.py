@@ -8,10 +8,60 @@ from pathlib import Path
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.drivers.query import Table, several
+from pytest_accel.drivers.vendors.amd import identity, links, memory, power, throttle
+from pytest_accel.drivers.vendors.nvidia import identity as nv_identity
+from pytest_accel.drivers.vendors.nvidia import links as nv_links
+from pytest_accel.drivers.vendors.nvidia import memory as nv_memory
+from pytest_accel.drivers.vendors.nvidia import power as nv_power
 from pytest_accel.judging.error_counters import judged_by
 from pytest_accel.views.markdown import table
 
 RECORD_ONLY = "record only"
+_EVENT = "NVML_FI_DEV_CLOCKS_EVENT_REASON"
+_BUS = "/sys/bus/pci/devices"
+
+
+def _asked(*tables: Table) -> dict[str, str]:
+    """Return the functions and fields that a driver asks for each fact, as its tables name them."""
+    return {
+        fact: ", ".join(dict.fromkeys(str(each.name) for each in several(sources)))
+        for found in tables
+        for fact, sources in found.items()
+    }
+
+
+NVML: Mapping[str, str] = {
+    **_asked(nv_identity.PRODUCT, nv_identity.PLACE, nv_identity.FIRMWARE, nv_identity.SETTINGS),
+    **_asked(nv_memory.ERRORS, nv_memory.REPAIRS, nv_links.PCIE, nv_links.FABRIC, nv_power.LIMITS, nv_power.PROCESSES),
+    **_asked(nv_power.reading("")),
+    "compute_units": "nvmlDeviceGetNumGpuCores, nvmlDeviceGetCudaComputeCapability",
+    "pcie_path": _BUS,
+    "nvlink_count": "NVML_FI_DEV_NVLINK_LINK_COUNT",
+    "nvlink_up": "NVML_FI_DEV_NVLINK_GET_STATE, nvmlDeviceGetNvLinkState",
+    "nvlink_gb_per_s": "NVML_FI_DEV_NVLINK_GET_SPEED, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON",
+    "nvlinks": "NVML_FI_DEV_NVLINK_*, nvmlDeviceGetNvLink*",
+    "sw_thermal_s": f"{_EVENT}_SW_THERM_SLOWDOWN",
+    "hw_thermal_s": f"{_EVENT}_HW_THERM_SLOWDOWN",
+    "hw_power_brake_s": f"{_EVENT}_HW_POWER_BRAKE_SLOWDOWN",
+}
+"""What the driver of NVIDIA asks for each fact, and for each that it makes of several answers. The slowdown counters
+have the names of driver 580.95."""
+AMDSMI: Mapping[str, str] = {
+    **_asked(identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS),
+    **_asked(links.PCIE, links.XGMI, power.LIMITS, power.PROCESSES, power.READING, throttle.NOW),
+    "pci_id": "",  # a field of the device alone
+    "visible_as": "amdsmi_get_gpu_enumeration_info, amdsmi_get_gpu_asic_info",
+    "ecc_blocks": "amdsmi_get_gpu_ecc_count",
+    "pcie_path": _BUS,
+}
+"""The same of AMD's."""
+FILES: Mapping[str, str] = {
+    "cores": "/sys/devices/system/cpu",
+    **dict.fromkeys(("pci_subsystem", "kernel_driver", "sole", "module_id", "pcie_path"), _BUS),
+    **dict.fromkeys(("pcie_gen", "pcie_width", "pcie_gen_max", "pcie_width_max"), _BUS),
+}
+"""What drivers without a library read."""
 
 
 def page() -> str:
@@ -20,8 +70,9 @@ def page() -> str:
         [
             "# Facts",
             "",
-            "Made by `scripts/facts.py` from `device_facts`, `host_facts` and `clock_events` in `pytest_accel/core/`.",
-            "Tests compare them with what the drivers state and with the metrics that judge it.",
+            "Made by `scripts/facts.py` from `device_facts`, `host_facts` and `clock_events` in `pytest_accel/core/`,",
+            "and from the tables of the drivers. Tests compare them with what the drivers state and with the metrics",
+            "that judge it.",
             "",
             "## Of a device",
             "",
@@ -57,7 +108,7 @@ def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
     use = ", ".join([*(f"`{metric}`" for metric in judged_by(name)), *([fact.used] if fact.used else [])])
-    sources = (_code(source) for source in (fact.nvml, fact.amdsmi, fact.file))
+    sources = (_code(each.get(name, "")) for each in (NVML, AMDSMI, FILES))
     return f"`{name}`", fact.unit, fact.means, *sources, use or RECORD_ONLY
 
 

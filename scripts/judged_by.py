@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pytest_accel.core.device_facts import GROUPS, READ_ONCE, UNJUDGED, DeviceFact
+from pytest_accel.core.device_facts import GROUPS, IDENTITY, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
@@ -48,6 +48,33 @@ NOTHING = {
     "ddp.exposed": "of the node, which has no neighbour; nobody publishes a share of our model",
 }
 """The reason for each metric that nothing judges."""
+READ_ONCE = frozenset(IDENTITY) | {
+    "memory_numa_node",
+    "virtualization",
+    "confidential",
+    "power_limit_min_w",
+    "shutdown_c",
+    "slowdown_c",
+    "gpu_max_c",
+    "memory_max_c",
+    "memory_shutdown_c",
+    "shutdown_margin_c",
+    "slowdown_margin_c",
+    "gpu_max_margin_c",
+    "memory_max_margin_c",
+    "pcie_path",
+}
+"""The facts that no driver reads after discovery, since they do not change while the node is up."""
+
+UNJUDGED = {
+    "Identity and place": "names the part or its place",
+    "Versions": "a version that nobody publishes a limit for",
+    "Settings and limits": "tells a setting that is judged otherwise, or a limit that the device keeps by itself",
+    "Memory and repairs": "part of a total, or of a repair, that is judged",
+    "Links": "part of a count or of a state that is judged; corrected errors are usual",
+    "State at the moment": "another reading of the same quantity is used",
+}
+"""The reason why nothing judges the facts of a group that have neither a metric nor a use."""
 NO_LIMIT = "no shipped file limits it"
 ONCE = "not read again"
 NO_LIMIT_OF_HOST = "states how the host is set up; nobody publishes what is right for every node"

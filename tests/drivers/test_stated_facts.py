@@ -1,7 +1,9 @@
-"""The drivers state the facts of core/device_facts, from the sources that it names, and no others."""
+"""The drivers state the facts of core/device_facts, from the sources that docs/facts.md names, and no others."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,56 +11,36 @@ import pynvml
 import pytest
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.device_facts import DEVICE_FACTS, READ_ONCE
+from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, Hint, pci, pci_only
 from pytest_accel.drivers.host.place import Place
-from pytest_accel.drivers.query import Table, several
-from pytest_accel.drivers.vendors import amd, habana, nvidia
+from pytest_accel.drivers.vendors import habana
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
+from pytest_accel.drivers.vendors.nvidia.power import slowdown_fields
 from pytest_accel.simulate.libraries import amdsmi, nvml
 
-NVML = (
-    *(nvidia.identity.PRODUCT, nvidia.identity.PLACE, nvidia.identity.FIRMWARE, nvidia.identity.SETTINGS),
-    *(nvidia.memory.ERRORS, nvidia.memory.REPAIRS, nvidia.links.PCIE, nvidia.links.FABRIC),
-    *(nvidia.power.LIMITS, nvidia.power.PROCESSES, nvidia.power.reading("580.95.05")),
-)
-AMDSMI = (
-    *(amd.identity.PRODUCT, amd.identity.PLACE, amd.identity.FIRMWARE, amd.identity.SETTINGS),
-    *(amd.memory.ERRORS, amd.memory.REPAIRS, amd.links.PCIE, amd.links.XGMI),
-    *(amd.power.LIMITS, amd.power.PROCESSES, amd.power.READING, amd.throttle.NOW),
-)
-FIELDS = {
-    "nvml": {"model", "serial", "memory_bytes", "pci_address"},
-    "amdsmi": {"model", "serial", "memory_bytes", "pci_id", "numa_node"},
-}
-"""Answers that become fields of the device, and are no facts."""
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import facts
+from judged_by import READ_ONCE
+
 NOTES = {"unread", "unsupported"}
-BY_NUMBER = {269, 270, 271}
-"""Fields of NVML whose number depends on the driver; the page names them as the header of driver 580.95 does."""
 
 
-def sources(tables: tuple[Table, ...]) -> dict[str, list[str | int]]:
-    """The functions and fields of every fact in the tables of a driver."""
-    return {
-        name: list(dict.fromkeys(each.name for each in several(found)))
-        for table in tables
-        for name, found in table.items()
-    }
+OF_DEVICE = {"model", "serial", "memory_bytes", "pci_address", "numa_node"}
+"""Answers that become fields of the device, and are no facts."""
 
 
-@pytest.mark.parametrize(("library", "tables"), [("nvml", NVML), ("amdsmi", AMDSMI)])
-def test_the_sources_are_those_that_are_asked(library: str, tables: tuple[Table, ...]) -> None:
-    asked = {name: found for name, found in sources(tables).items() if name not in FIELDS[library]}
-    assert set(asked) <= set(DEVICE_FACTS), "a driver asks for a fact that the table does not have"
-    for name, found in asked.items():
-        told = getattr(DEVICE_FACTS[name], library)
-        if set(found) <= BY_NUMBER:
-            assert [getattr(pynvml, told)] == found, name
-        else:
-            assert told == ", ".join(map(str, found)), name
+def test_the_page_names_every_fact_and_no_other() -> None:
+    assert {*facts.NVML, *facts.AMDSMI, *facts.FILES} - OF_DEVICE == set(DEVICE_FACTS)
+
+
+def test_the_page_names_the_slowdown_counters_as_the_header_of_driver_580_does() -> None:
+    names = [facts.NVML[name] for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
+    assert tuple(getattr(pynvml, name) for name in names) == slowdown_fields("580.95.05")
 
 
 @pytest.fixture
@@ -88,14 +70,14 @@ def stated(driver: Driver) -> set[str]:
     return {name for each in devices for name in (*each.facts, *driver.health(each))} - NOTES
 
 
-def of_vendor(library: str) -> set[str]:
-    return {name for name, fact in DEVICE_FACTS.items() if getattr(fact, library)}
+def on_page(sources: Mapping[str, str]) -> set[str]:
+    return {name for name in DEVICE_FACTS if sources.get(name)}
 
 
 def missed(driver: Driver) -> set[str]:
     """The facts that a driver could not state here, and says so."""
-    facts = [facts for each in driver.discover() for facts in (each.facts, driver.health(each))]
-    return {name for each in facts for kind in NOTES for name in each.get(kind, {})}
+    said = [said for each in driver.discover() for said in (each.facts, driver.health(each))]
+    return {name for each in said for kind in NOTES for name in each.get(kind, {})}
 
 
 @pytest.fixture
@@ -108,8 +90,8 @@ def nvidia_driver(monkeypatch: pytest.MonkeyPatch, bus: str) -> Driver:
 
 def test_nvidia_states_what_the_table_says(nvidia_driver: Driver) -> None:
     found = stated(nvidia_driver)
-    assert found <= of_vendor("nvml")
-    assert of_vendor("nvml") <= found | missed(nvidia_driver)
+    assert found <= on_page(facts.NVML)
+    assert on_page(facts.NVML) <= found | missed(nvidia_driver)
 
 
 @pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
@@ -117,13 +99,13 @@ def test_amd_states_what_the_table_says(bus: str) -> None:
     amdsmi.install(amdsmi.SmiLibrary([amdsmi.mi300x()]))
     driver = AmdDriver()
     found = stated(driver)
-    assert found <= of_vendor("amdsmi")
-    assert of_vendor("amdsmi") <= found | missed(driver)
+    assert found <= on_page(facts.AMDSMI)
+    assert on_page(facts.AMDSMI) <= found | missed(driver)
 
 
 def test_drivers_without_a_library_state_what_the_table_says(bus: str) -> None:
     found = stated(CpuDriver()) | stated(habana.VENDOR.make_driver([Hint("habana", f"PCI {bus}")]))
-    assert found == of_vendor("file")
+    assert found == on_page(facts.FILES)
 
 
 @pytest.mark.parametrize("event", ClockEvent)

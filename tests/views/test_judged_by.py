@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core.device_facts import DEVICE_FACTS, GROUPS, UNJUDGED
+from pytest_accel.core.device_facts import DEVICE_FACTS, GROUPS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.probes.declare import declarations
 
 CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))
 
-from judged_by import NOTHING, page  # noqa: E402  a program, not a package
+from judged_by import NOTHING, UNJUDGED, page  # noqa: E402  a program, not a package
 
 PAGE = CHECKOUT / "docs/judged-by.md"
 
