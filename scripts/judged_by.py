@@ -11,7 +11,7 @@ from pytest_accel.core.device_facts import GROUPS, IDENTITY, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.judging import changed_facts, error_counters, like_devices, neighbours
+from pytest_accel.judging import changed_facts, distance, error_counters, like_devices
 from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
@@ -24,12 +24,10 @@ HEAD = (
     "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
     "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
     "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
-    f"device below {neighbours.FAR:g} of their median fails, and one below {neighbours.BEHIND:g} is marginal where no",
-    "limit that may reject bounds the metric; for a latency it never is. Where a file states how far healthy devices",
-    "lie apart (`spread`), a device is marginal four standard deviations behind, and fails farther behind in memory",
-    "and links. A device that lost more than two runs differ by since its own **past** is marginal",
-    "([history.md](history.md)). A fact that **changes** during the run fails if the new value breaks its limit, and",
-    "is marginal otherwise.",
+    f"device below {1 - distance.FAR:g} of the median of the others fails; memory, links and products fail far above",
+    "it. A device that lost more than two runs differ by since its own **past** is marginal.",
+    "[comparison.md](comparison.md) has the table. A fact that **changes** during the run fails if the new value",
+    "breaks its limit, and is marginal otherwise.",
 )
 PLACES = {
     DeclaredBy.SKU_FILE: "SKU's file",

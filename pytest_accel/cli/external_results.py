@@ -22,11 +22,11 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import neighbours
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import Attempt
+from pytest_accel.judging.references import held
 from pytest_accel.probes.declare import known_metrics, unit_of
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
@@ -129,7 +129,7 @@ def _verdict(
     if other:
         why = (Note("other_conditions", other),)
         verdict = Verdict(metric, subject, Status.UNMEASURED, why, measurement.unit, measurement.value, limit=limit)
-        return neighbours.beside(verdict, [measurement], alike, alike, sku.spread_of(metric))
+        return held(verdict, [measurement], Background(alike, alike, sku.spread_of(metric)))
     peak = peaks.peak(sku, metric, platform)
     attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
     return judge(attempts, limit, figure.software, background=Background(alike, alike, sku.spread_of(metric)))

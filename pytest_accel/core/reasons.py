@@ -251,27 +251,19 @@ class Repeated(Figures):
 
 
 @dataclass(frozen=True)
-class BehindMedian(Figures):
-    """The device is behind the median of like devices, itself included: its speed is `share` of theirs."""
-
-    share: float
-    middle: float
-    unit: str
-    devices: int
-    at_first: bool = False
-    """True if the repeat does not show it any more."""
-
-
-@dataclass(frozen=True)
 class BehindNeighbours(Figures):
-    """The device is behind its neighbours by the share `lost`, which is far in the `spread` of healthy devices."""
+    """The device lacks the share `lost` of the speed of like ones, and healthy ones differ by `allowed` at most."""
 
     lost: float
     middle: float
+    """The median of the `devices` others, in `unit`."""
     unit: str
-    spread: float
+    devices: int
+    allowed: float
+    spread: float | None = None
+    """The standard deviation between healthy devices, None where none is known."""
     at_clock: bool = False
-    """True if the rate at the clock that it held is compared."""
+    """True if the rate at the clock that each device held is compared."""
     at_first: bool = False
     """True if the repeat does not show it any more."""
 
@@ -289,6 +281,8 @@ class BehindPast(Figures):
     day: str
     differs: Mapping[str, tuple[str, str]]
     """The other facts that differ since, by name: the value then and the value now."""
+    at_first: bool = False
+    """True if the repeat does not show it any more."""
 
 
 @dataclass(frozen=True)
@@ -296,13 +290,6 @@ class AllAlike(Figures):
     """All like devices of the node fall short alike, so that they share the cause."""
 
     devices: int
-
-
-@dataclass(frozen=True)
-class NeighboursHold(Figures):
-    """All other devices hold a limit that only advises."""
-
-    neighbours: int
 
 
 @dataclass(frozen=True)

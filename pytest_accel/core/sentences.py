@@ -109,17 +109,11 @@ def _repeated(one: reasons.Repeated, _: Verdict) -> str:
 AT_FIRST = "holds only on the repeat, first measured "
 
 
-def _behind_median(one: reasons.BehindMedian, _: Verdict) -> str:
-    among = f"the median of {one.devices} devices ({show(one.middle, '')})"
-    behind = f"{1 - one.share:.0%} below {among}"
-    if is_time(one.unit):
-        behind = f"{1 / one.share:.3g} times {among}" if one.share else f"longer than {among}"
-    return AT_FIRST * one.at_first + behind
-
-
 def _behind_neighbours(one: reasons.BehindNeighbours, _: Verdict) -> str:
-    behind = f"{one.lost:.1%} behind its neighbours{' at its clock' * one.at_clock}"
-    return f"{AT_FIRST * one.at_first}{behind} (median {show(one.middle, '')}, spread {100 * one.spread:.2g}%)"
+    behind = f"{one.lost:.1%} behind its {one.devices} neighbours{' at its clock' * one.at_clock}"
+    spread = "" if one.spread is None else f", spread {100 * one.spread:.2g}%"
+    told = f"(median {show(one.middle, '')}, healthy up to {one.allowed:.1%}{spread})"
+    return f"{AT_FIRST * one.at_first}{behind} {told}"
 
 
 def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
@@ -128,7 +122,7 @@ def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
     run = one.since if of_round else f"{one.since} run of {one.day}"
     two = f"two {'rounds' if of_round else 'runs'} differ by up to {one.allowed:.1%}"
     differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in one.differs.items())
-    return f"{behind} its {run} ({show(one.value, '')}; {two}{differs})"
+    return f"{AT_FIRST * one.at_first}{behind} its {run} ({show(one.value, '')}; {two}{differs})"
 
 
 WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
@@ -163,13 +157,11 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     ),
     reasons.Alone: _alone,
     reasons.Repeated: _repeated,
-    reasons.BehindMedian: _behind_median,
     reasons.BehindNeighbours: _behind_neighbours,
     reasons.BehindPast: _behind_past,
     reasons.AllAlike: lambda one, _: (
         f"all {one.devices} devices alike: look at what they share (power, cooling, settings, software)"
     ),
-    reasons.NeighboursHold: lambda one, _: f"its {one.neighbours} neighbours hold it",
     reasons.InRound: lambda one, _: f"in round {one.round} of {one.of}",
     reasons.NothingWorse: lambda one, _: f"nothing became worse over {counted(one.rounds, 'complete round')}",
     reasons.NoBudget: lambda one, _: (

@@ -246,6 +246,8 @@ class Spread:
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     between_nodes: float | None = None
     """That between nodes: of the typical device of a node, or of a figure of the whole node."""
+    widest: float | None = None
+    """The widest range of matrix products that was published inside a healthy node of the class."""
 
     @property
     def ours(self) -> bool:
@@ -367,6 +369,8 @@ class Sku:
     """The half-width of the interval, as a fraction of the value, at which a probe stops sampling."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
     """The variation among healthy devices by metric, or by probe for all of its metrics."""
+    widest: Spread | None = None
+    """The widest range that was published inside a healthy node of the product's class, None where none was."""
     rematched: bool = False
     """True if a user's own file changed how the product is recognised."""
     own_file: str | None = None
@@ -459,7 +463,10 @@ class Sku:
 
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""
-        return self.spread.get(metric) or self.spread.get(parse(metric).probe)
+        stated = self.spread.get(metric) or self.spread.get(parse(metric).probe)
+        if stated is None or stated.widest is not None or self.widest is None:
+            return stated or self.widest
+        return replace(stated, widest=self.widest.widest)
 
 
 def written(limits: Mapping[str, Limit]) -> dict[str, Limit]:

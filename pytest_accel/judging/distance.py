@@ -55,7 +55,7 @@ class Rule:
     fails: tuple[float, float, float] = (math.inf, math.inf, math.inf)
 
 
-_LINKS = Rule(4.0, 0.01, 0.15, 6.0, (0.02, 0.05, 0.08))
+_LINKS = Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.05, 0.08))
 _WIDE, _LATENCY = Rule(math.inf, 0.0, 0.15), Rule(math.inf, 0.0)
 
 
@@ -67,7 +67,7 @@ def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = ma
 
 RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "neighbours": {
-        "memory": Rule(4.0, 0.01, 0.15, 6.0, (0.02, 0.03, 0.03)),
+        "memory": Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.03, 0.03)),
         "host link": _LINKS,
         "peer links": _LINKS,
         # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract)
@@ -93,8 +93,8 @@ class Reference:
     """What a value is held against.
 
     `middle` is the median of `count` values in the unit of the metric, or one earlier value. `spread` is the standard
-    deviation of one value of a healthy device as a fraction, None where it is not known; `noise` is the standard error
-    of the own value as a fraction. Values of the reference are as noisy as the own one.
+    deviation between the values of healthy devices as a fraction, None where it is not known, and `noise` that of one
+    value from go to go, as far as it is known. Values of the reference are as noisy as the own one.
     """
 
     kind: ReferenceKind
@@ -112,10 +112,14 @@ class Reference:
     """True if the user wants every finding to fail."""
 
     @property
+    def of_middle(self) -> float:
+        """The factor by which the error of the middle widens a deviation."""
+        return math.sqrt(1 + (OF_MEDIAN if self.count > 1 else 1.0) / self.count)
+
+    @property
     def deviation(self) -> float:
         """The standard deviation of a healthy device's distance to the middle, as a fraction."""
-        of_middle = (OF_MEDIAN if self.count > 1 else 1.0) / self.count
-        return math.hypot(self.spread or 0.0, self.noise) * math.sqrt(1 + of_middle)
+        return math.hypot(self.spread or 0.0, self.noise) * self.of_middle
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from pytest_accel.core.verdict import ErrorRates
 from pytest_accel.judging.allowance import BEYOND_NOISE, allowance, doubtful_from
 from pytest_accel.judging.background import Background, between_runs
 from pytest_accel.judging.compare import MARGINAL_WITHIN
-from pytest_accel.judging.drops import allowed_drop
-from pytest_accel.judging.gaps import Gap, gap
-from pytest_accel.judging.history import kept
+from pytest_accel.judging.distance import Distance
 from pytest_accel.judging.like_devices import is_speed, together
+from pytest_accel.judging.references import drop, to_neighbours
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.skus import requirements
 
@@ -117,43 +116,39 @@ class ByLimit:
 
 @dataclass(frozen=True)
 class ByNeighbours:
-    """The like devices of the node: the gap to their median has to be wide in both goes."""
+    """The like devices of the node: the distance to their median has to be long in both goes."""
 
-    gap: Gap
-
-    @property
-    def name(self) -> str:
-        """The word for it."""
-        return "neighbours, at the clock" if self.gap.at_clock else "neighbours"
+    distance: Distance
+    name: str = "neighbours"
 
     @property
     def rejects(self) -> bool:
-        """True if a gap may fail."""
-        return math.isfinite(self.gap.fails_from)
+        """True if a distance may fail."""
+        return math.isfinite(self.distance.fails_from)
 
     stops = rejects
 
     def found(self, loss: float) -> float:
-        """Return the chance that both goes show a gap, or one of them one that fails."""
-        wide, fails = self._share(self.gap.found_from, loss), self._share(self.gap.fails_from, loss)
+        """Return the chance that both goes show a finding, or one of them one that fails."""
+        wide, fails = self._share(self.distance.allowed, loss), self._share(self.distance.fails_from, loss)
         once = 2 * (self._noise.below(fails) - self._noise.both_below(fails, wide)) if fails > -1 else 0.0
         return min(1.0, self._noise.both_below(wide, wide) + max(0.0, once))
 
     def rejected(self, loss: float) -> float:
-        """Return the chance that both goes show a gap that fails."""
-        fails = self._share(self.gap.fails_from, loss)
+        """Return the chance that both goes show a distance that fails."""
+        fails = self._share(self.distance.fails_from, loss)
         return self._noise.both_below(fails, fails) if fails > -1 else 0.0
 
     stopped = rejected
 
     @property
     def _noise(self) -> Noise:
-        rest = self.gap.deviation**2 - self.gap.constant**2
-        return Noise(self.gap.constant, math.sqrt(max(0.0, rest)))
+        of = self.distance.reference
+        return Noise((of.spread or 0.0) * of.of_middle, of.noise * of.of_middle)
 
-    def _share(self, gap_from: float, loss: float) -> float:
-        """Return the deviation from the median, but for the loss, at which a device is just behind by `gap_from`."""
-        return (1 - gap_from) / (1 - loss) - 1 if gap_from < 1 else -1.0
+    def _share(self, from_: float, loss: float) -> float:
+        """Return the deviation from the median, but for the loss, at which a device is just behind by `from_`."""
+        return (1 - from_) / (1 - loss) - 1 if from_ < 1 else -1.0
 
 
 @dataclass(frozen=True)
@@ -336,17 +331,18 @@ def _noise_of(own: Measurement, background: Background) -> tuple[Noise | None, s
 
 
 def by_neighbours(own: Measurement, background: Background) -> ByNeighbours | None:
-    """Return the way of the like devices; None if they are too few, or their spread is not known."""
+    """Return the way of the like devices, whatever slows one of them down; None if they are too few."""
     last = [each[-1] for each in map(together, background.near) if each]
-    found = gap(own, last, background.spread) if background.spread else None
-    return ByNeighbours(found) if found and math.isfinite(found.deviation) else None
+    found = to_neighbours(own, last, background.spread)
+    return ByNeighbours(found) if found and math.isfinite(found.reference.deviation) else None
 
 
 def by_past(own: Measurement, background: Background) -> ByPast | None:
     """Return the way of the earlier runs; None without one, and where nobody knows how much two runs differ."""
-    past, spread = background.past_of(own), background.spread
-    if past is None or not (past.first or past.last) or not kept(own):
+    past = background.past_of(own)
+    found = drop(own, past, background.spread) if past else None
+    if past is None or found is None or found.distance.reference.spread is None:
         return None
-    runs = between_runs(past, spread)
-    go = math.hypot(runs, own.noise) if runs is not None else math.inf
-    return ByPast(allowed_drop(own, past, spread), go, past.fails) if math.isfinite(go) else None
+    of = found.distance.reference
+    go = math.hypot(of.spread or 0.0, of.noise)
+    return ByPast(found.distance.allowed, go, past.fails) if math.isfinite(go) else None

@@ -1,7 +1,7 @@
 """Figures of two records that differ by more than two runs do, and the trend over several records. Pure.
 
 A figure is compared with one of the same method and conditions alone (`history.key`). What two runs may differ by is
-the rule of `drops`.
+the rule of `distance`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.measurement import NODE, Measurement, speed_share
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.difference import Difference, Direction, SubjectKind, Subjects
-from pytest_accel.judging.drops import Drop, drop, lost
-from pytest_accel.judging.gaps import OF_MEDIAN
+from pytest_accel.judging.distance import OF_MEDIAN
 from pytest_accel.judging.history import History, kept, key
 from pytest_accel.judging.like_devices import LATENCY, POWER, usable, value_of
+from pytest_accel.judging.references import Drop, drop
 
 OTHER_METHOD = "measured by another method or under other conditions"
 ONE_ALONE = "in one of the two records alone"
@@ -79,7 +79,7 @@ def figures(
             continue
         found.compared += 1
         change = since(now, EarlierFigure(value_of(then), first.started[:10], str(first.path)), history, spread_of)
-        if change is not None and abs(change.share) > change.allowed:
+        if change is not None and abs(change.distance.lost) > change.distance.allowed:
             found.differences.append(_difference(names[subject], then, now, change, last))
     found.not_compared = _not_compared(first, last, shared)
     return found
@@ -99,7 +99,7 @@ def latest(contents: Run) -> dict[Place, Measurement]:
 
 def _difference(where: str, then: Measurement, now: Measurement, change: Drop, last: Run) -> Difference:
     processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
-    worse = Direction.OTHER if processor else Direction.WORSE if change.share > 0 else Direction.BETTER
+    worse = Direction.OTHER if processor else Direction.WORSE if change.distance.lost > 0 else Direction.BETTER
     return Difference(
         SubjectKind.FIGURE,
         (where,),
@@ -109,8 +109,8 @@ def _difference(where: str, then: Measurement, now: Measurement, change: Drop, l
         worse,
         counts=worse is Direction.WORSE,
         note=PROCESSOR if processor else "",
-        lost=change.share,
-        allowed=change.allowed,
+        lost=change.distance.lost,
+        allowed=change.distance.allowed,
     )
 
 
@@ -159,7 +159,7 @@ def of_nodes(first: Run, last: Run, spread_of: SpreadOf) -> FigureDifferences:
         own, old = (replace(each[0], value=median(map(value_of, each)), samples=()) for each in (now, then))
         past = Past(None, EarlierFigure(value_of(old), first.started[:10], str(first.path)))
         change = drop(own, past, _of_medians(spread_of(own.metric), min(len(then), len(now))))
-        if change and abs(change.share) > change.allowed:
+        if change and abs(change.distance.lost) > change.distance.allowed:
             where = NODE if own.subject == NODE else f"median of {len(now)}"
             found.differences.append(_difference(where, old, own, change, last))
     then_metrics, now_metrics = ({each[0].metric for each in one.values()} for one in (before, after))
@@ -218,8 +218,7 @@ def _trend(
         return None
     begun = None
     for run, value in reversed(values):
-        share = lost(value, first, now.unit)
-        if share is None or share <= change.allowed:
+        if first <= 0 or value <= 0 or 1 - speed_share(value, first, now.unit) <= change.distance.allowed:
             break
         begun = run
     return MetricTrend(
@@ -230,8 +229,8 @@ def _trend(
         first,
         value_of(now),
         median(value for _, value in values),
-        change.share,
-        change.allowed,
+        change.distance.lost,
+        change.distance.allowed,
         str(begun.path) if begun else "",
         begun.day if begun else "",
     )

@@ -26,13 +26,13 @@ from pytest_accel.core.reasons import (
 )
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging import drops, neighbours
 from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, far_once
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.judging.distance import unconfirmed
 from pytest_accel.judging.error_rates import error_rates
 from pytest_accel.judging.like_devices import Attempt, Kinds, together, usable, value_of
-from pytest_accel.judging.repeats import unconfirmed
+from pytest_accel.judging.references import held
 
 MOST_BY_LOAD = 0.95
 """The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
@@ -84,8 +84,7 @@ def judge(
         return explain(measurement, limit, background.others)
 
     verdict = _by_limit(attempts, limit, software, explained)
-    beside = neighbours.beside(verdict, attempts, background.others, background.near, background.spread)
-    later = drops.against(beside, attempts, background.past_of, background.near, background.spread)
+    later = held(verdict, attempts, background)
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explained(_slowest(attempts)) if failed_beside else None
     rates = error_rates(_deciding(attempts)[-1], limit, background, advises=bool(later.advisory))
@@ -166,7 +165,7 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     judged = None
     if limit and measured:
         judged = _excused(_explained(measured[-1], limit, len(rounds), explain), measured[-1], limit, software)
-        if judged.status is Status.FAIL and (doubt := unconfirmed(rounds, ())):
+        if judged.status is Status.FAIL and (doubt := unconfirmed((), rounds[-1].details.get("not_repeated", ""))):
             return judged.because(*doubt, status=Status.FAIL if far(judged, limit) else Status.INCONCLUSIVE)
         if judged.status is Status.FAIL and last.trouble:
             status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from pytest_accel.core.reasons import Note
-from pytest_accel.judging.like_devices import Attempt
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Declaration
 
 REPEAT_SECONDS = {"quick": 20.0, "standard": 120.0, "long": 600.0}
@@ -27,17 +25,6 @@ def least(declared: Declaration, seconds: float) -> float:
     more than half of the longest repeat.
     """
     return SUSTAINED_WARMUP + SUSTAINED_SECONDS if declared.sustained else min(seconds, LONGEST) / 2
-
-
-def unconfirmed(attempts: Attempt, rounds: Sequence[object | None]) -> list[Note]:
-    """Return why the repeat does not confirm what it did not clear: there was no time for it, or nothing to compare.
-
-    `rounds` are what the rounds of the attempts show, None for one that could not be compared. A shortfall that would
-    FAIL is INCONCLUSIVE then, unless no noise explains it.
-    """
-    if attempts and (why := attempts[-1].details.get("not_repeated")):
-        return [Note("repeat_without_time", why)]
-    return [Note("one_round")] if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else []
 
 
 class Repeats:

@@ -15,6 +15,7 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background, PastOf, background_of
+from pytest_accel.judging.distance import FAR
 from pytest_accel.judging.error_rates import (
     FOUND,
     Noise,
@@ -25,7 +26,6 @@ from pytest_accel.judging.error_rates import (
 )
 from pytest_accel.judging.judge import validated_on
 from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Kinds, compared, part_of, together, usable
-from pytest_accel.judging.neighbours import FAR
 
 FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "link": "peer links"}
 """The name of a family of metrics, by the part that they stress, in the order in which they are told."""

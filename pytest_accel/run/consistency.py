@@ -23,8 +23,8 @@ from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.closing import SIMULATED, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
+from pytest_accel.judging.distance import FAR
 from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.neighbours import FAR
 from pytest_accel.judging.rounds import round_of, value_in
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of

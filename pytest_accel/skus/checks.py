@@ -17,8 +17,8 @@ from pytest_accel.skus.peaks import why_not_applicable
 BOUNDS = ("floor", "ceiling", "equals", "one_of", "version", "same_on_all")
 FIGURES = ("floor", "ceiling", "reference")
 """Figures of a limit that its source measured."""
-DEVIATIONS = ("between_devices", "between_nodes", "at_clock", "between_runs")
-"""The deviations that a spread may state."""
+DEVIATIONS = ("between_devices", "between_nodes", "at_clock", "between_runs", "widest")
+"""The figures that a spread may state."""
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
@@ -139,7 +139,7 @@ def _check_bounds(key: str, at: Located, limit: dict[str, Any], findings: Findin
 
 
 def check_spreads(root: Located, findings: Findings) -> None:
-    """Find spreads that state no deviation, and one between runs without their number."""
+    """Find spreads that state no figure, and one between runs without their number."""
     for key, at in items_of(root.data.get("spread")):
         stated = at.plain()
         if not set(DEVIATIONS) & set(stated):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import yaml_nodes
-from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_nodes import Findings, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
@@ -56,6 +56,10 @@ _row = yaml_nodes.record_of(
         ),
         "software": software_check,
         "note": text,
+        "widest": yaml_nodes.record_of(
+            {"share": positive, "devices": count, "by": text, "date": yaml_nodes.date, "url": text, "conditions": text},
+            required=("share", "by", "date", "conditions"),
+        ),
         "figures": yaml_nodes.list_of(
             yaml_nodes.record_of(
                 {
@@ -95,6 +99,8 @@ class ClassRow:
     """File and line."""
     platforms: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
+    widest: Mapping[str, Any] | None = None
+    """The widest range of products that was published inside a healthy node, as a share, with its source."""
 
     @property
     def lowest(self) -> float:
@@ -153,7 +159,7 @@ def rows(path: Path) -> tuple[tuple[ClassRow, ...], str]:
     found = _check(root, "", findings) or {}
     findings.raise_if_any()
     places = root.data["rows"].data
-    keys = ("title", "metrics", "products", "figures", "platforms", "software")
+    keys = ("title", "metrics", "products", "figures", "platforms", "software", "widest")
     return tuple(
         ClassRow(name=name, origin=places[name].where, **{key: row[key] for key in keys if key in row})
         for name, row in found["rows"].items()
@@ -175,7 +181,15 @@ def with_floors(sku: Sku, every: Sequence[ClassRow]) -> Sku:
         hidden = platform.passed_through or platform.virtual
         platforms[name] = replace(platform, limits=without_host_floors(limits) if hidden else limits)
     usual = next(iter(sku.platforms.values()))
-    return replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
+    widest = next((row.widest for row in every if row.widest and row.holds_for(sku, usual)), None)
+    floored = replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
+    return replace(floored, widest=_widest(widest)) if widest else floored
+
+
+def _widest(stated: Mapping[str, Any]) -> Spread:
+    stated = dict(stated)
+    share = float(stated.pop("share"))
+    return Spread(Source("published", **{**stated, "date": str(stated["date"])}), widest=share)
 
 
 def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -311,6 +311,7 @@ _FIELDS: dict[str, Check] = {
             {
                 "between_devices": _deviation.described("standard deviation between the devices of a node"),
                 "between_nodes": _deviation.described("standard deviation between nodes of a platform"),
+                "widest": positive.described("widest range of products inside a healthy node, as a share"),
                 "at_clock": _deviation.described("the same of a matrix product's rate divided by the SM clock"),
                 "between_runs": _deviation.described("standard deviation between runs of one device"),
                 "runs": count.described("number of runs that between_runs was estimated from"),

@@ -17,7 +17,7 @@ from pytest_accel.skus import loader
 Row = dict[str, Any]
 
 ROWS: dict[str, Row] = yaml.safe_load((loader.SHIPPED / "classes.yaml").read_text(encoding="utf-8"))["rows"]
-KEYS = {"title", "metrics", "products", "platforms", "software", "note", "figures", "excepted"}
+KEYS = {"title", "metrics", "products", "platforms", "software", "note", "figures", "excepted", "widest"}
 OF_LINK = ("host_copy", "peer_copy", "all_reduce")
 
 with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:

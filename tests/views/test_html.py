@@ -184,7 +184,7 @@ def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
     assert (name, value) == (f"gpu{SLOW}", "629.3 TFLOPS")
     assert (limit, margin, of_peak) == ("≥ 650", "-3.2%", "63.6%")
     assert healthy == "676 to 730"
-    assert neighbours == "-10.7% median 704.8"
+    assert neighbours == "-10.7% median 704.9"
     assert "HW thermal" in reason
     assert not row_of("gpu0", page.page(found, None))[0]
 

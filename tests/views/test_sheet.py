@@ -85,7 +85,9 @@ def test_every_limit_says_how_sure_its_verdicts_are(capsys: pytest.CaptureFixtur
         )
         assert told["stream.triad"].startswith("all below 0.0001% above 99.9999% below 0.0001% 5.8%")
         assert told["soak.rate"].startswith("all never above 99.9999%")
-        assert told["all_reduce.busbw@8GiB"].endswith("not known not known not known not known: no spread is stated")
+        assert told["all_reduce.busbw@8GiB"].endswith(
+            "not known not known not known not known: no spread between nodes is stated"
+        )
         assert "inventory.count" not in told
 
 

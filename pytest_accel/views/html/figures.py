@@ -11,8 +11,8 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.like_devices import kind_of, like
-from pytest_accel.judging.neighbours import standing
 from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.references import to_neighbours
 from pytest_accel.run.baseline import kept_in
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.limits import bounds_of
@@ -88,10 +88,11 @@ class Figures:
         """Return how far a value is from the median of the like devices; empty where it cannot be compared."""
         own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
         alike = like(self._attempts, self._kinds, verdict.metric, verdict.subject)
-        among = standing(own[-1], [each[-1] for each in alike]) if own else None
-        if among is None or value is None:
+        behind = to_neighbours(own[-1], [each[-1] for each in alike]) if own else None
+        if behind is None or value is None:
             return "", None, ""
-        return change(value, among.middle), value / among.middle - 1, f"median {show(among.middle, '')}"
+        middle = behind.reference.middle
+        return change(value, middle), value / middle - 1, f"median {show(middle, '')}"
 
     def past(self, verdict: Verdict) -> Compared:
         """Return how far a value is from that of the last comparable run; the note has the first accepted one too."""

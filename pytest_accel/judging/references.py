@@ -1,0 +1,198 @@
+"""Holds a measurement against its neighbours and its own past by the one comparison (`distance`). Pure.
+
+A limit says what a product has to reach; the neighbours say what this device does under the same load, power and
+cooling. Where no limit decides they are all that can tell a slow device, and far behind them no limit clears it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindPast, Reason, Since
+from pytest_accel.core.run import EarlierFigure, Past
+from pytest_accel.core.sku import Spread
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.judging.background import Background, between_runs
+from pytest_accel.judging.distance import Confirmed, Distance, Family, Reference, ReferenceKind, confirm, distance
+from pytest_accel.judging.history import kept
+from pytest_accel.judging.like_devices import ENOUGH, Attempt, compared, family_of, together, usable, value_of
+
+
+def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+    """Return the verdict on a device after it was held against its neighbours, and then against its own past."""
+    return _against_past(_beside(verdict, attempts, background), attempts, background)
+
+
+# -- like devices
+
+
+def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+    found = confirm(_rounds(attempts, background), _not_repeated(attempts))
+    if verdict.status is Status.FAIL or found is None:
+        return _shared(verdict, attempts, background) if found is None or found.distance.lost <= 0 else verdict
+    behind, held_against = found.distance, found.distance.reference
+    reason = BehindNeighbours(
+        behind.lost,
+        held_against.middle,
+        verdict.unit or attempts[0].unit,
+        held_against.count,
+        behind.crossed,
+        held_against.spread,
+        behind.at_clock,
+        found.at_first,
+    )
+    return _worsened(verdict, found, reason, *_alone(attempts))
+
+
+def _rounds(attempts: Attempt, background: Background) -> list[Distance | None]:
+    """Return the clearest distance of each attempt on all devices together to the others in that round."""
+    own, spread = together(attempts), background.spread
+    near, others = ([each for each in map(together, some) if each] for some in (background.near, background.others))
+    return [
+        behind(one, _in_round(near, place), _in_round(others, place), spread)
+        for place, one in enumerate(own)
+        if near or others
+    ]
+
+
+def _in_round(others: Sequence[Attempt], place: int) -> list[Measurement]:
+    """Return the attempt of each device in a round; of others that made fewer attempts the last one counts."""
+    return [each[min(place, len(each) - 1)] for each in others]
+
+
+def behind(
+    own: Measurement, near: Sequence[Measurement], others: Sequence[Measurement] = (), spread: Spread | None = None
+) -> Distance | None:
+    """Return the clearest distance of a device behind like ones; None if it cannot be compared.
+
+    `near` are those in the same place of the node, `others` those of the whole node. A product is compared as it is,
+    and at the clock that each device held.
+    """
+    family = family_of(own.metric, own.unit)
+    found = [to_neighbours(own, near, spread)]
+    if family == "products" and (clocks := _clocks([own, *near])):
+        found.append(_to_others(own, near, "products at the clock", spread, clocks))
+    if len(others) > len(near):
+        found.append(_to_others(own, others, family, kind="elsewhere"))
+    return min((each for each in found if each), key=lambda each: WORST_FIRST.index(each.status), default=None)
+
+
+def to_neighbours(own: Measurement, near: Sequence[Measurement], spread: Spread | None = None) -> Distance | None:
+    """Return the distance of a device as it is behind those in the same place; None if it cannot be compared."""
+    return _to_others(own, near, family_of(own.metric, own.unit), spread)
+
+
+def _to_others(
+    own: Measurement,
+    alike: Sequence[Measurement],
+    family: Family,
+    spread: Spread | None = None,
+    clocks: Mapping[str, float] | None = None,
+    *,
+    kind: ReferenceKind = "neighbours",
+) -> Distance | None:
+    """Return the distance to the median of the others, whose rates are those at the own clock if `clocks` are given."""
+    others = [each for each in alike if each.subject != own.subject and usable(each)]
+    if len(others) < ENOUGH - 1 or not usable(own) or not compared(own.metric, own.subject, own.unit):
+        return None
+    values = [value_of(each) * (clocks[own.subject] / clocks[each.subject] if clocks else 1.0) for each in others]
+    reference = Reference(kind, median(values), len(others), noise=own.noise)
+    if spread:
+        reference = replace(
+            reference,
+            spread=(spread.at_clock if clocks else None) or spread.between_devices,
+            noise=math.hypot(own.noise, spread.between_runs or 0.0),
+            ours=spread.ours,
+            width=spread.widest,
+        )
+    return distance(value_of(own), own.unit, family, reference)
+
+
+def _clocks(every: Sequence[Measurement]) -> dict[str, float] | None:
+    """Return the SM clock (MHz) that each device held, None if one is not known."""
+    found = {each.subject: each.details.get("telemetry", {}).get("clock_mhz", {}).get("mean", 0.0) for each in every}
+    return found if all(found.values()) else None
+
+
+def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+    """Return the verdict on a broken limit with the note that all like devices break it alike, if they do."""
+    near = [each[-1] for each in map(together, background.near) if each]
+    every = [each for each in near if usable(each)]
+    bounded = verdict.floor is not None or verdict.ceiling is not None
+    if not bounded or verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH:
+        return verdict
+    speed = compared(verdict.metric, verdict.subject, attempts[-1].unit)
+    alike = speed and all(_short(each, verdict) for each in every)
+    return verdict.because(AllAlike(len(every))) if alike else verdict
+
+
+def _short(one: Measurement, verdict: Verdict) -> bool:
+    """Return whether a value breaks the bounds that the verdict was given by."""
+    value = value_of(one)
+    below = verdict.floor is not None and value < verdict.floor
+    return below or (verdict.ceiling is not None and value > verdict.ceiling)
+
+
+# -- the own past
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The distance of a figure behind an earlier one of the same device."""
+
+    distance: Distance
+    figure: EarlierFigure
+    since: Since
+
+
+def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
+    """Return the larger of the losses since the first accepted and the last run; None if nothing can be compared."""
+    runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
+    family, drops = family_of(own.metric, own.unit), []
+    for since, figure in runs if kept(own) else ():
+        if figure is None:
+            continue
+        reference = Reference("past", figure.value, 1, between_runs(past, spread), own.noise, fails=past.fails)
+        if lost := distance(value_of(own), own.unit, family, reference):
+            drops.append(Drop(lost, figure, since))
+    return max(drops, key=lambda each: each.distance.lost, default=None)
+
+
+def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+    drops = [_drop(each, background) for each in together(attempts)]
+    found = confirm([each.distance if each else None for each in drops], _not_repeated(attempts))
+    if verdict.status is Status.FAIL or found is None:
+        return verdict
+    now = next(each for each in reversed(drops) if each and each.distance is found.distance)
+    lost, then = found.distance, now.figure
+    told = (lost.lost, lost.allowed, then.value, attempts[0].unit, now.since, then.day, then.differs)
+    last = [_drop(each[-1], background) for each in background.near]
+    alike = len(last) >= ENOUGH and all(each and each.distance.status is not Status.PASS for each in last)
+    return _worsened(verdict, found, BehindPast(*told, found.at_first), *([AllAlike(len(last))] if alike else []))
+
+
+def _drop(own: Measurement, background: Background) -> Drop | None:
+    past = background.past_of(own)
+    return drop(own, past, background.spread) if past and not own.trouble else None
+
+
+# -- both
+
+
+def _worsened(verdict: Verdict, found: Confirmed, *reasons: Reason) -> Verdict:
+    """Return the verdict with what a comparison found, which is worth measuring again."""
+    return replace(verdict.worsened(found.status, *reasons, *found.doubt), behind=True)
+
+
+def _not_repeated(attempts: Attempt) -> str:
+    return attempts[-1].details.get("not_repeated", "")
+
+
+def _alone(attempts: Attempt) -> list[Alone]:
+    """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
+    alone = [each for each in attempts if each.how == "alone" and usable(each)]
+    return [Alone(alone[-1].value, alone[-1].unit)] if alone and not _not_repeated(attempts) else []

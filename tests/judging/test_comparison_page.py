@@ -1,0 +1,46 @@
+"""docs/comparison.md: its table is that of the code."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pytest_accel.core.groups import grouped
+from pytest_accel.judging.distance import FAR, OF_WIDTH, RULES, Rule
+
+PAGE = Path(__file__).parents[2] / "docs/comparison.md"
+NEVER = "-"
+
+
+def percent(share: float) -> str:
+    return NEVER if math.isinf(share) else f"{share:.0%}"
+
+
+def deviations(sigmas: float, least: float) -> str:
+    """From where on, with a known spread: "4 s, at least 1%"."""
+    if math.isinf(sigmas) or math.isinf(least):
+        return NEVER
+    return f"{sigmas:g} s, at least {least:.0%}" if sigmas else f"{least:.0%}"
+
+
+def row(reference: str, family: str, rule: Rule) -> str:
+    ours, other, unknown = rule.fails
+    fails = deviations(rule.fail_sigmas, ours), deviations(rule.fail_sigmas, other), percent(unknown)
+    cells = deviations(rule.sigmas, rule.least), percent(rule.unknown), *fails
+    return f"| {reference} | {family} | {' | '.join(cells)} |"
+
+
+def test_the_table_is_that_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = [line for line in text.splitlines() if line.startswith("| ") and line.split(" | ")[0][2:] in RULES]
+    expected = []
+    for reference, rules in RULES.items():
+        for rule, alike in grouped(rules, rules.__getitem__).items():
+            expected.append(row(reference, ", ".join(alike), rule))
+    assert shown == expected
+
+
+def test_the_figures_beside_the_table_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"{FAR:.0%} behind like devices" in text
+    assert f"{OF_WIDTH:g} times the widest range" in text

@@ -1,0 +1,290 @@
+"""A device against its neighbours: who they are, what is compared, and that what is clearly behind is rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.details import Details
+from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Note
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.background import Background
+from pytest_accel.judging.judge import Attempts, judge
+from pytest_accel.judging.like_devices import kind_of
+
+WHERE = Source("measured", "us", "2026-11")
+PRODUCTS = Spread(WHERE, between_devices=0.012)
+MEMORY = Spread(WHERE, between_devices=0.003)
+WIDTH = Spread(WHERE, widest=0.045)
+FLOOR = Limit("matmul.fp16", "TFLOPS", floor=60.0, reference=65.0)
+
+
+def one(value: float | None, subject: str = "GPU-7", metric: str = "matmul.fp16", unit: str = "TFLOPS") -> Measurement:
+    return Measurement(metric, subject, unit, value)
+
+
+def memory(value: float) -> Measurement:
+    return one(value, metric="stream.triad", unit="GB/s")
+
+
+def at_clock(value: float, mhz: float, subject: str = "GPU-7") -> Measurement:
+    clock = {"mean": mhz, "min": mhz, "max": mhz}
+    return replace(one(value, subject), details={"telemetry": {"seconds": 10.0, "clock_mhz": clock}})  # type: ignore[typeddict-item]
+
+
+def beside(
+    *attempts: Measurement,
+    spread: Spread | None = None,
+    others: Sequence[float | Measurement] = (100.0,) * 7,
+    limit: Limit | None = None,
+    software: dict[str, str] | None = None,
+) -> Verdict:
+    """Return the verdict on GPU-7 beside seven others."""
+    last = replace(attempts[0], details={}, disturbance=None, trouble=None)
+    alike = [
+        [each if isinstance(each, Measurement) else replace(last, subject=f"GPU-{place}", value=each)]
+        for place, each in enumerate(others)
+    ]
+    background = Background([attempts, *alike], [attempts, *alike], spread)
+    return judge(attempts, limit, software or {}, background=background)
+
+
+def behind(verdict: Verdict) -> BehindNeighbours | None:
+    return next((each for each in verdict.reasons if isinstance(each, BehindNeighbours)), None)
+
+
+def test_the_sentence_has_gap_median_and_what_healthy_devices_show() -> None:
+    verdict = beside(one(701.2), spread=PRODUCTS, others=[746.8] * 7)
+    assert verdict.status is Status.MARGINAL
+    assert sentence_of(verdict) == (
+        "701.2 TFLOPS, 6.1% behind its 7 neighbours (median 746.8, healthy up to 5.3%, spread 1.2%)"
+    )
+    unknown = sentence_of(beside(one(70.0)))
+    assert unknown == "70 TFLOPS, 30.0% behind its 7 neighbours (median 100, healthy up to 25.0%)"
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "value", "status"),
+    [
+        ("matmul.fp16", "TFLOPS", 86.0, Status.NOT_APPLICABLE),
+        ("matmul.fp16", "TFLOPS", 84.0, Status.MARGINAL),
+        ("matmul.fp16", "TFLOPS", 74.0, Status.FAIL),
+        ("stream.copy", "GB/s", 97.5, Status.NOT_APPLICABLE),
+        ("stream.copy", "GB/s", 96.5, Status.FAIL),
+        ("host_copy.h2d", "GB/s", 92.5, Status.NOT_APPLICABLE),
+        ("host_copy.h2d", "GB/s", 91.5, Status.FAIL),
+        ("peer_copy.one_way", "GB/s", 91.5, Status.FAIL),
+        ("mine.rate", "GB/s", 60.0, Status.MARGINAL),
+        ("mine.rate", "GB/s", 49.0, Status.FAIL),
+        ("mine.step", "ms", 130.0, Status.MARGINAL),
+        ("mine.step", "ms", 210.0, Status.FAIL),
+        ("host_copy.latency", "us", 130.0, Status.NOT_APPLICABLE),  # the place in the node makes so much
+        ("host_copy.latency", "us", 250.0, Status.FAIL),
+        ("soak.power", "W", 80.0, Status.MARGINAL),
+        ("soak.power", "W", 40.0, Status.FAIL),
+        ("host_copy.latency_p99", "us", 250.0, Status.NOT_APPLICABLE),  # the tail of a distribution
+        ("soak.throttle.hw_thermal", "s", 250.0, Status.NOT_APPLICABLE),  # a count of seconds
+        ("soak.droop_slow", "1", 40.0, Status.NOT_APPLICABLE),
+        ("inventory.nvlink_speed", "GB/s", 40.0, Status.NOT_APPLICABLE),  # a fact: limits judge it
+        ("counters.ecc_corrected", "per h", 250.0, Status.NOT_APPLICABLE),
+    ],
+)
+def test_how_far_behind_is_a_finding_where_no_spread_is_known(
+    metric: str, unit: str, value: float, status: Status
+) -> None:
+    assert beside(one(value, metric=metric, unit=unit)).status is status
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "status"),
+    [
+        (98.5, {}, Status.MARGINAL),
+        (97.5, {}, Status.FAIL),
+        (97.5, {"declared_by": DeclaredBy.VENDOR_FILE}, Status.MARGINAL),
+        (96.5, {"declared_by": DeclaredBy.VENDOR_FILE}, Status.FAIL),
+        (97.5, {"between_runs": 0.01}, Status.NOT_APPLICABLE),
+    ],
+)
+def test_a_stated_spread_makes_it_narrower(value: float, changes: dict[str, Any], status: Status) -> None:
+    assert beside(memory(value), spread=replace(MEMORY, **changes)).status is status
+
+
+def test_the_noise_of_its_own_blocks_counts() -> None:
+    assert beside(replace(memory(97.5), samples=(97.5,) * 20), spread=MEMORY).status is Status.FAIL
+    assert beside(replace(memory(97.5), samples=(80.0, 115.0) * 10), spread=MEMORY).status is Status.NOT_APPLICABLE
+
+
+NODE_AT_CLOCK = [at_clock(100.0, 1400.0, f"GPU-{place}") for place in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("value", "mhz", "spread", "status", "found_at_clock"),
+    [
+        (90.0, 1400.0, WIDTH, Status.FAIL, True),  # units do no work
+        (92.0, 1400.0, WIDTH, Status.NOT_APPLICABLE, None),
+        (97.0, 1500.0, WIDTH, Status.FAIL, True),  # as fast as the others nearly, at a higher clock
+        (80.0, 1120.0, WIDTH, Status.MARGINAL, False),  # its clock is low
+        (74.0, 1036.0, WIDTH, Status.FAIL, False),  # as slow as one whose units are broken
+        (90.0, 1400.0, None, Status.NOT_APPLICABLE, None),  # no width was published for the class
+        (74.0, 1400.0, None, Status.FAIL, False),
+        (100.0, 1470.0, replace(PRODUCTS, at_clock=0.005), Status.MARGINAL, True),
+    ],
+)
+def test_products_are_compared_at_their_clock_and_as_they_are(
+    value: float, mhz: float, spread: Spread | None, status: Status, found_at_clock: bool | None
+) -> None:
+    verdict = beside(at_clock(value, mhz), spread=spread, others=NODE_AT_CLOCK)
+    assert verdict.status is status
+    found = behind(verdict)
+    assert (found and found.at_clock) == found_at_clock
+
+
+def test_a_clock_that_is_not_known_hides_nothing() -> None:
+    assert beside(one(74.0), spread=WIDTH, others=NODE_AT_CLOCK).status is Status.FAIL
+    assert beside(one(90.0), spread=WIDTH, others=NODE_AT_CLOCK).status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "status"),
+    [
+        (FLOOR, 74.0, Status.FAIL),  # it holds its floor
+        (FLOOR, 80.0, Status.MARGINAL),
+        (FLOOR, 90.0, Status.PASS),
+        (replace(FLOOR, severity="warn"), 50.0, Status.FAIL),
+        (replace(FLOOR, differs=("data",)), 59.0, Status.FAIL),  # MARGINAL by itself
+        (replace(FLOOR, differs=("data",)), 40.0, Status.FAIL),  # INCONCLUSIVE by itself
+        (replace(FLOOR, software={"torch": "<2.13"}), 59.0, Status.FAIL),  # its neighbours have the same torch
+        (replace(FLOOR, software={"torch": "<2.13"}), 80.0, Status.MARGINAL),
+    ],
+)
+def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows_it(
+    limit: Limit, value: float, status: Status
+) -> None:
+    verdict = beside(one(value), limit=limit, software={"torch": "2.13"})
+    assert verdict.status is status
+    assert (behind(verdict) is not None) == (status is not Status.PASS)
+
+
+def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
+    assert sentence_of(beside(one(40.0), limit=FLOOR)) == "40 TFLOPS, floor 60 TFLOPS (-33.3%)"
+
+
+def test_devices_that_are_short_alike_are_told_so_and_none_is_behind() -> None:
+    floor = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0)
+    for limit in (floor, replace(floor, differs=("data",))):
+        verdict = beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=limit)
+        assert verdict.reasons[-1] == AllAlike(8)
+    assert AllAlike(8) not in beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor).reasons
+    assert AllAlike(8) not in beside(memory(97.5), spread=MEMORY, others=[99.0] * 7, limit=floor).reasons
+    assert beside(one(50.0), others=[50.0] * 7).status is Status.NOT_APPLICABLE
+
+
+def test_who_counts_as_a_neighbour() -> None:
+    assert beside(memory(96.0), others=[100.0] * 3).status is Status.FAIL
+    assert beside(memory(96.0), others=[100.0] * 2).status is Status.NOT_APPLICABLE, "too few"
+    assert beside(memory(96.0), others=[100.0] * 6 + [0.0]).status is Status.FAIL
+    assert beside(memory(0.0)).status is Status.FAIL
+    assert beside(one(40.0, subject=NODE)).status is Status.NOT_APPLICABLE
+    disturbed = [replace(one(100.0, f"GPU-{place}"), disturbance="in use") for place in range(7)]
+    assert beside(one(40.0), others=disturbed).status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    "changes", [{"disturbance": "in use by pid 4"}, {"value": None, "trouble": Trouble("need", "no time")}]
+)
+def test_a_disturbed_or_missing_value_is_not_compared(changes: dict[str, Any]) -> None:
+    verdict = beside(replace(one(40.0), **changes))
+    assert verdict.status is not Status.FAIL
+    assert behind(verdict) is None
+
+
+def test_a_power_of_zero_is_no_reading() -> None:
+    """The driver states the power of an MI250 for the first of its two devices, and 0 for the second."""
+    second = one(0.0, metric="soak.power", unit="W")
+    assert beside(second, others=(540.0, 0.0, 541.0, 0.0, 539.0, 0.0, 540.0)).status is Status.NOT_APPLICABLE
+    assert beside(second, others=(540.0, 539.0, 541.0, 540.0)).status is Status.NOT_APPLICABLE
+
+
+def test_the_repeat_confirms_clears_or_leaves_it_open() -> None:
+    assert beside(memory(96.0), memory(96.0)).status is Status.FAIL
+    cleared = beside(memory(96.0), memory(99.9))
+    assert cleared.status is Status.MARGINAL
+    assert (found := behind(cleared))
+    assert found.at_first
+    open_ = beside(memory(96.0), replace(memory(99.9), disturbance="another process"))
+    assert (open_.status, open_.reasons[-1]) == (Status.INCONCLUSIVE, Note("one_round"))
+    late = beside(replace(memory(96.0), details={"not_repeated": "no time"}))
+    assert (late.status, late.reasons[-1]) == (Status.INCONCLUSIVE, Note("repeat_without_time", "no time"))
+    once = beside(one(40.0), one(100.0))
+    assert (once.status, once.reasons[-1]) == (Status.FAIL, Note("beyond_noise"))
+
+
+def test_the_cause_is_that_of_the_round_that_fell_short() -> None:
+    details: Details = {"explains": "HW thermal slowdown 90% of the time"}
+    slow = replace(one(40.0), details=details)
+    assert beside(slow, one(100.0)).reasons[-1] == Note("cause", "HW thermal slowdown 90% of the time")
+    found = beside(slow, slow, replace(slow, value=99.0, how="alone")).reasons
+    assert found[-2:] == (Alone(99.0, "TFLOPS"), Note("cause", "HW thermal slowdown 90% of the time"))
+
+
+def gpu(place: int, **changes: Any) -> Device:
+    facts = {"pcie_gen_max": 5, "pcie_width_max": 16, "nvlink_count": 18}
+    return Device(f"GPU-{place}", place, **{"driver": "nvidia", "model": "H100", "facts": facts, **changes})
+
+
+@pytest.mark.parametrize(
+    ("metric", "changes", "value", "found"),
+    [
+        ("matmul.fp16", {}, 70.0, True),
+        ("matmul.fp16", {"model": "NVIDIA H200"}, 40.0, False),
+        ("matmul.fp16", {"facts": {"virtualization": "vgpu"}}, 40.0, False),
+        ("matmul.fp16", {"driver": "cpu", "model": "a processor"}, 40.0, False),
+        ("host_copy.h2d", {}, 90.0, True),
+        ("host_copy.h2d", {"numa_node": 1}, 90.0, False),  # another socket: three of its own kind at most
+        ("host_copy.h2d", {"numa_node": 1}, 40.0, True),  # no socket makes half of the rate
+        ("stream.triad", {"numa_node": 1}, 90.0, True),
+    ],
+)
+def test_devices_of_one_kind_in_one_place_are_compared(
+    metric: str, changes: dict[str, Any], value: float, found: bool
+) -> None:
+    devices = [*(gpu(place) for place in range(4)), gpu(4, **changes)]
+    result = Attempts(kinds={each.uuid: kind_of(each) for each in devices})
+    unit = "TFLOPS" if metric.startswith("matmul") else "GB/s"
+    for device in devices:
+        result.add(one(value if device.index == 4 else 100.0, device.uuid, metric, unit))
+    assert (result.judged(metric, "GPU-4", None, {}).status is Status.FAIL) is found
+    assert [each.subject for each in result.short(metric, None, {})] == ["GPU-4"] * found, "measured again"
+
+
+def test_a_marginal_distance_is_measured_again_once() -> None:
+    devices = [gpu(place) for place in range(5)]
+    result = Attempts(kinds={each.uuid: kind_of(each) for each in devices}, spread_of=lambda _: PRODUCTS)
+    for device in devices:
+        result.add(one(90.0 if device.index == 4 else 100.0, device.uuid))
+    assert [each.subject for each in result.short("matmul.fp16", None, {})] == ["GPU-4"]
+    result.repeated = True
+    assert result.short("matmul.fp16", None, {}) == []
+
+
+def test_a_verdict_follows_the_neighbours_attempts() -> None:
+    """What was judged before the others were measured again is judged anew."""
+    devices = [gpu(place) for place in range(4)]
+    result = Attempts(kinds={each.uuid: kind_of(each) for each in devices})
+    for device in devices:
+        result.add(one(40.0, device.uuid))
+    assert result.judged("matmul.fp16", "GPU-0", None, {}).status is Status.NOT_APPLICABLE
+    for device in devices:
+        result.add(one(40.0 if device.index == 0 else 100.0, device.uuid))
+    assert result.judged("matmul.fp16", "GPU-0", None, {}).status is Status.FAIL
+
+
+def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:
+    odd = gpu(0, facts={"pcie_path": 5, "xgmi_states": "x"})
+    assert kind_of(odd) == kind_of(replace(odd, facts={}))
