@@ -16,9 +16,9 @@ from pytest_accel.core.yaml_nodes import BadFile, nearest
 from pytest_accel.drivers import registry
 from pytest_accel.skus import contract, loader, requirements
 
-DESCRIPTION = """Write every limit of a SKU on one platform at one level into one file that needs no other, with one
-hash: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by exactly this file, and
-refuses it once a value was changed. The hash is printed to stderr, and every run by the file shows it."""
+DESCRIPTION = """Write the threshold file of a SKU for one platform and one level, which needs no other file, with its
+hash in the first line: what buyer and supplier agree on before delivery. 'pytest --accel-sku=FILE' judges by it, and
+refuses it once it was changed. The hash is printed to stderr, and every run by the file shows it."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,29 +31,23 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write the frozen file, and its hash and what keeps it from accepting a node to stderr; return 0.
+    """Write the contract, and its hash and what keeps it from accepting a node to stderr; return 0.
 
     Raises BadFile for a wrong file, platform or output.
     """
     sku = loader.load(chosen.name)
     if sku.contract:
-        raise BadFile(f"{printable(chosen.name)}: is frozen already, as {sku.contract.named(sku.name)}")
+        raise BadFile(f"{printable(chosen.name)}: is frozen already, as {sku.contract.named()}")
     platform = _platform(sku, chosen.accel_platform)
     _, root = loader.read(chosen.name)
-    text, sha256 = contract.frozen(
-        sku,
-        platform,
-        chosen.accel_level,
-        suite=pytest_accel.__version__,
-        date=date.today().isoformat(),  # noqa: DTZ011  today in the buyer's time zone
-        explained=root.plain().get("explained"),
-    )
+    by = f"pytest_accel {pytest_accel.__version__} on {date.today()}"  # noqa: DTZ011  today in the buyer's time zone
+    text, terms = contract.frozen(sku, root, platform, chosen.accel_level, by)
     if chosen.output:
         write_new(chosen.output, text, "--output")
     else:
         print(text, end="")
         sys.stdout.flush()
-    print(f"contract: sha256 {sha256}, {sku.name} on {platform.name} at {chosen.accel_level}", file=sys.stderr)
+    print(f"contract: {terms.named()}", file=sys.stderr)
     if why := _no_acceptance(sku, platform, chosen.accel_level):
         print(f"warning: no node can be accepted by this contract: {printable(why)}", file=sys.stderr)
     return 0

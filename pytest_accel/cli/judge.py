@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-import pytest_accel
 from pytest_accel.cli import external_results, rejudge, screen, table_report
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
@@ -23,7 +22,6 @@ from pytest_accel.run import consistency, record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
-from pytest_accel.skus import contract
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.views import changes, terminal
 from pytest_accel.views.next_steps import next_steps
@@ -99,8 +97,6 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         screen.show([(f"before: {old.closing['line']}", "")])
-    if note := contract.other_suite(terms.sku, pytest_accel.__version__):
-        screen.show([(f"note: {note}", "yellow")])
     if damage:
         more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
         line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"

@@ -13,7 +13,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Circumstances, Run, SkuEntry
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Change, Status, Verdict
 from pytest_accel.judging import delivery
@@ -29,7 +29,7 @@ from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_ro
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import closing_entry, contract_entry, finding_entries, names_of, packing_entry
+from pytest_accel.run.record import closing_entry, finding_entries, names_of, packing_entry, sku_entry
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
@@ -62,7 +62,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
         closing=closing_entry(replace(closing, line=f"{AGAIN} {closing.line}")),
-        sku=_sku_entry(record, terms),
+        sku=sku_entry(terms.sku, record.sku.get("asked")) if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
     return replace(judged_again, findings=finding_entries(judged_again))
@@ -81,14 +81,6 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
         verdicts=[each for each in record.verdicts if each.metric in metrics or each.metric not in delivery.METRICS],
         packing_list=packing_entry(boards),
     )
-
-
-def _sku_entry(record: Run, terms: Terms) -> SkuEntry:
-    if terms.sku is None:
-        return {}
-    then: SkuEntry = {"asked": record.sku["asked"]} if "asked" in record.sku else {}
-    now: SkuEntry = {"name": terms.sku.name, "files": terms.sku.files}
-    return {**then, **now, **contract_entry(terms.sku)}
 
 
 def limits_moved(old: Run, new: Run) -> dict[str, list[str]]:

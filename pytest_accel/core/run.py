@@ -202,18 +202,6 @@ class RunEntry(TimeSpent, total=False):
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""
 
 
-class ContractEntry(TypedDict):
-    """The frozen threshold file that the devices were judged by."""
-
-    sha256: str
-    """The hash of its content."""
-    platform: str
-    level: str
-    suite: str
-    """The version of pytest_accel that froze it."""
-    date: str
-
-
 class SkuEntry(TypedDict, total=False):
     """The SKU that the devices were judged as; empty where none was named or recognised."""
 
@@ -222,8 +210,8 @@ class SkuEntry(TypedDict, total=False):
     """The value of --accel-sku: a name, a file or auto."""
     files: Mapping[str, str]
     """Every threshold file that a value came from, with its SHA-256."""
-    contract: ContractEntry
-    """The contract that it was judged by; absent where it was judged by a threshold file that is not frozen."""
+    contract: str
+    """The hash of the contract that it was judged by; absent where it was judged by another threshold file."""
 
 
 class EarlierRecord(TypedDict, total=False):

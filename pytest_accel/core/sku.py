@@ -327,27 +327,18 @@ class Datasheet:
 
 @dataclass(frozen=True)
 class Contract:
-    """The terms of a frozen threshold file, which holds every limit of one SKU on one platform at one level."""
+    """What the first line of a contract states: a threshold file of one SKU, platform and level, with its hash."""
 
     sha256: str
-    """The hash of everything else in the file, whatever its layout and comments."""
+    """The hash of everything behind it."""
+    sku: str
     platform: str
     level: str
-    suite: str
-    """The version of pytest_accel that froze it."""
-    date: str
-    """The day on which it was frozen, in ISO format."""
-    left_out: Sequence[str] = ()
-    """`Sku.left_out` of the file that was frozen."""
-    other_datasheet: Sequence[str] = ()
-    """`Sku.other_datasheet` of the file that was frozen."""
-    methods: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    """How the probes measured then, by metric."""
 
-    def named(self, sku: str, digits: int = 64) -> str:
+    def named(self, digits: int = 64) -> str:
         """Return so many digits of the hash, and the terms: "sha256 ab12..., h100-sxm on hgx8 at quick"."""
         more = "..." if digits < len(self.sha256) else ""
-        return f"sha256 {self.sha256[:digits]}{more}, {sku} on {self.platform} at {self.level}"
+        return f"sha256 {self.sha256[:digits]}{more}, {self.sku} on {self.platform} at {self.level}"
 
 
 @dataclass(frozen=True)
@@ -382,7 +373,7 @@ class Sku:
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that a value came from, by file."""
     contract: Contract | None = None
-    """The terms of a frozen file, which holds every limit: nothing is implied beside it. None for any other file."""
+    """The terms of the contract that the file is; None for any other file."""
 
     @property
     def rehearsed(self) -> str | None:

@@ -103,6 +103,11 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
     Messages call the file `shown`, and show `begins` as the first line of a valid file. Raises BadFile.
     """
     raw = untrusted.read_bytes(path, shown, most=FILE_BYTES)
+    return parse(raw, shown, begins), hashlib.sha256(raw).hexdigest()
+
+
+def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
+    """Return the root mapping of the bytes of a YAML file, with messages as `read` has them. Raises BadFile."""
     findings = Findings()
     node = _compose(untrusted.decode(raw, shown), shown)
     if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
@@ -111,7 +116,7 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
     if not isinstance(root.data, dict):
         findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
     findings.raise_if_any()
-    return root, hashlib.sha256(raw).hexdigest()
+    return root
 
 
 class _Nodes(Composer, Resolver):

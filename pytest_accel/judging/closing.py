@@ -55,7 +55,7 @@ def circumstances(
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
-        contract=sku.contract.named(sku.name, HASH_DIGITS) if sku and sku.contract else "",
+        contract=sku.contract.named(HASH_DIGITS) if sku and sku.contract else "",
     )
 
 

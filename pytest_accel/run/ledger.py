@@ -34,7 +34,6 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import contract
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
@@ -159,14 +158,7 @@ class Ledger:
         """Enter the SKU, the devices and the software."""
         sku, devices = self._setup.terms.sku, self._setup.discovery.devices
         if sku:
-            self.record.sku = {
-                "name": sku.name,
-                "asked": self._setup.options.sku,
-                "files": sku.files,
-                **record.contract_entry(sku),
-            }
-            if note := contract.other_suite(sku, pytest_accel.__version__):
-                self.record.notes.append(note)
+            self.record.sku = record.sku_entry(sku, self._setup.options.sku)
         if boards := self._setup.boards:
             self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")

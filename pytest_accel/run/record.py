@@ -22,7 +22,6 @@ from pytest_accel.core.display_names import Names
 from pytest_accel.core.run import (
     SCHEMA,
     ClosingEntry,
-    ContractEntry,
     FindingEntry,
     LauncherEntry,
     PackingListEntry,
@@ -49,20 +48,10 @@ def launcher_entry(launch: Launch) -> LauncherEntry:
     return LauncherEntry(name=launch.launcher, job=launch.job, node=launch.node, rank=launch.rank, nodes=launch.nodes)
 
 
-def contract_entry(sku: Sku) -> SkuEntry:
-    """Return the contract of a SKU as the entry of the SKU holds it; an empty entry for a SKU without one."""
-    terms = sku.contract
-    if terms is None:
-        return SkuEntry()
-    return SkuEntry(
-        contract=ContractEntry(
-            sha256=terms.sha256,
-            platform=terms.platform,
-            level=terms.level,
-            suite=terms.suite,
-            date=terms.date,
-        )
-    )
+def sku_entry(sku: Sku, asked: str | None) -> SkuEntry:
+    """Return what the record holds of the SKU that devices are judged as; `asked` is the value of --accel-sku."""
+    entry = SkuEntry(name=sku.name, asked=asked, files=sku.files)
+    return {**entry, "contract": sku.contract.sha256} if sku.contract else entry
 
 
 def packing_entry(boards: PackingList) -> PackingListEntry:

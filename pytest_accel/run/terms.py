@@ -22,7 +22,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging import closing, delivery, partitions
 from pytest_accel.judging.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
-from pytest_accel.skus import contract, loader, packing_list, products, requirements
+from pytest_accel.skus import loader, packing_list, products, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
@@ -93,17 +93,18 @@ class Wanted:
     def named(self, *, on_hardware: bool = True) -> Sku | None:
         """Return the SKU that is named, None for "auto".
 
-        Raises Refused for an unknown name, a wrong file, a contract for another platform or level, and for limits that
+        Raises Refused for an unknown name, a wrong file, a contract for another level, and for limits that
         were calibrated from simulated nodes, if a node of hardware is judged.
         """
         try:
             sku = None if self.sku == AUTO else loader.load(self.sku)
         except BadFile as bad:
             raise Refused(f"{self.prefix}sku: {bad}") from None
-        given = None if self.platform == AUTO else self.platform
-        for key, value in (("platform", given), ("level", self.level)):
-            if why := contract.contradiction(sku, f"{self.prefix}{key}", key, value):
-                raise Refused(why)
+        if sku and sku.contract and self.level not in (None, sku.contract.level):
+            raise Refused(
+                f"{self.prefix}level={self.level} contradicts {sku.own_file}, a contract for level "
+                f"{sku.contract.level}; leave it out"
+            )
         if sku and sku.rehearsed and on_hardware:
             raise Refused(
                 f"{self.prefix}sku: {sku.rehearsed} was calibrated from simulated nodes and cannot judge hardware; "

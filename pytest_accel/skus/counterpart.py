@@ -6,15 +6,14 @@ all the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Contract, Datasheet, Limit, Platform, Sku, written
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, written
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import requirements
 
 NOT_JUDGED_BY: dict[str, Any] = {
     "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False, "why_advises": "",
@@ -58,31 +57,6 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     )
 
 
-def compared_contract(own: Sku, shipped: Sku, terms: Contract) -> Sku:
-    """Return the SKU of a contract with what it demands otherwise than the shipped SKU marked as overridden.
-
-    Whoever writes a contract can compute its hash, so that the hash alone does not tell whose limits they are. What the
-    contract states as overridden or left out, because it was frozen from a user's own file, stays so.
-    """
-    (one,) = own.platforms.values()
-    other = _alike(one, shipped) or replace(one, limits={})
-    wanted = requirements.required_at(terms.level, requirements.limits(shipped, other, one.devices or 0))
-    del wanted["inventory.sku"]  # the name of a user's own SKU; `match` tells whether it is another product
-    if one.devices is None:
-        del wanted["inventory.count"]  # any number is right
-    here = replace(
-        one, limits=_marked(own, shipped, one.limits, wanted, [terms.level]), overridden=_expects(one, other)
-    )
-    return replace(
-        own,
-        limits=_marked(own, shipped, own.limits, wanted, [terms.level]),
-        platforms={here.name: here},
-        rematched=_recognised_by(own) != _recognised_by(shipped),
-        left_out=tuple(dict.fromkeys([*own.left_out, *(each for each in wanted if each not in own.limits_on(one))])),
-        other_datasheet=tuple(dict.fromkeys([*own.other_datasheet, *_other_values(own.datasheet, shipped.datasheet)])),
-    )
-
-
 def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
     """Return everything by which a file recognises a device."""
     return {key: value for key, value in sku.match.items() if key != "source"}, sku.datasheet.memory.get("gb")
@@ -91,7 +65,7 @@ def _recognised_by(sku: Sku) -> tuple[Mapping[str, Any], object]:
 def _alike(own: Platform, shipped: Sku) -> Platform | None:
     """Return the shipped platform of the same name, else the first one of as many devices; None if there is none."""
     like = [each for each in shipped.platforms.values() if each.devices == own.devices]
-    return shipped.platforms.get(own.name) or next(iter(like), None)
+    return shipped.platform_named(own.name) or next(iter(like), None)
 
 
 def _platform(own: Sku, shipped: Sku, one: Platform, other: Platform | None) -> Platform:
@@ -107,32 +81,31 @@ def _expects(one: Platform, other: Platform) -> bool:
     return any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
 
 
-def _marked(
-    own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit], levels: Sequence[str] = LEVELS
-) -> dict[str, Limit]:
-    """Return limits by metric, those that judge or measure otherwise than the shipped ones at the levels marked."""
+def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return limits by metric: those that judge or measure otherwise than the shipped ones as overridden.
 
-    def differs(metric: str, limit: Limit) -> bool:
-        if metric not in others:
-            return False
+    The others count as declared by the shipped file.
+    """
+
+    def marked(limit: Limit, other: Limit) -> Limit:
         ours, theirs = (
             (each.beneath and (each.beneath.value, each.beneath.software), replace(each, **NOT_JUDGED_BY))
-            for each in (limit, others[metric])
+            for each in (limit, other)
         )
-        return ours != theirs or _measured(own, metric, levels) != _measured(shipped, metric, levels)
+        if ours != theirs or _measured(own, limit.metric) != _measured(shipped, limit.metric):
+            return replace(limit, overridden=True)
+        return replace(limit, declared_by=other.declared_by)
 
-    return {
-        metric: replace(limit, overridden=True) if differs(metric, limit) else limit for metric, limit in limits.items()
-    }
+    return {metric: marked(limit, others[metric]) if metric in others else limit for metric, limit in limits.items()}
 
 
-def _measured(sku: Sku, metric: str, levels: Sequence[str]) -> tuple[object, ...]:
-    """Return how a file has a metric measured at the levels: conditions, time and precision; and its spread."""
-    declared = declaration_of(metric)
+def _measured(sku: Sku, metric: str) -> tuple[object, ...]:
+    """Return how a file has a metric measured: precision, conditions and time; and its spread."""
+    declared, spread = declaration_of(metric), sku.spread_of(metric)
     names = (metric, declared.name if declared else parse(metric).probe)
-    budgets = {level: [sku.budgets.get(level, {}).get(name) for name in names] for level in levels}
-    given = {level: times for level, times in budgets.items() if any(times)}
-    return sku.precision, [sku.probes.get(name) for name in names], given, sku.spread_of(metric)
+    budgets = [sku.budgets.get(level, {}).get(name) for level in LEVELS for name in names]
+    of_spread = spread and replace(spread, declared_by=DeclaredBy.SKU_FILE)
+    return sku.precision, [sku.probes.get(name) for name in names], budgets, of_spread
 
 
 def _other_values(own: Datasheet, shipped: Datasheet) -> list[str]:

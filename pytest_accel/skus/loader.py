@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -12,7 +13,7 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
+from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
 from pytest_accel.core.yaml_nodes import BadFile, Findings, Located, items_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, shipped, skeleton
@@ -28,7 +29,7 @@ from pytest_accel.skus.checks import (
     drop_other_kinds,
     limit_nodes,
 )
-from pytest_accel.skus.counterpart import EXPECTED, compared, compared_contract, same_product
+from pytest_accel.skus.counterpart import EXPECTED, compared, same_product
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
@@ -63,11 +64,7 @@ def _against_shipped(own: Sku) -> Sku:
     texts = {name: (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
     likely = [name for name, text in texts.items() if name == own.name or any(str(each) in text for each in known)]
     same = [sku for sku, _ in map(read, likely) if sku.name == own.name or same_product(own.match, sku.match)]
-    found = [
-        compared_contract(own, sku, own.contract) if own.contract else compared(own, sku, extends=False)
-        for sku in same
-        if sku.vendor == own.vendor
-    ]
+    found = [compared(own, sku, extends=False) for sku in same if sku.vendor == own.vendor]
     return min(found, key=lambda sku: (len(sku.other_datasheet), len(sku.left_out)), default=own)
 
 
@@ -80,8 +77,6 @@ def read(name: str) -> tuple[Sku, Located]:
     findings = Findings()
     layers = _read(path, (), findings)
     root, own_file = layers.root, None if _shipped(path) else shown(path)
-    if "contract" in root.data:
-        return replace(contract.read(root), own_file=own_file, files=layers.files), root
     skeleton.find_unfilled(root, findings)
     findings.raise_if_any()
     found = SKU(root, "", findings) or {}
@@ -164,16 +159,18 @@ class _Layers:
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Metrics whose limits a user's file replaced."""
+    contract: Contract | None = None
+    """The terms of the file on top, if it is a contract."""
 
 
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
     name = shown(path)
-    root, digest = yaml_nodes.read(path, name)
+    raw = untrusted.read_bytes(path, name, most=yaml_nodes.FILE_BYTES)
+    root, digest = yaml_nodes.parse(raw, name), hashlib.sha256(raw).hexdigest()
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
-    contract.check(root, below_another=bool(seen))
-    if "contract" in root.data:
-        return _Layers(root, {name: digest}, {name: kind})
+    if terms := contract.terms_of(raw, root):
+        return _Layers(root, {name: digest}, {name: kind}, contract=terms)
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -274,6 +271,7 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
+        contract=layers.contract,
     )
 
 

@@ -45,8 +45,6 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     """
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
-    if sku.contract:
-        return _of_contract(sku, platform, devices, emulated_ports=emulated_ports)
     where = f"platform {platform.name} of {sku.name}"
     facts = {
         "inventory.driver": _fact("inventory.driver", "ok", where),
@@ -56,22 +54,6 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
     written = sku.limits_on(platform)
     return implied.joined(made, classes.without_host_floors(written) if emulated_ports else written)
-
-
-def _of_contract(sku: Sku, platform: Platform, devices: int, *, emulated_ports: bool) -> dict[str, Limit]:
-    """Return the limits of a frozen file, which holds all of them; nothing is implied.
-
-    Limits on emulated ports do not apply to it either. A platform of any number of devices has no limit on the count.
-    """
-    written = sku.limits_on(platform)
-    if emulated_ports:
-        written = classes.without_host_floors(implied.without_ports(written))
-    if "inventory.count" not in written:
-        written["inventory.count"] = _fact("inventory.count", devices, f"platform {platform.name} of {sku.name}")
-    for metric, otherwise in (("inventory.count", platform.overridden), ("inventory.sku", sku.rematched)):
-        if otherwise and metric in written:
-            written[metric] = replace(written[metric], overridden=True)
-    return written
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -92,7 +92,7 @@ def hash_lines(sha256: str, width: int | None = None) -> list[Line]:
 
 def contract_lines(sku: Sku | None) -> list[Line]:
     """Return hash and terms of the contract that the run was judged by; nothing if there is none."""
-    return [(f"contract: {sku.contract.named(sku.name)}", "")] if sku and sku.contract else []
+    return [(f"contract: {sku.contract.named()}", "")] if sku and sku.contract else []
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -31,7 +31,7 @@ def test_the_file_is_on_stdout_and_its_hash_on_stderr(tmp_path: Path, capsys: py
     terms = loader.load(str(tmp_path / "contract.yaml")).contract
     assert terms is not None
     assert (status, err) == (0, f"contract: sha256 {terms.sha256}, h100-sxm on hgx8 at quick\n")
-    assert terms.suite == pytest_accel.__version__
+    assert f"\n# Frozen by pytest_accel {pytest_accel.__version__} on 20" in out
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_contract_that_accepts_nothing_is_a_warning(
 ) -> None:
     status, out, err = said(capsys, "freeze", *words)
     assert status == 0
-    assert "contract:" in out
+    assert "contract of " in out
     assert ("warning: no node can be accepted by this contract: " in err) == bool(why)
     assert why in err
 
@@ -80,7 +80,7 @@ def test_show_and_lint_read_a_contract(file: Path, capsys: pytest.CaptureFixture
     assert "h100-sxm on hgx8 at standard" in out
     status, out, _ = said(capsys, "lint", file.name)
     assert status == 0
-    assert "1 file, 109 limits: 0 errors, 0 warnings" in out
+    assert "1 file, 102 limits: 0 errors, 0 warnings" in out
 
 
 @pytest.mark.slow
@@ -101,5 +101,5 @@ def test_a_changed_contract_is_refused_by_every_command(file: Path, capsys: pyte
     for command in ("show", "lint", "freeze"):
         status, out, err = said(capsys, command, file.name)
         assert status == 4
-        assert "contract.yaml:4: " in out + err
-        assert "contract.sha256: the file was changed after it was frozen" in out + err
+        assert "contract.yaml:1: " in out + err
+        assert "sha256: the file was changed after it was frozen" in out + err

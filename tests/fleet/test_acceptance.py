@@ -357,9 +357,7 @@ def test_wrong_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_another_contract_or_product_on_some_nodes_is_not_accepted(tmp_path: Path) -> None:
     for number, contract in enumerate(("a" * 64, "a" * 64, "b" * 64)):
         one = node(number)
-        terms = {"platform": "hgx8", "level": "standard", "suite": "1", "thresholds": "1", "date": "2026-11-01"}
-        agreed: Any = {"sha256": contract, **terms}
-        save(replace(one, sku={**one.sku, "contract": agreed}), tmp_path / "records" / f"node{number}")
+        save(replace(one, sku={**one.sku, "contract": contract}), tmp_path / "records" / f"node{number}")
     assert (told(tmp_path)[0], told(tmp_path)[1]["unalike"]) == (6, ["contract"])
     other = node(3)
     save(replace(other, sku={"name": "h200-sxm", "files": {}}), tmp_path / "records" / "node3")

@@ -23,7 +23,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.judging.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
-from pytest_accel.skus import classes, contract, loader, peaks, requirements
+from pytest_accel.skus import classes, loader, peaks
 
 ROWS = classes.rows(loader.SHIPPED / classes.FILE)[0]
 REJECTING = [row for row in ROWS if row.rejects]
@@ -316,42 +316,21 @@ def rate(platform: Platform, metric: str) -> float:
 
 @one_a_row
 def test_a_frozen_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
-    frozen = load_frozen(place, tmp_path)
-    before = requirements.required_at("standard", place.sku.limits_on(place.platform))
+    file, platform = tmp_path / "contract.yaml", f"--accel-platform={place.platform.name}"
+    assert main(["sku", "freeze", place.sku.name, platform, f"--output={file}"]) == 0
+    frozen = loader.load(str(file))
+    before = place.sku.limits_on(place.platform)
     after = frozen.limits_on(frozen.platforms[place.platform.name])
     assert {metric: each.beneath for metric, each in before.items() if each.beneath} == {
         metric: each.beneath for metric, each in after.items() if each.beneath
     }
     assert not any(each.overridden for each in after.values())
+    usual = replace(before[place.metric], of_reference=None)
     for share in (1.3, 1.01, 0.99):
         value = times(place, share)
         assert judged(after[place.metric], value, place.software) == replace(
-            judged(before[place.metric], value, place.software), limit=after[place.metric]
+            judged(usual, value, place.software), limit=after[place.metric]
         )
-
-
-def load_frozen(place: Place, folder: Path, **changed: float) -> Sku:
-    """The file that freezes the product at level standard, with other values in the floor of the class if asked for."""
-    file = folder / "contract.yaml"
-    words = [place.sku.name, f"--accel-platform={place.platform.name}", "--accel-level=standard", f"--output={file}"]
-    assert main(["sku", "freeze", *words]) == 0
-    content = yaml.safe_load(file.read_text())
-    if changed:
-        tables = [content["limits"], content["platforms"][place.platform.name]["limits"]]
-        (limit,) = (table[place.metric] for table in tables if place.metric in table)
-        limit["beneath"].update(changed)
-        content["contract"]["sha256"] = contract.seal(content)
-        file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return loader.load(str(file))
-
-
-def test_a_frozen_file_with_a_lower_floor_of_the_class_is_told_as_another_one(tmp_path: Path) -> None:
-    place = next(each for each in PLACES if each.platform.devices and each.limit.differs)
-    frozen = load_frozen(place, tmp_path, value=1.0, share=0.001)
-    limit = frozen.limits_on(frozen.platforms[place.platform.name])[place.metric]
-    assert limit.beneath
-    assert limit.beneath.value == 1.0
-    assert limit.overridden
 
 
 @every_place

@@ -192,7 +192,7 @@ def _terms(record: Run) -> dict[str, str]:
     """Return the terms of a record that are known, by their names in `TERMS`."""
     run, sku, software = record.run, record.sku, record.software
     known = {
-        "contract": sku["contract"]["sha256"] if "contract" in sku else None,
+        "contract": sku.get("contract"),
         "SKU": sku.get("name"),
         "platform": run.get("platform"),
         "level": run.get("level"),

@@ -134,7 +134,7 @@ def read(path: Path) -> KeptRun:
         driver=_text(found.terms.get("driver")),
         torch=_text(found.terms.get("torch")),
         version=_text(run.software.get("pytest_accel")),
-        contract=_text(run.sku["contract"]["sha256"] if "contract" in run.sku else ""),
+        contract=_text(run.sku.get("contract", "")),
         simulated=found.simulated or any(simulated.shown_by(each) for each in run.devices),
         devices=[*map(_device, run.devices), KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
         figures=list(_figures(run, found, node)) if found.finished else [],
