@@ -11,6 +11,8 @@ import as_user
 import fleet_nights
 import pytest
 import stale_share
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import sampled_from
 
 from pytest_accel.cli.main import main
 
@@ -73,20 +75,21 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fleet_nights.save(fleet_nights.record(0), Path("records"))
 
 
-@pytest.mark.parametrize(
-    ("words", "number"),
-    [
-        *((words, errno.ESTALE) for words in COMMANDS),
-        ("judge {path}", errno.EIO),
-        ("fleet report {path}", errno.ENOTCONN),
-        ("store add st {path}", errno.EHOSTDOWN),
-    ],
-)
-def test_a_server_that_forgot_a_path_is_told_in_a_sentence(
-    words: str, number: int, record: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+NUMBERS = [
+    *(errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.EHOSTDOWN),
+    *(errno.EDQUOT, errno.ENOSPC, errno.EACCES),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(number=sampled_from(NUMBERS))
+def test_whatever_the_system_refuses_is_told_in_a_sentence(
+    words: str, number: int, record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stale_share.install(monkeypatch.setattr, number)
-    assert main(words.format(path=f"{stale_share.PREFIX}/n", record=record).split()) == 4
+    with pytest.MonkeyPatch.context() as patch:
+        stale_share.install(patch.setattr, number)
+        assert main(words.format(path=f"{stale_share.PREFIX}/n", record=record).split()) == 4
     last = capsys.readouterr().err.splitlines()[-1]
     assert f"{stale_share.PREFIX}/n" in last
     assert last.endswith(os.strerror(number))

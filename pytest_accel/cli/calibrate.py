@@ -16,7 +16,7 @@ from pytest_accel.cli.known_good import Inputs
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.cli.result_file import write_new
 from pytest_accel.core import exits
-from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
@@ -165,9 +165,8 @@ def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> 
     report = lint.lint([str(path)], today=made.date if len(made.date) > 7 else f"{made.date}-28")
     print(lint_report.text(report, everything=False, colour=False))
     broken = _judged(loader.load(str(path)), inputs, found, made)
-    print(
-        printable_lines("\n".join(broken)) if broken else f"{len(inputs.records)} records: every calibrated limit holds"
-    )
+    for line in broken or [f"{len(inputs.records)} records: every calibrated limit holds"]:
+        print(printable(line))
     rehearsal = " It is for rehearsal only: the nodes were simulated." if made.simulated else ""
     print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
     return exits.HOLDS if report.clean and not broken else exits.NOT_JUDGED

@@ -77,7 +77,7 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
             errors.append(f"{shown}:{place}: {error}")
     errors += _duplicates(figures, shown)
     if errors or not figures:
-        raise BadFigures("\n".join(errors) or f"{shown}:{rows[0][0]}: there is no row below the header")
+        raise BadFigures(*errors or [f"{shown}:{rows[0][0]}: there is no row below the header"])
     return figures
 
 
@@ -140,7 +140,7 @@ def _header(line: str, where: str) -> list[str]:
     try:
         header = [cell.lower() for cell in _cells(line.lstrip("\ufeff"))]
     except BadFigures as bad:
-        raise BadFigures(f"{where}: {bad}") from None
+        raise BadFigures(*bad.behind(where)) from None
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise BadFigures(f"{where}: column '{missing[0]}' is missing; the header needs {', '.join(COLUMNS)}")

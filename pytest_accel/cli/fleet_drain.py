@@ -103,7 +103,7 @@ def _record(each: NodeResult) -> Run | None:
     try:
         return record.read(each.result.path, follow=False)
     except BadFile as bad:
-        print(printable(str(bad)), file=sys.stderr)
+        print(bad, file=sys.stderr)
         return None
 
 

@@ -86,7 +86,7 @@ def _files(path: Path, inputs: Inputs) -> list[Path]:
     found = [path / FILE] if (path / FILE).is_file() else paths.files(path, FILE, closed)
     inputs.refused += closed
     if not found and closed:
-        raise BadFile("\n".join(map(": ".join, closed)))
+        raise BadFile(*map(": ".join, closed))
     if not found:
         raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
     return found
@@ -142,7 +142,7 @@ def same_product(inputs: Inputs, wanted: str | None) -> tuple[str, str]:
     stated += [(each.sku, each.platform) for _, each in inputs.contributions]
     counted = Counter(pair for pair in stated if wanted in (None, pair[0]))
     if not counted:
-        raise BadFile("\n".join(["no record is left to calibrate from", *map(": ".join, inputs.refused)]))
+        raise BadFile("no record is left to calibrate from", *map(": ".join, inputs.refused))
     product = counted.most_common(1)[0][0]
     for each in inputs.records:
         mine = (each.sku.get("name", ""), each.run.get("platform", ""))

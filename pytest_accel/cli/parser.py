@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pytest_accel.core import exits, output, paths
-from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.printable import printable
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,7 +32,7 @@ def guarded(work: Callable[[], int]) -> int:
     try:
         status = work()
     except exits.WrongUse as wrong:
-        print(printable_lines(str(wrong)), file=sys.stderr)
+        print(wrong, file=sys.stderr)
         return exits.WRONG
     except OSError as error:
         if not error.filename:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_accel.cli import result_file
-from pytest_accel.core.printable import printable_lines
+from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.run import record
 from pytest_accel.run.consistency import contradictions, listed
@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     saved = record.read(record.find(Path(chosen.file)))
     damage = contradictions(saved)
     for each in listed(damage):
-        print(printable_lines(f"contradiction: {each}"), file=sys.stderr)
+        print(printable(f"contradiction: {each}"), file=sys.stderr)
     if chosen.format == HTML:
         text = page.report(saved, saved.path.absolute().parent, damage)
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from pytest_accel.cli import result_file
 from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits, paths
-from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
@@ -116,13 +116,13 @@ def _tell_damage(added: Added) -> None:
 def _damaged(reasons: Iterable[str]) -> None:
     """Print which files of nights cannot be read, and what to do."""
     for each in list(reasons)[:NAMED]:
-        print(printable_lines(f"damaged: {each}"), file=sys.stderr)
+        print(printable(f"damaged: {each}"), file=sys.stderr)
 
 
 def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
     """Print files with the reason for each, the first of them one by one."""
     for path, why in files[:NAMED]:
-        print(printable_lines(f"{what}: {path}: {why}"), file=to)
+        print(printable(f"{what}: {path}: {why}"), file=to)
     if len(files) > NAMED:
         print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)
 

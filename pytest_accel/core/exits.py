@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pytest_accel.core.printable import printable
+
 HOLDS: Final = 0
 """Everything that was asked for holds, or was done."""
 REJECTED: Final = 1
@@ -19,4 +21,18 @@ NOT_JUDGED: Final = 6
 
 
 class WrongUse(Exception):
-    """A wrong option or file, or something that is lacking here: the command says the text, and ends with WRONG."""
+    """A wrong option or file, or something that is lacking here: the command says the text, and ends with WRONG.
+
+    Each argument is a line of the text. What a line quotes from outside cannot end it.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*map(printable, lines))
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+    def behind(self, words: str) -> list[str]:
+        """Return the lines, the first of them behind "words: "."""
+        first, *more = self.args or ("",)
+        return [f"{words}: {first}", *more]

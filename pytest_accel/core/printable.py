@@ -22,11 +22,6 @@ def printable(text: str, most: int = 0) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def printable_lines(text: str) -> str:
-    """Return a text of several lines, each of them printable."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def printable_data(value: Any, most: int = 0) -> Any:
     """Return data as JSON has it with every text in it printable, keys included."""
     if isinstance(value, str):

@@ -86,7 +86,7 @@ class Findings:
     def raise_if_any(self) -> None:
         """Raise BadFile with all errors, if there are any."""
         if self.lines:
-            raise BadFile("\n".join(self.lines))
+            raise BadFile(*self.lines)
 
 
 def items_of(at: Located | None) -> list[tuple[str, Located]]:

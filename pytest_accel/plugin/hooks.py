@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core import closing_file, exits, paths
-from pytest_accel.core.printable import printable, printable_lines
+from pytest_accel.core.printable import printable
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
@@ -109,7 +109,7 @@ class Acceptance:
         try:
             self.accel_session.open(measuring=not self._plans)
         except Refused as refused:
-            raise pytest.UsageError(printable_lines(str(refused))) from None
+            raise pytest.UsageError(str(refused)) from None
         except OSError as error:
             if not error.filename:
                 raise

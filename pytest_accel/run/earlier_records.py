@@ -214,7 +214,7 @@ def _keep(earlier: EarlierRecords, file: Path) -> None:
     try:
         found = folder_summary.of_file(file)
     except BadFile as bad:
-        earlier.ignored.append(str(bad).splitlines()[0])
+        earlier.ignored.append(bad.args[0])
     else:
         if not found.judged_again:  # that is no measurement of hardware
             earlier.found.append(found)
@@ -236,7 +236,7 @@ def named(asked: str) -> list[Summary]:
             return records.found
         return [summaries.summary(record.read(file))]
     except BadFile as bad:
-        raise Refused(f"--accel-baseline: {bad}") from None
+        raise Refused(*bad.behind("--accel-baseline")) from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

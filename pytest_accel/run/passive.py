@@ -254,5 +254,5 @@ def _read_last_run(place: Path, node: str, *, simulated: bool) -> Summary | BadF
         try:
             folder_summary.of_file(place)
         except BadFile as bad:
-            return Refused(f"--record: {bad}") if os.access(place, os.R_OK) else bad
+            return Refused(*bad.behind("--record")) if os.access(place, os.R_OK) else bad
     return found

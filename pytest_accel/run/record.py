@@ -226,14 +226,18 @@ def remove(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> str | None:
-    """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read.
+
+    Of a file of more than `untrusted.LOG_BYTES` only as many are read: a run writes none as large.
+    """
+    digest, left = hashlib.sha256(), untrusted.LOG_BYTES
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would block, a device has no end
                 return None
-            while chunk := file.read(1 << 20):
+            while left > 0 and (chunk := file.read(1 << 20)):
                 digest.update(chunk)
+                left -= len(chunk)
     except OSError:
         return None
     return digest.hexdigest()
@@ -256,7 +260,7 @@ def read(path: Path, *, most: int = untrusted.JSON_BYTES, follow: bool = True) -
     try:
         return parse(untrusted.read_json(path, most=most, follow=follow), path)
     except BadFile as bad:
-        raise BadRecord(str(bad)) from None
+        raise BadRecord(*bad.args) from None
 
 
 def parse(raw: Any, path: Path, *, seals: bool = True) -> Run:

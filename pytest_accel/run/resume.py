@@ -181,7 +181,7 @@ def find(options: Options) -> Resumed | None:
     try:
         saved = record.read(file) if untrusted.exists(file) else None
     except BadFile as bad:
-        raise Refused(f"--accel-resume: {bad}") from None
+        raise Refused(*bad.behind("--accel-resume")) from None
     if saved is None:
         if options.output:
             return None

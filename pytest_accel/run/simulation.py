@@ -45,7 +45,7 @@ def node(
     try:
         found = nodes.load(asked)
     except BadFile as bad:
-        raise Refused(f"{option}: {bad}") from None
+        raise Refused(*bad.behind(option)) from None
     vendor = registry.vendor(found.sku.vendor)
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")

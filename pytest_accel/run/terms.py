@@ -99,7 +99,7 @@ class Wanted:
         try:
             sku = None if self.sku == AUTO else loader.load(self.sku)
         except BadFile as bad:
-            raise Refused(f"{self.prefix}sku: {bad}") from None
+            raise Refused(*bad.behind(f"{self.prefix}sku")) from None
         if sku and sku.contract and self.level not in (None, sku.contract.level):
             raise Refused(
                 f"{self.prefix}level={self.level} contradicts {sku.own_file}, a contract for level "
@@ -152,7 +152,7 @@ def waivers(path: Path | None, option: str = "--accel-waivers") -> Waivers:
     try:
         return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
     except BadFile as bad:
-        raise Refused(f"{option}: {bad}") from None
+        raise Refused(*bad.behind(option)) from None
 
 
 def boards(path: Path | None) -> PackingList | None:
@@ -160,7 +160,7 @@ def boards(path: Path | None) -> PackingList | None:
     try:
         return packing_list.load(path) if path else None
     except BadFile as bad:
-        raise Refused(f"--accel-expect: {bad}") from None
+        raise Refused(*bad.behind("--accel-expect")) from None
 
 
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
@@ -196,7 +196,7 @@ def products_of(devices: Sequence[Device], words: Collection[str] = ()) -> list[
     try:
         return products.products(devices, loader.load_naming(words) if words else loader.load_shipped())
     except BadFile as bad:
-        raise Refused(f"a shipped threshold file is broken: {bad}") from None
+        raise Refused(*bad.behind("a shipped threshold file is broken")) from None
 
 
 def _unrecognised(found: Sequence[Product]) -> str:

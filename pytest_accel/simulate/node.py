@@ -99,7 +99,7 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Sim
     try:
         sku = loader.load(asked)
     except BadFile as bad:
-        raise BadFile(f"{root.data['sku'].where}: sku: {bad}") from None
+        raise BadFile(*bad.behind(f"{root.data['sku'].where}: sku")) from None
     _check_vendor(sku, root.data["sku"].where)
     findings = Findings()
     wanted = found.get("platform", next(iter(sku.platforms)))

@@ -222,7 +222,7 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
     try:
         return find(str(beside) if beside.suffix in (".yaml", ".yml") else str(name))
     except BadFile as bad:
-        raise BadFile(f"{extends.where}: extends: {bad}") from None
+        raise BadFile(*bad.behind(f"{extends.where}: extends")) from None
 
 
 def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:

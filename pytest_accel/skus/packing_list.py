@@ -181,7 +181,7 @@ def parse(text: str, shown: str) -> list[Listed]:
         errors = [f"{shown}:{lines[0][0]}: there is no row below the header"]
     if errors:
         more = [f"and {len(errors) - MOST_ERRORS:,} more"] if len(errors) > MOST_ERRORS else []
-        raise BadFile("\n".join([*errors[:MOST_ERRORS], *more]))
+        raise BadFile(*errors[:MOST_ERRORS], *more)
     return rows
 
 
@@ -238,6 +238,8 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
     for name, cell in zip(header, cells, strict=False):  # empty columns behind the last one mean nothing
         if name == "serial" and not cell:
             yield "column 'serial' is empty; every row names a board"
+        elif not cell.isprintable():
+            yield f"column '{name}': '{printable(cell, SHOWN)}' holds an invisible character; write the cell anew"
         elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
             why = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
             yield f"column '{name}': '{cell}': {why}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_accel.core.printable import printable, printable_data, printable_lines
+from pytest_accel.core.printable import printable, printable_data
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,5 @@ def test_a_long_text_is_cut_and_says_its_length() -> None:
     assert printable("x" * 3_000, 5) == "xxxxx... (3,000 characters)"
 
 
-def test_lines_and_data_are_made_printable_piece_by_piece() -> None:
-    assert printable_lines("a\x07\nb") == "a\\x07\nb"
+def test_data_are_made_printable_piece_by_piece() -> None:
     assert printable_data({"a\n": ["b\n", 1, None, {"c": "\x1b"}]}) == {r"a\n": [r"b\n", 1, None, {"c": r"\x1b"}]}

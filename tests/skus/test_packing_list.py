@@ -32,6 +32,8 @@ def listed(folder: Path, text: str, encoding: str = "utf-8") -> packing_list.Pac
             ":2: column 'serial': '1.65052E+12': a spreadsheet wrote a number, and digits are lost",
         ),
         ("serial\n1650524000123.0\n", ":2: column 'serial': '1650524000123.0': a spreadsheet wrote a number"),
+        ("serial\na\nb\u200b\n", r":3: column 'serial': 'b\u200b' holds an invisible character"),
+        ("serial,node\na,n1\u202e\n", r":2: column 'node': 'n1\u202e' holds an invisible character"),
         ("serial,slot\na,\nb,slot 3\n", ":3: column 'slot': 'slot 3' is no slot; write the index of the device"),
         ("serial,slot\na,0000:1b:00\n", ":2: column 'slot': '0000:1b:00' is no slot"),
         ("serial,node,slot\na,n1,3\nb,n1,gpu3\n", ":3: column 'slot': 'gpu3' of n1 is listed in line 2"),

@@ -268,7 +268,7 @@ def find(names: Sequence[str]) -> tuple[list[Path], list[tuple[str, str]]]:
         closed: list[tuple[str, str]] = []
         files = [path] if not path.is_dir() else paths.files(path, FILE, closed)
         if not files and closed:
-            raise BadFile("\n".join(map(": ".join, closed)))
+            raise BadFile(*map(": ".join, closed))
         if not files:
             raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
         unread += closed

@@ -88,7 +88,7 @@ def _open(path: Path) -> _Opened:
     try:
         subject = _subject(path)
     except BadFile as bad:
-        refused = [_refusal(line, shown) for line in str(bad).splitlines()]
+        refused = [_refusal(line, shown) for line in bad.args]
         return _Opened(None, refused, {shown, *(each.file for each in refused)}, shipped)
     return _Opened(subject, [], set(subject.sku.files), shipped)
 
