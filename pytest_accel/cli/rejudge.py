@@ -224,9 +224,8 @@ class _Again:
 
     def finds(self, verdicts: Sequence[Verdict]) -> str:
         """Return the sentence on the losses of speed that the run rejects."""
-        spread_of = self.terms.spread_of
-        kinds, software = self.kinds, self.record.software
-        return sentence(smallest_losses(verdicts, self.attempts, kinds, spread_of, self.past_of, software=software))
+        spread_of, software = self.terms.spread_of, self.record.software
+        return sentence(smallest_losses(verdicts, self.attempts, self.kinds, spread_of, software=software))
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

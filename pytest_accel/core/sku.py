@@ -244,8 +244,6 @@ class Spread:
     """That between the runs of one device, estimated from `runs` runs."""
     runs: int | None = None
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
-    between_nodes: float | None = None
-    """That between nodes: of the typical device of a node, or of a figure of the whole node."""
     widest: float | None = None
     """The widest range of matrix products that was published inside a healthy node of the class."""
 

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from statistics import NormalDist, fmean, median, stdev
 
 CONFIDENCE = 0.999
@@ -15,12 +14,6 @@ LOOKS = (5, 8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
 
 SAMPLE_DIGITS = 7
 """Significant digits of a sample and its duration: far more than any clock tells, and half of what a float prints."""
-
-FAR = 8.5
-"""Deviations from the mean beyond which a normal value lies with a chance below 1e-16."""
-PLACKETT_POINTS = 100
-"""Points of the integral in `both_below`: five correct digits for equal bounds within 6 of the mean, and correlations
-up to 0.999."""
 
 
 @dataclass(frozen=True)
@@ -220,24 +213,6 @@ def student_above(chance: float, freedom: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if student_tail(middle, freedom) > chance else (low, middle)
     return high
-
-
-@lru_cache(maxsize=4096)  # devices of a node have the same limit, and mostly the same deviations
-def both_below(one: float, other: float, correlation: float) -> float:
-    """Return the chance that two standard normal values of this correlation (0 to 1) are below `one` and below `other`.
-
-    The product of the two chances plus the integral of Plackett over the correlation (Biometrika 41, 1954), in the form
-    of A. Genz (Statistics and Computing 14, 2004, section 2.4), by the midpoint rule. Where a bound is farther than
-    `FAR` from the mean, or infinite, the lower one alone decides.
-    """
-    normal = NormalDist()
-    if correlation >= 1 or max(one, other) > FAR or min(one, other) < -FAR:
-        return normal.cdf(min(one, other))
-    most, total = math.asin(correlation), 0.0
-    for place in range(PLACKETT_POINTS):
-        sine = math.sin(most * (place + 0.5) / PLACKETT_POINTS)
-        total += math.exp(-(one * one + other * other - 2 * one * other * sine) / (2 * (1 - sine * sine)))
-    return normal.cdf(one) * normal.cdf(other) + total * most / PLACKETT_POINTS / (2 * math.pi)
 
 
 def _incomplete_beta(x: float, a: float) -> float:

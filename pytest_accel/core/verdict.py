@@ -58,24 +58,6 @@ class Waiver:
 
 
 @dataclass(frozen=True)
-class ErrorRates:
-    """The chances that a verdict of this kind is wrong, for one device, each in 0 ... 1; None where one is not known.
-
-    They are those of the limit with the repeat of a shortfall, and of the comparison with the neighbours where a gap
-    fails. 1e-9 stands for anything below it, and so does its distance from 1; exactly 0 and 1 are certain by rule.
-    """
-
-    healthy_rejected: float | None
-    """That a healthy device FAILs."""
-    accepted_short_5: float | None
-    """That a device whose speed is 5 % short is PASS or MARGINAL."""
-    accepted_short_10: float | None
-    """The same for 10 %."""
-    basis: str
-    """The deviations that they follow from, or why they are not known."""
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The judgement of one metric of one subject.
 
@@ -115,8 +97,6 @@ class Verdict:
     """True if the device is behind its neighbours or its own past, so that it is worth measuring again."""
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
-    error_rates: ErrorRates | None = None
-    """How sure the verdict is; None for a metric that is no speed or without a limit."""
 
     @property
     def fails(self) -> bool:

@@ -30,7 +30,6 @@ from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, 
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.judging.distance import unconfirmed
-from pytest_accel.judging.error_rates import error_rates
 from pytest_accel.judging.like_devices import Attempt, Kinds, together, usable, value_of
 from pytest_accel.judging.references import held
 
@@ -87,8 +86,7 @@ def judge(
     later = held(verdict, attempts, background)
     failed_beside = later.status is Status.FAIL is not verdict.status
     why = explained(_slowest(attempts)) if failed_beside else None
-    rates = error_rates(_deciding(attempts)[-1], limit, background, advises=bool(later.advisory))
-    return replace(later.because(*([Note("cause", why)] if why else [])), error_rates=rates)
+    return later.because(*([Note("cause", why)] if why else []))
 
 
 def _unchanged(details: Details) -> Details:

@@ -9,28 +9,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
-from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.measurement import NODE, Measurement, Peak, is_time
+from pytest_accel.core.sku import Platform, Sku, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import Background, PastOf, background_of
+from pytest_accel.judging.background import Background, background_of
 from pytest_accel.judging.distance import FAR
-from pytest_accel.judging.error_rates import (
-    FOUND,
-    Noise,
-    bound_of,
-    by_neighbours,
-    of_speed,
-    smallest,
-)
 from pytest_accel.judging.judge import validated_on
-from pytest_accel.judging.like_devices import ENOUGH, AllAttempts, Kinds, compared, part_of, together, usable
+from pytest_accel.judging.like_devices import (
+    ENOUGH,
+    AllAttempts,
+    DeviceKind,
+    Kinds,
+    compared,
+    is_speed,
+    part_of,
+    together,
+    usable,
+)
+from pytest_accel.judging.references import to_neighbours
+from pytest_accel.probes.declare import declaration_of, finder_of
+from pytest_accel.skus import peaks, requirements
 
 FAMILIES = {"compute": "products", "memory": "memory", "host": "host link", "link": "peer links"}
 """The name of a family of metrics, by the part that they stress, in the order in which they are told."""
 COLLECTIVES = "collectives"
 """The family of the metrics of the whole node, told last."""
+FOUND = 0.95
+"""The chance of being rejected that a loss is stated for."""
+IN_BOTH = NormalDist().inv_cdf(math.sqrt(FOUND))
+"""Standard deviations above its mean below which a value lies in both of two independent goes with the chance `FOUND`.
+Goes that have a deviation in common are both below it more often, so that no loss is stated too small."""
 SMALLEST_STEP = 1e-9
 """The rounding error of a float: a share of 0.53 is rounded down to 0.53, not to 0.52."""
 
@@ -54,7 +65,6 @@ def smallest_losses(
     attempts: AllAttempts,
     kinds: Kinds,
     spread_of: Callable[[str], Spread | None],
-    past_of: PastOf,
     *,
     software: Mapping[str, Any],
 ) -> dict[str, RejectedLosses]:
@@ -67,16 +77,46 @@ def smallest_losses(
     short: set[tuple[str, str]] = set()
     for each in verdicts:
         own = together(attempts.get((each.metric, each.subject), ()))
-        if not own or not usable(own[-1]) or not of_speed(own[-1]):
+        if not own or not usable(own[-1]) or not _of_speed(own[-1]):
             continue
         family = COLLECTIVES if each.subject == NODE else FAMILIES[part_of(each.metric)]
         if each.status in (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE):
             short.add((family, each.subject))
-        background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric), past_of)
+        background = background_of(attempts, kinds, (each.metric, each.subject), spread_of(each.metric))
         one = RejectedLosses(*_behind(own[-1], background), *_below(each, own[-1], background, software))
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     order = [*FAMILIES.values(), COLLECTIVES]
     return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
+
+
+def before_a_run(sku: Sku, platform: Platform) -> dict[str, RejectedLosses]:
+    """Return what a run on a platform rejects by family, but for the noise of its own samples.
+
+    The devices are taken to be alike in every place of the node, and the software to be what the limits hold for.
+    """
+    limits = requirements.applying(sku.limits_on(platform), sku, platform)
+    devices = {str(place): DeviceKind(sku.name) for place in range(platform.devices or 1)}
+    verdicts = [
+        Verdict(limit.metric, subject, Status.PASS, limit=limit)
+        for limit in limits.values()
+        if limit.levels
+        for subject in ([NODE] if requirements.of_node(limit.metric) else devices)
+    ]
+    attempts = {(one.metric, one.subject): [_planned(one, sku, platform)] for one in verdicts}
+    return smallest_losses(verdicts, attempts, devices, sku.spread_of, software={})
+
+
+def _planned(verdict: Verdict, sku: Sku, platform: Platform) -> Measurement:
+    """Return a measurement without noise. A limit that is a fraction of a peak has the metric's unit."""
+    limit, declared, peak = verdict.limit, finder_of(verdict.metric), peaks.peak(sku, verdict.metric, platform)
+    assert limit
+    unit = limit.of_unit or (declared.unit_of(limit.metric) if declared else "") if limit.relative else limit.unit
+    return Measurement(verdict.metric, verdict.subject, unit or "", 1.0, peak=Peak(*peak) if peak else None)
+
+
+def _of_speed(own: Measurement) -> bool:
+    declared = declaration_of(own.metric)
+    return not (declared and declared.fact) and is_speed(own.metric, own.unit)
 
 
 def _worst(family: str, devices: Mapping[str, list[RejectedLosses]], short: set[tuple[str, str]]) -> RejectedLosses:
@@ -102,10 +142,11 @@ def _behind(own: Measurement, background: Background) -> tuple[float | None, int
     count = len([each for each in map(together, background.others) if each and usable(each[-1])])
     if count < ENOUGH or not compared(own.metric, own.subject, own.unit):
         return None, 0
-    narrow = by_neighbours(own, background)
-    loss = smallest(narrow.rejected) if narrow else None
-    wide = 1 - FAR * _held(own.noise)
-    return min(wide, loss if loss is not None else 1.0), count
+    near = [each[-1] for each in map(together, background.near) if each]
+    behind, held = to_neighbours(own, near, background.spread), [(1 - FAR) * _held(own.noise)]
+    if behind and behind.fails_from < 1:
+        held.append((1 - behind.fails_from) * _held(behind.reference.deviation))
+    return 1 - max(held), count
 
 
 def _below(
@@ -120,7 +161,7 @@ def _below(
     if limit is None:
         return None, False
     holds = not validated_on(limit.software, software)[0] and not verdict.advises
-    bounds = holds and bound_of(limit, own.unit) is not None
+    bounds = holds and bool(limit.ceiling if is_time(own.unit) else limit.floor)
     peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
     shares = [limit.floor / peak] if bounds and limit.floor and peak else []
     if limit.beneath and not validated_on(limit.beneath.software, software)[0]:
@@ -136,14 +177,7 @@ def _held(deviation: float) -> float:
 
     It is the bound itself where too few samples tell how far two goes lie apart.
     """
-    if not deviation or not math.isfinite(deviation):
-        return 1.0
-    low, high, noise = 0.5, 1.0, Noise(0.0, deviation)
-    for _ in range(20):
-        middle = (low + high) / 2
-        below = noise.both_below(1 / middle - 1, 1 / middle - 1) >= FOUND
-        low, high = (middle, high) if below else (low, middle)
-    return low
+    return 1 / (1 + IN_BOTH * deviation) if math.isfinite(deviation) else 1.0
 
 
 def sentence(found: Mapping[str, RejectedLosses]) -> str:

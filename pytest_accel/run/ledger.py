@@ -342,8 +342,8 @@ class Ledger:
         """Return the sentence on the losses of speed that the run rejects."""
         attempts = grouped(self.record.measurements, lambda each: (each.metric, each.subject))
         kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
-        spread_of, past_of, software = self._setup.terms.spread_of, self.baseline.past_of, self.record.software
-        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, past_of, software=software))
+        spread_of, software = self._setup.terms.spread_of, self.record.software
+        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, software=software))
 
 
 def now() -> str:

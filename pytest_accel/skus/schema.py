@@ -310,7 +310,6 @@ _FIELDS: dict[str, Check] = {
         yaml_nodes.record_of(
             {
                 "between_devices": _deviation.described("standard deviation between the devices of a node"),
-                "between_nodes": _deviation.described("standard deviation between nodes of a platform"),
                 "widest": positive.described("widest range of products inside a healthy node, as a share"),
                 "at_clock": _deviation.described("the same of a matrix product's rate divided by the SM clock"),
                 "between_runs": _deviation.described("standard deviation between runs of one device"),

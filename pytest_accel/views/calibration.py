@@ -232,9 +232,8 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
 def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:
     """Return the spread of a metric as the file states it, None if it is not known or too large to state."""
     stated: dict[str, Any] = {}
-    for name, spread in (("between_devices", one.spreads.devices), ("between_nodes", one.spreads.nodes)):
-        if spread and spread <= MOST_SPREAD:
-            stated[name] = round(spread, 5)
+    if one.spreads.devices and one.spreads.devices <= MOST_SPREAD:
+        stated["between_devices"] = round(one.spreads.devices, 5)
     if one.spreads.runs and one.most_runs > 1 and one.spreads.runs <= MOST_SPREAD:
         stated |= {"between_runs": round(one.spreads.runs, 5), "runs": one.most_runs}
     if not stated:

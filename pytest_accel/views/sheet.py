@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.judging.error_rates import rates_of_limit, smallest_loss_of_limit
+from pytest_accel.judging.smallest_losses import before_a_run, sentence
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.views.markdown import table as markdown_table
@@ -41,8 +40,6 @@ DATASHEET_LABELS = {
 
 WITH_PRODUCT = 110
 """Columns of the narrowest terminal on which the list of SKUs names the products."""
-FAINT = 1e-6
-"""The chance below which only that is said."""
 LEAST_WIDTH = 10
 """The fewest columns of a cell in a terminal that is too narrow for the list of SKUs."""
 PLATFORMS_WIDTH = 26
@@ -120,7 +117,7 @@ def sheet(sku: Sku) -> list[Table]:
         _acceptance(sku),
         _limits(sku, sources),
         _advisory(sku),
-        _error_rates(sku),
+        _rejects(sku),
         _other_than_shipped(sku),
         Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())),
         _source_table(sources),
@@ -282,39 +279,11 @@ def _advisory(sku: Sku) -> Table:
     return Table("Limits that advise", ("metric", "platform", "differences of method"), rows, note)
 
 
-def _error_rates(sku: Sku) -> Table:
-    """Return the table of the chances that each limit on a rate or a time judges wrongly."""
-    rows = []
-    for place, limit in _by_place(sku):
-        spread = sku.spread_of(limit.metric)
-        if rates := rates_of_limit(limit, spread):
-            chances = (rates.healthy_rejected, rates.accepted_short_5, rates.accepted_short_10)
-            loss = smallest_loss_of_limit(limit, spread)
-            found = "" if loss is None else f"{loss:.1%}"
-            rows.append((limit.metric, place, *map(show_chance, chances), found, rates.basis))
-    columns = (
-        "metric",
-        "platform",
-        "healthy rejected",
-        "5 % short accepted",
-        "10 % short accepted",
-        "found at 95 % from",
-        "by",
-    )
-    note = "For one device, by the limit and the repeat of a shortfall alone, where deviations are normal."
-    return Table("How sure a verdict is", columns, rows, note)
-
-
-def show_chance(chance: float | None) -> str:
-    """Return a chance in percent, with two digits of its distance from 0 or 1."""
-    if chance is None:
-        return "not known"
-    if chance in (0.0, 1.0):
-        return "never" if chance == 0.0 else "always"
-    nearest = min(chance, 1 - chance)
-    if nearest < FAINT:
-        return f"below {FAINT:.4%}" if chance < 0.5 else f"above {1 - FAINT:.4%}"
-    return f"{chance:.{max(0, -1 - math.floor(math.log10(nearest)))}%}"
+def _rejects(sku: Sku) -> Table:
+    """Return the table of the smallest losses that a run rejects on each platform."""
+    every = ((name, sentence(before_a_run(sku, platform))) for name, platform in sku.platforms.items())
+    note = "Before a run, so without the noise of its samples; every run says it of itself."
+    return Table("What a run rejects", ("platform", "losses"), [each for each in every if each[1]], note)
 
 
 def _other_than_shipped(sku: Sku) -> Table:

@@ -14,7 +14,6 @@ from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.error_rates import rates_of_limit
 from pytest_accel.run.record import read
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader
@@ -87,13 +86,6 @@ def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     assert limit.floor < limit.healthy[0]
     assert sku.spread["stream.triad"].between_devices == pytest.approx(0.003, rel=0.5)
     assert sku.spread["stream.triad"].runs == 2
-    between = sku.spread["stream.triad"].between_nodes
-    assert between is not None
-    assert 0 < between < 0.01
-    said = rates_of_limit(sku.limits_on(next(iter(sku.platforms.values())))["stream.triad"], sku.spread["stream.triad"])
-    assert said is not None
-    assert said.healthy_rejected is not None
-    assert said.healthy_rejected < 1e-4, "the calibrated floor rejects 1 in 10,000 before the repeat"
     assert sku.platforms["hgx8"].limits["all_reduce.busbw@8GiB"].conditions["ranks"] == 8
 
 

@@ -342,9 +342,7 @@ def test_a_run_claims_to_reject_no_more_than_the_floor_does(place: Place) -> Non
     for name, software in (("newer", place.software), ("older", dict.fromkeys(place.row.software, OLDER))):
         own = measured(alone, times(place, 1.2), peak)
         attempts, verdict = {(place.metric, "GPU-0"): [own]}, judge([own], alone, software)
-        (family,) = smallest_losses(
-            [verdict], attempts, {}, lambda metric: None, lambda own: None, software=software
-        ).values()
+        (family,) = smallest_losses([verdict], attempts, {}, lambda metric: None, software=software).values()
         found[name] = family.below
     assert found["newer"] == pytest.approx(place.floor.share, rel=1e-3)
     assert found["older"] == (None if place.row.software else found["newer"])
