@@ -14,6 +14,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
+from pytest_accel.probes.declare import declaration_of, declarations
 from pytest_accel.run.record import FILE, closing_entry, finding_entries, write
 from pytest_accel.skus import loader
 from pytest_accel.skus.methods import method_of
@@ -81,6 +82,17 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
     )
     made = replace(bare, **changed)
     return made if "closing" in changed else closed(made)
+
+
+def not_applicable(made: Run) -> list[Verdict]:
+    """Return what the packaged suite says besides: no other probe can run on these nodes."""
+    measured = {each.name for one in made.measurements if (each := declaration_of(one.metric))}
+    return [
+        Verdict(next(each.names(), each.metric.replace("{fact}", "other")), subject, Status.NOT_APPLICABLE)
+        for each in declarations()
+        if each.packaged and each.name not in measured
+        for subject in ([NODE] if each.node else [device.uuid for device in made.devices])
+    ]
 
 
 def closed(made: Run) -> Run:

@@ -141,7 +141,7 @@ def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: 
         ],
         refused=inputs.refused,
         labels=known_good.labels(inputs.records),
-        simulated=any(map(known_good.simulated, records)) or any(each.simulated for each in files),
+        simulated=any(each.simulated for each in records) or any(each.simulated for each in files),
     )
 
 

@@ -14,7 +14,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
 from pytest_accel.judging.figure_differences import SpreadOf
-from pytest_accel.run import consistency, earlier_records, record, summaries
+from pytest_accel.run import earlier_records, record, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
@@ -160,8 +160,8 @@ def _incomplete(saved: Run) -> list[str]:
         notes.append("the run did not end; what it did not measure is not compared")
     elif saved.circumstances and saved.circumstances.filtered:
         notes.append("the run was filtered; what it did not measure is not compared")
-    if damage := consistency.contradictions(saved):
-        notes.append(f"contradicts itself: {damage[0]}")
+    if saved.contradictions:
+        notes.append(f"contradicts itself: {saved.contradictions[0]}")
     return [f"{saved.path}: {note}" for note in notes]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_accel.cli import external_results, rejudge, screen, table_report
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
+from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
@@ -18,7 +19,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import consistency, record
+from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
@@ -84,12 +85,11 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     if chosen.output:
         _check_free(chosen.output)
     old = record.read(path)
-    damage = consistency.contradictions(old)
     terms, boards = _terms(old, chosen)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
     screen.show([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
-    screen.show(_consistency(old, damage))
+    screen.show(_consistency(old))
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, full=chosen.verbose, width=screen.width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
@@ -97,9 +97,8 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(changes.lines(rejudge.changes(old, new), files, names))
     if old.closing.get("line"):
         screen.show([(f"before: {old.closing['line']}", "")])
-    if damage:
-        more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
-        line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {damage[0]}{more}"
+    if old.contradictions:
+        line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {in_short(old.contradictions)}"
         _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
         return exits.NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
@@ -110,12 +109,13 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     return int(new.closing["exit"])
 
 
-def _consistency(saved: Run, damage: Sequence[str]) -> list[Line]:
+def _consistency(saved: Run) -> list[Line]:
     """Return whether the parts of a record follow from each other, its hash, and what could not be verified."""
-    if damage:
-        return [(f"contradiction: {each}", "red") for each in consistency.listed(damage)]
-    doubt = consistency.unverified(saved)
-    but = f"; not verified: {'; '.join(doubt)}" if doubt else ""
+    if saved.contradictions:
+        return [(f"contradiction: {each}", "red") for each in listed(saved.contradictions)]
+    name = saved.telemetry.get("file", "")
+    there = not name or untrusted.exists(saved.path.absolute().parent / name)
+    but = "" if there else f"; not verified: {name} is not there"
     return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sealed, screen.width())]
 
 
@@ -173,8 +173,7 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}
     if new.packing_list != old.packing_list:
         new.judged_from["packing_list"] = old.packing_list
-    if new.telemetry.get("file"):
-        new.telemetry = {**new.telemetry, "file": str(path.absolute().parent / new.telemetry["file"])}
+    new.telemetry = {}  # it stays beside the record of the run
     try:
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)

@@ -24,7 +24,7 @@ from pytest_accel.judging import poisoned
 from pytest_accel.judging.calibration import GoodFigure
 from pytest_accel.judging.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
-from pytest_accel.run import consistency, record
+from pytest_accel.run import record
 from pytest_accel.run.record import FILE, names_of
 from pytest_accel.skus import contribution
 from pytest_accel.skus.contribution import OF_PEAK, Contribution
@@ -113,7 +113,7 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         return f"the run is not complete: {saved.state}"
     if around.interrupted or around.cut_short:
         return f"the run ended early: {around.interrupted or around.cut_short}"
-    if simulated(saved) and not allow_simulated:
+    if saved.simulated and not allow_simulated:
         return "the node was simulated"
     if around.filtered:
         return f"the run was filtered: {', '.join(around.filtered)}"
@@ -121,13 +121,7 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
         if each.fails and each.status is Status.FAIL and not figure:
             return f"it rejects {names_of(saved)[each.subject]}: {each.metric} {sentence_of(each)}"
-    damage = consistency.contradictions(saved)
-    return f"it contradicts itself: {damage[0]}" if damage else None
-
-
-def simulated(record: Run) -> bool:
-    """Return True if anything in a record says, or shows, that its node was simulated."""
-    return any(consistency.traces(record))
+    return f"it contradicts itself: {saved.contradictions[0]}" if saved.contradictions else None
 
 
 # -- one product on one platform

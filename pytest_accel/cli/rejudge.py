@@ -77,7 +77,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     other = [each for each in record.measurements if each.metric not in delivery.METRICS]
     return replace(
         record,
-        measurements=[*other, *found],
+        measurements=[*other, *(replace(each, simulated=record.simulated) for each in found)],
         verdicts=[each for each in record.verdicts if each.metric in metrics or each.metric not in delivery.METRICS],
         packing_list=packing_entry(boards),
     )

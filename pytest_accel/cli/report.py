@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_accel.cli import result_file
-from pytest_accel.core.printable import printable
+from pytest_accel.core.contradiction import listed
 from pytest_accel.core.run import Run
 from pytest_accel.run import record
-from pytest_accel.run.consistency import contradictions, listed
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.html import page
 
@@ -50,9 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0. Raises WrongUse."""
     saved = record.read(record.find(Path(chosen.file)))
-    damage = contradictions(saved)
-    for each in listed(damage):
-        print(printable(f"contradiction: {each}"), file=sys.stderr)
+    damage = listed(saved.contradictions)
+    for each in damage:
+        print(f"contradiction: {each}", file=sys.stderr)
     if chosen.format == HTML:
         text = page.report(saved, saved.path.absolute().parent, damage)
     else:

@@ -153,6 +153,8 @@ class Measurement:
     """Evidence that explains the value: the telemetry summary, a peer matrix, the rank skew."""
     statistic: Statistic = "mean"
     """The statistic that makes the value from the samples."""
+    simulated: bool = False
+    """True if the device, or the node, was simulated."""
 
     @cached_property
     def estimate(self) -> Estimate | None:

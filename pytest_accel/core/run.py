@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
+from pytest_accel.core.contradiction import Contradiction
 from pytest_accel.core.display_names import Names
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.structured import NOT_IN_FILE
@@ -368,6 +369,8 @@ class Run:
     """The file that the record was read from."""
     sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
     """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
+    contradictions: tuple[Contradiction, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """What in the file, and in those that it names, does not follow from the rest, as it was read."""
 
     @property
     def altered(self) -> bool:

@@ -14,10 +14,6 @@ REHEARSED = "SIMULATED, for rehearsal only"
 """The beginning of the conditions of a source whose figures were calibrated from simulated nodes."""
 
 
-def shown_by(device: Device) -> str | None:
-    """Return what shows that a device is simulated, None for a real one."""
-    if device.serial and device.serial.startswith(SERIAL):
-        return f"serial number {device.serial} of {device.name}"
-    if device.uuid.removeprefix("GPU-").startswith(UUID):
-        return f"UUID {device.uuid} of {device.name}"
-    return None
+def is_simulated(device: Device) -> bool:
+    """Return True for a device with the identity of a simulated one."""
+    return (device.serial or "").startswith(SERIAL) or device.uuid.startswith((UUID, f"GPU-{UUID}"))

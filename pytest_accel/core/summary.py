@@ -7,7 +7,7 @@ out. docs/fleet.md#which-result-of-a-node-counts tells it to users.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
 from pytest_accel.core import exits
+from pytest_accel.core.contradiction import Contradiction, Contradicts, in_short
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import SCHEMA
 from pytest_accel.core.structured import NOT_IN_FILE
@@ -77,6 +78,8 @@ class Summary:
     schema: Literal[1] = SCHEMA
     path: Path = field(default=Path(), metadata=NOT_IN_FILE)
     """The record that it lies beside."""
+    contradictions: tuple[Contradiction, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """Those of the record, and those with it, where it was read."""
 
     @cached_property
     def by_uuid(self) -> dict[str, Device]:
@@ -105,20 +108,21 @@ class Summary:
 
     @property
     def contradiction(self) -> str:
-        """In which way the run contradicts itself; empty if it does not.
+        """The first contradiction in words, and how many more there are; empty without any.
 
         No run of ours ends so: its files were changed, or are of several runs.
         """
+        return in_short([*self._of_result(), *self.contradictions])
+
+    def _of_result(self) -> Iterator[Contradiction]:
+        """Yield how word, exit status and what the run rejects contradict each other."""
         word, status = self.word, self.exit
-        if word in EXITS and status not in EXITS[word]:
-            return f"it says {word} and ended with exit status {status}"
-        if status == exits.REJECTED and word != REJECTED:
-            return f"it says {word or 'no result'} and ended with exit status {status}, that of a rejection"
+        if (word in EXITS or status in (exits.HOLDS, exits.REJECTED)) and status not in EXITS.get(word, ()):
+            yield Contradiction(Contradicts.EXIT, word or "no result", str(status))
         if word in (ACCEPTED, HELD) and self.rejected:
-            return f"it says {word} and rejects {counted(len(self.rejected), 'device')}"
-        if status == exits.HOLDS and word not in EXITS:
-            return f"it says {word or 'no result'} and ended with exit status 0"
-        return f"it says {word} for a part of the checks" if word == ACCEPTED and self.filtered else ""
+            yield Contradiction(Contradicts.REJECTS, word, counted(len(self.rejected), "device"))
+        if word == ACCEPTED and self.filtered:
+            yield Contradiction(Contradicts.FILTERED, word)
 
     @property
     def result(self) -> str:

@@ -195,6 +195,7 @@ class Ledger:
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
         for each in measurements:
+            each = replace(each, simulated=self._setup.node is not None)  # noqa: PLW2901
             self.record.measurements.append(each)
             self._newest[each.metric, each.subject] = each
 

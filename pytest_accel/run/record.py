@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import secrets
@@ -31,6 +32,7 @@ from pytest_accel.core.run import (
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.contradictions import Beside, contradictions
 from pytest_accel.judging.findings import Finding, Key, findings
 from pytest_accel.run import summaries
 from pytest_accel.run.launcher import Launch
@@ -41,6 +43,8 @@ TELEMETRY = "telemetry.jsonl"
 PACKED = f"{TELEMETRY}.gz"
 """The name of the same file once the run has ended."""
 LOGS = "logs"
+FIRST_READINGS = 1000
+"""Readings at the beginning of the telemetry of which the devices are looked at: each is read once a second."""
 
 
 def launcher_entry(launch: Launch) -> LauncherEntry:
@@ -256,30 +260,49 @@ def find(path: Path) -> Path:
 
 
 def read(path: Path, *, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
-    """Read a record, without a look at its hash. Raises BadRecord. `most` and `follow` are those of `untrusted`."""
+    """Read a record, and work out what in it contradicts the rest. Raises BadRecord.
+
+    `most` and `follow` are those of `untrusted`.
+    """
     try:
         return parse(untrusted.read_json(path, most=most, follow=follow), path)
     except BadFile as bad:
         raise BadRecord(*bad.args) from None
 
 
-def parse(raw: Any, path: Path, *, seals: bool = True) -> Run:
-    """Return the run that the content of the record at `path` holds, which is used up. Raises BadRecord.
-
-    Without `seals` its hash is not computed, which takes as long as to read the JSON.
-    """
+def parse(raw: Any, path: Path) -> Run:
+    """Return the run that the content of the record at `path` holds, which is used up, as `read`. Raises BadRecord."""
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     if raw["schema"] != SCHEMA or isinstance(raw["schema"], bool):
         found = structured.short(raw["schema"])
         raise BadRecord(f"{path}: was written in schema {found}; this version reads schema {SCHEMA}")
-    sealed = seal(raw) if seals else ""
+    sealed = seal(raw)
     try:
         run = structured.structure(Run, _with_limits(raw))
     except structured.Misfit as misfit:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
     run.path, run.sealed = path, sealed
+    run.contradictions = contradictions(run, _beside(run))
     return run
+
+
+def _beside(run: Run) -> Beside:
+    """Return what the files say that a record names, as far as they are there."""
+    folder, name, origin = run.path.absolute().parent, run.telemetry.get("file", ""), run.judged_from
+    elsewhere = [name] if name != Path(name).name else []
+    files = {folder / name: run.telemetry.get("sha256")} if name and not elsewhere else {}
+    files |= {folder / origin["record"]: origin.get("sha256")} if origin else {}
+    altered = [str(path) for path, told in files.items() if told and untrusted.exists(path) and hash_file(path) != told]
+    return Beside(altered, elsewhere, _subjects(folder / name) if name and not (elsewhere or altered) else frozenset())
+
+
+def _subjects(telemetry: Path) -> frozenset[str]:
+    """Return the UUIDs of which the first readings of a file are; none if it cannot be read."""
+    with contextlib.suppress(BadFile, ValueError, RecursionError):
+        readings = map(json.loads, itertools.islice(untrusted.lines(telemetry), FIRST_READINGS))
+        return frozenset(str(each["uuid"]) for each in readings if isinstance(each, dict) and "uuid" in each)
+    return frozenset()
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:

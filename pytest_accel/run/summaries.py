@@ -40,6 +40,7 @@ def summary(run: Run) -> Summary:
         rejected=run.rejected,
         figures=plausible(_figures(run.measurements, unjudged)) if run.finished else {},
         path=run.path,
+        contradictions=run.contradictions,
     )
 
 

@@ -16,7 +16,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
-from pytest_accel.run.record import write
+from pytest_accel.run.record import TELEMETRY, seal, write
 
 AT = "2026-11-23T01:00:00+00:00"
 
@@ -112,9 +112,10 @@ def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
         "state": "finished",
         "devices": devices,
         "verdicts": [FAILED],
+        "telemetry": {"file": TELEMETRY, "sha256": "0"},
         **changes,
     }
-    (folder / "n1/record.json").write_text(json.dumps(content))
+    (folder / "n1/record.json").write_text(json.dumps({**content, "sha256": seal(content)}))
 
 
 def test_a_node_that_is_drained_while_the_plan_is_applied_keeps_its_reason(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from known_good_nodes import closed, record, save
+from known_good_nodes import closed, not_applicable, record, save
 from worded import worded
 
 from pytest_accel.cli.main import main
@@ -51,7 +51,7 @@ def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **
 
 def judged(made: Run, limits: Mapping[str, Limit], **changed: Any) -> Run:
     """The record with the verdicts of these limits, which an acceptance requires, and the closing line of those."""
-    verdicts = [judge([each], limits.get(each.metric)) for each in made.measurements]
+    verdicts = [*(judge([each], limits.get(each.metric)) for each in made.measurements), *not_applicable(made)]
     around = Circumstances(
         required=[each.key for each in verdicts if each.limit],
         names={each.uuid: each.name for each in made.devices},

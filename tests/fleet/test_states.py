@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -12,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core.measurement import Device
-from pytest_accel.core.run import FindingEntry, Run
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict, Waiver
@@ -33,7 +32,9 @@ from pytest_accel.fleet.jobs.run_folder import (
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.smallest_losses import RejectedLosses, sentence
+from pytest_accel.run.record import closing_entry, write
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
@@ -424,10 +425,12 @@ def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> Non
 def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_result(tmp_path: Path) -> None:
     def put(name: str, started: str, word: str, **files: str) -> None:
         (tmp_path / name).mkdir()
-        closing = {"word": word, "exit": 0 if word == "ACCEPTED" else 1, "line": word}
-        made = {"host": "n", "started": started}
-        content = {"schema": 1, "run": made, "closing": closing, "state": "finished", "verdicts": [], "limits": []}
-        (tmp_path / name / "record.json").write_text(json.dumps(content))
+        status = Status.FAIL if word == "REJECTED" else Status.UNMEASURED
+        verdicts = [Verdict("matmul.bf16", NODE, status)]
+        made = Run({"host": "n", "started": started}, verdicts=verdicts, telemetry={"file": "t", "sha256": "0"})
+        made.state, made.closing = "finished", closing_entry(close(verdicts, Circumstances()))
+        write(made, tmp_path / name)
+        (tmp_path / name / "summary.json").unlink()
         for file, text in files.items():
             (tmp_path / name / f"{file}.json").write_text(text)
 
@@ -436,13 +439,13 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
         return of_all(asked, results.read(), [], unreadable=results.unreadable)[0]
 
     asked = fleet(ExpectedNode("n"))
-    put("n", EARLY, "ACCEPTED")
+    put("n", EARLY, "NOT JUDGED")
     put("n-2", LATE, "REJECTED", summary='{"started":')
     assert state_of_n().state is State.REJECTED
     (tmp_path / "n-2/record.json").write_text("")
     assert (state_of_n().state, state_of_n().reason) == (State.NO_RESULT, "n-2/summary.json is damaged")
-    put("n-3", datetime.now(timezone.utc).isoformat(), "ACCEPTED")
-    assert state_of_n().state is State.ACCEPTED, "what was repeated after the damage counts"
+    put("n-3", datetime.now(timezone.utc).isoformat(), "REJECTED")
+    assert state_of_n().state is State.REJECTED, "what was repeated after the damage counts"
     (tmp_path / "other").mkdir()
     (tmp_path / "other/record.json").mkdir()
     assert [each.name for each in found(tmp_path).expected] == ["n", "other"]

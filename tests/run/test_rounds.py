@@ -20,7 +20,7 @@ from pytest_accel.core.measurement import Trouble
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import Closing
-from pytest_accel.run import consistency, record, resume, telemetry_file
+from pytest_accel.run import record, resume, telemetry_file
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, PACKED, TELEMETRY
@@ -125,7 +125,7 @@ def test_a_loss_in_a_later_round_is_found_with_its_round(tmp_path: Path) -> None
     assert {each.metric for each in later} >= {"stream.copy_kernel"}
     assert "below its first round" in sentence_of(verdict)
     saved = record.read(tmp_path / "out" / FILE)
-    assert not consistency.contradictions(saved)
+    assert not saved.contradictions
     again = judge_again(saved, here.setup.terms)
     assert again.closing["line"] == f"JUDGED AGAIN {closing.line}"
 
@@ -179,7 +179,7 @@ def test_a_run_that_is_killed_twice_goes_on_with_its_rounds(tmp_path: Path) -> N
     assert "resumed twice" in closing.line
     assert [note for note in here.ledger.record.notes if note.startswith("resumed at")]
     saved = record.read(tmp_path / "out" / FILE)
-    assert not consistency.contradictions(saved)
+    assert not saved.contradictions
     assert judge_again(saved, here.setup.terms).closing["word"] == closing.word
 
 

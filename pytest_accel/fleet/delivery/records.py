@@ -15,20 +15,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeGuard
 
-from pytest_accel.core import exits, simulated, untrusted
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
-from pytest_accel.core.summary import ACCEPTED, Summary
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery.distribution import Bounds, Figure
 from pytest_accel.judging.closing import close
-from pytest_accel.judging.closing_parts import more
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run import consistency, record, summaries
+from pytest_accel.run import record, summaries
 from pytest_accel.run.record import FILE
 
 TERMS = (
@@ -65,10 +64,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class NodeRecord(Summary):
-    """The summary of a node's run with what the document of a delivery needs besides.
-
-    Word and exit status are those of a run that was not judged where its record speaks against them.
-    """
+    """The summary of a node's run with what the document of a delivery needs besides."""
 
     node: str = ""
     """The name that tells it from the other nodes: that of the host, with its folder where several nodes share it."""
@@ -154,38 +150,23 @@ def _read(path: Path) -> Read:
 
 def _node(run: Run) -> NodeRecord:
     """Return what is kept of a record. Raises what access to a missing part of it raises."""
-    around, objection = run.circumstances or Circumstances(), _objection(run)
-    told = summaries.summary(replace(run, measurements=[]))
-    if objection:
-        told = replace(told, word="NOT JUDGED", exit=exits.NOT_JUDGED)
+    around, told = run.circumstances or Circumstances(), summaries.summary(replace(run, measurements=[]))
     line = close(run.verdicts, around).line if run.finished else told.line or "the run did not end"
-    shown = any(simulated.shown_by(each) for each in run.devices)
     unread = [replace(each, facts={"unread": dict(each.facts.get("unread") or {})}) for each in run.devices]
     devices = sorted(unread, key=lambda device: device.index)
     return NodeRecord(
-        **{**vars(told), "line": line, "simulated": told.simulated or shown, "devices": devices},
+        **{**vars(told), "line": line, "devices": devices},
         node=run.host,
         sha256=run.sha256,
         judged_on=_terms(run),
         faults=list(_faults(run.verdicts, run.findings)),
         marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
         measured=list(_figures(run.verdicts)),
-        objection=objection,
+        objection=f"the record contradicts itself: {told.contradiction}" if told.contradiction else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,
     )
-
-
-def _objection(run: Run) -> str:
-    """Return why a record says nothing of its node, empty if it does: its parts do not follow from each other."""
-    judged = {each.subject for each in run.verdicts if each.status.holds and each.limit is not None}
-    bare = [each.name for each in run.devices if each.uuid not in judged]
-    why = consistency.contradictions(run)
-    if run.word == ACCEPTED:
-        why += [] if run.devices else ["it holds no device"]
-        why += [f"no limit was judged on {', '.join(bare)}"] if bare else []
-    return f"the record contradicts itself: {why[0]}{more(why)}" if why else ""
 
 
 def _terms(record: Run) -> dict[str, str]:

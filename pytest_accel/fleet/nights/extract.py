@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core import paths, simulated, untrusted
+from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
@@ -106,7 +106,7 @@ def read(path: Path) -> KeptRun:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     raw = untrusted.read_bytes(path)
     content = hashlib.sha256(raw).hexdigest()
-    run = record.parse(untrusted.parse_json(raw, str(path)), path, seals=False)
+    run = record.parse(untrusted.parse_json(raw, str(path)), path)
     found = summaries.summary(run)
     if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
@@ -135,7 +135,7 @@ def read(path: Path) -> KeptRun:
         torch=_text(found.terms.get("torch")),
         version=_text(run.software.get("pytest_accel")),
         contract=_text(run.sku.get("contract", "")),
-        simulated=found.simulated or any(simulated.shown_by(each) for each in run.devices),
+        simulated=found.simulated,
         devices=[*map(_device, run.devices), KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
         figures=list(_figures(run, found, node)) if found.finished else [],
     )

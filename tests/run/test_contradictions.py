@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.contradiction import Contradicts
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
@@ -19,9 +21,10 @@ from pytest_accel.core.stats import significant
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.closing import close
 from pytest_accel.judging.compare import of_peak_of
+from pytest_accel.judging.contradictions import of_verdict
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import consistency, record
+from pytest_accel.run import record
 from pytest_accel.run.record import FILE, TELEMETRY, closing_entry
 
 Edit = Callable[[dict[str, Any]], object]
@@ -41,6 +44,8 @@ LIMIT = Limit(
     beneath=CLASS,
 )
 WORK = 1.0995
+STARTED, ENDED = "2026-11-24T03:00:00+00:00", "2026-11-24T03:01:00+00:00"
+AT = datetime.fromisoformat(STARTED).timestamp() + 10
 
 
 def rate(uuid: str, *seconds: float) -> Measurement:
@@ -53,7 +58,9 @@ def rate(uuid: str, *seconds: float) -> Measurement:
     of_peak, varied = of_peak_of(bare), variation(samples)
     assert of_peak is not None
     assert varied is not None
-    return replace(bare, details={"of_peak": of_peak, "variation": varied, "ends": [*seconds]})
+    return replace(
+        bare, details={"of_peak": of_peak, "variation": varied, "ends": [*seconds]}, started=AT, ended=AT + 1
+    )
 
 
 def measurements(*first: float) -> list[Measurement]:
@@ -80,9 +87,9 @@ def rejected(tmp_path: Path, *first: float) -> Path:
     )
     folder = tmp_path / "rec"
     folder.mkdir()
-    (folder / TELEMETRY).write_text("{}\n")
+    (folder / TELEMETRY).write_text('{"uuid": "GPU-0"}\n')
     whole = Run(
-        run={"level": "quick", "platform": "single"},
+        run={"started": STARTED, "ended": ENDED, "level": "quick", "platform": "single"},
         devices=DEVICES,
         measurements=found,
         verdicts=verdicts,
@@ -102,7 +109,7 @@ def edited(folder: Path, edit: Edit, *, sealed: bool = True) -> list[str]:
     if sealed:
         raw["sha256"] = record.seal(raw)
     (folder / FILE).write_text(json.dumps(raw))
-    return consistency.contradictions(record.read(folder / FILE))
+    return list(map(str, record.read(folder / FILE).contradictions))
 
 
 def put(path: str, value: object) -> Edit:
@@ -128,6 +135,16 @@ def scaled(raw: dict[str, Any]) -> None:
 def one_sample_left(raw: dict[str, Any]) -> None:
     each = raw["measurements"][1]
     each["samples"], each["seconds"], each["value"] = each["samples"][:1], each["seconds"][:1], each["samples"][0]
+
+
+def twins(raw: dict[str, Any]) -> None:
+    raw["measurements"][0]["samples"] = raw["measurements"][1]["samples"] = [600.0, 601.0, 602.0, 603.0, 604.0]
+
+
+def suite(raw: dict[str, Any]) -> None:
+    """The verdicts of an acceptance, of which one device lacks a metric and the node most."""
+    raw["verdicts"].append({**raw["verdicts"][0], "metric": "host.a"})
+    accepted(raw)
 
 
 def passed(raw: dict[str, Any]) -> None:
@@ -158,12 +175,18 @@ def without_the_first_attempt(raw: dict[str, Any]) -> None:
 
 
 EDITS: dict[str, tuple[Edit, str]] = {
-    "value": (put("measurements.1.value", 732.0), "gpu1 matmul.bf16: the value is 732 TFLOPS, but the mean of its 4"),
-    "sample": (put("measurements.1.samples.0", 900.0), "gpu1 matmul.bf16: the value is 578.7 TFLOPS, but the mean"),
+    "value": (
+        put("measurements.1.value", 732.0),
+        "gpu1 matmul.bf16: the value is 732 TFLOPS, but 578.7 TFLOPS by its samples",
+    ),
+    "sample": (put("measurements.1.samples.0", 900.0), "gpu1 matmul.bf16: the value is 578.7 TFLOPS, but"),
     "samples and value": (scaled, "gpu1 matmul.bf16: of_peak is 0.5849, but 0.8773 by the samples"),
     "all samples but one": (one_sample_left, "gpu1 matmul.bf16: 1 samples are left of 4"),
     "durations": (put("measurements.1.seconds.0", 0.0015), "gpu1 matmul.bf16: the samples do not follow from their"),
-    "a duration less": (put("measurements.1.seconds", [0.0015]), "gpu1 matmul.bf16: 4 samples have 1 durations"),
+    "a duration less": (
+        put("measurements.1.seconds", [0.0015]),
+        "gpu1 matmul.bf16: the samples do not follow from their durations",
+    ),
     "fact": (put("measurements.3.value", 8), "gpu0 health.pcie_width: the value is 8, but the device states 16"),
     "fact of the device": (put("devices.0.facts.pcie_width", 8), "the value is 16, but the device states 8"),
     "rank": (put("measurements.4.value", 479.0), "node all_reduce.busbw@8GiB: the value is that of no rank"),
@@ -183,39 +206,61 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "floor": (put("verdicts.1.floor", 500.0), "the bounds of the verdict are not those of its limit"),
     "limit": (put("limits.0.floor", 500.0), "the bounds of the verdict are not those of its limit"),
-    "margin": (put("verdicts.1.margin", 0.1), "the margin is +10.0%, but -0.14 by value and limit"),
+    "margin": (put("verdicts.1.margin", 0.1), "the margin is 0.1, but -0.14 by value and limit"),
     "first attempt": (without_the_first_attempt, "the verdict is on 2 attempts, of which the record holds 1"),
     "closing": (accepted, "the run closed as ACCEPTED with exit status 0, but what it holds closes as REJECTED gpu1"),
     "failing verdict and closing": (cut, "but what it holds closes as NOT JUDGED 1/1 limits hold; no verdict on gpu1"),
     "closing without circumstances": (bare, "but what it holds closes as NOT JUDGED nothing was measured against"),
     "exit status": (put("closing.exit", 0), "the run closed as REJECTED with exit status 0, but what it holds closes"),
-    "closing line": (put("closing.line", "ACCEPTED 2/2"), "the closing line does not begin with its result, REJECTED"),
+    "closing line": (put("closing.line", "ACCEPTED 2/2"), "the closing line does not say its result, REJECTED"),
     "no closing": (put("closing", {}), "the run has ended, but there is no closing line"),
-    "device": (put("devices.1.uuid", "GPU-7"), "the record speaks of GPU-1, which is not among its devices"),
+    "device": (put("devices.1.uuid", "GPU-7"), "it speaks of GPU-1, which is not among its devices"),
     "names": (
         put("circumstances.names", {"GPU-0": "gpu1"}),
-        "GPU-0 is gpu0 by its place and gpu1 in the circumstances",
+        "gpu0 is gpu1 in the circumstances",
     ),
     "one UUID twice": (put("devices.1.uuid", "GPU-0"), "two devices have the same UUID or name"),
     "a fact of another kind": (put("devices.0.facts.pcie_width", {"a": [1]}), "health.pcie_width: the value is 16"),
     "no telemetry": (put("telemetry", {}), "the record of a finished run states no hash of its telemetry"),
-    "simulated device": (put("devices.0.serial", "SIM00000000"), "serial number SIM00000000 of gpu0 shows it"),
-    "simulated UUID": (put("devices.0.uuid", "GPU-51000000-5513-4e3e"), "UUID GPU-51000000-5513-4e3e of gpu0 shows it"),
-    "simulated command": (put("run.command", ["pytest", "--accel-simulate=a.yaml"]), "the command shows it"),
-    "simulated circumstances": (put("circumstances.simulated", True), "the circumstances shows it"),
+    "simulated device": (
+        put("devices.0.serial", "SIM00000000"),
+        "by gpu0 the node was simulated, and by the run",
+    ),
+    "simulated UUID": (put("devices.0.uuid", "GPU-51000000-5513-4e3e"), "by gpu0 the node was simulated"),
+    "simulated circumstances": (
+        put("circumstances.simulated", True),
+        "by the circumstances the node was simulated",
+    ),
+    "simulated run": (put("run.simulated", {"node": "a.yaml"}), "by the run the node was simulated"),
+    "simulated line": (
+        put("closing.line", "SIMULATED REJECTED gpu1"),
+        "by the closing line the node was simulated",
+    ),
+    "simulated measurement": (
+        put("measurements.3.simulated", True),
+        "by gpu0 health.pcie_width the node was simulated",
+    ),
+    "other samples": (twins, "gpu1 matmul.bf16: its samples are those of gpu0"),
+    "another day": (put("run.started", "2026-11-24T04:00:00+00:00"), "gpu0 matmul.bf16: it was measured outside the"),
+    "end of another day": (
+        put("run.ended", "2026-11-24T02:00:00+00:00"),
+        "it was measured outside the time of the",
+    ),
+    "telemetry elsewhere": (put("telemetry.file", "../telemetry.jsonl"), "../telemetry.jsonl would not lie beside the"),
+    "suite": (suite, "node: the node was accepted without a verdict on all_reduce, ddp_step"),
+    "a metric less": (suite, "gpu1: the node was accepted without a verdict on host.a"),
 }
 
 
 def test_the_record_of_a_run_is_consistent(tmp_path: Path) -> None:
     saved = record.read(rejected(tmp_path) / FILE)
-    assert consistency.contradictions(saved) == []
-    assert consistency.unverified(saved) == []
+    assert saved.contradictions == ()
 
 
 def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
     """Samples and durations are rounded to seven digits, which changes a number just above a power of ten the most."""
     folder = rejected(tmp_path, *(0.00100000001 + place * 1.37e-9 for place in range(300)))
-    assert consistency.contradictions(record.read(folder / FILE)) == []
+    assert record.read(folder / FILE).contradictions == ()
 
 
 @pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
@@ -237,15 +282,26 @@ def test_a_record_without_its_hash(tmp_path: Path) -> None:
 def test_telemetry_that_was_changed(tmp_path: Path) -> None:
     folder = rejected(tmp_path)
     (folder / TELEMETRY).write_text("{}\n{}\n")
-    (found,) = consistency.contradictions(record.read(folder / FILE))
-    assert found.startswith("telemetry, telemetry.jsonl, was changed: the record states the hash ")
+    (found,) = record.read(folder / FILE).contradictions
+    assert (found.kind, found.said) == (Contradicts.FILE, str(folder / TELEMETRY))
 
 
-def test_a_record_that_was_sent_without_its_telemetry_is_no_contradiction(tmp_path: Path) -> None:
+def test_telemetry_of_other_devices(tmp_path: Path) -> None:
+    """Its hash is computed anew: the first readings of the file tell."""
+    folder = rejected(tmp_path)
+    (folder / TELEMETRY).write_text('{"uuid": "GPU-0"}\n{"uuid": "GPU-9"}\n')
+    (found,) = edited(folder, put("telemetry.sha256", record.hash_file(folder / TELEMETRY)))
+    assert found == "the telemetry: it speaks of GPU-9, which is not among its devices"
+
+
+def test_a_record_that_was_sent_without_its_telemetry_is_no_contradiction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = rejected(tmp_path)
     (folder / TELEMETRY).unlink()
-    saved = record.read(folder / FILE)
-    assert (consistency.contradictions(saved), consistency.unverified(saved)) == ([], ["telemetry.jsonl is not there"])
+    assert record.read(folder / FILE).contradictions == ()
+    assert main(["judge", str(folder)]) == 1
+    assert "record: consistent; not verified: telemetry.jsonl is not there\n" in capsys.readouterr().out
 
 
 def test_the_command_says_consistent_with_the_hash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,7 +319,7 @@ def test_the_command_ends_with_a_status_that_is_no_verdict(tmp_path: Path, capsy
     edited(folder, put("measurements.1.value", 732.0))
     assert main(["judge", str(folder), "--output", str(tmp_path / "new")]) == 6
     out = capsys.readouterr().out
-    assert "contradiction: gpu1 matmul.bf16: the value is 732 TFLOPS, but the mean of its 4 samples is 578.7" in out
+    assert "contradiction: gpu1 matmul.bf16: the value is 732 TFLOPS, but 578.7 TFLOPS by its samples" in out
     assert "JUDGED AGAIN NOT JUDGED the record contradicts itself: gpu1 matmul.bf16: the value is 732" in out
     assert not (tmp_path / "new").exists()
 
@@ -275,7 +331,7 @@ def test_judged_from_a_record_that_has_changed_since(tmp_path: Path, capsys: pyt
     raw = json.loads((folder / FILE).read_text())
     (folder / FILE).write_text(json.dumps(raw))
     assert main(["judge", str(tmp_path / "new")]) == 6
-    assert "contradiction: the record that it was judged from" in capsys.readouterr().out
+    assert f"contradiction: {folder / FILE} was changed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", [1, -1, True, "0", 0.5, [], {}])
@@ -295,5 +351,5 @@ def test_a_value_that_is_not_listed_breaks_its_limit(value: str, broken: bool) -
     limit = Limit("inventory.vbios", "text", one_of=("96.00.74", "96.00.89"), source=SOURCE)
     fact = Measurement(limit.metric, "GPU-0", "text", value)
     passed = replace(judge([fact], limit), status=Status.PASS)
-    found = [each for each in consistency._verdict(passed, [fact], [value]) if "the limit is broken" in each]
-    assert bool(found) is broken
+    found = [kind for kind, *_ in of_verdict(passed, [fact])]
+    assert found == [Contradicts.BROKEN] * broken
