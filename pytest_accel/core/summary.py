@@ -112,7 +112,7 @@ class Summary:
 
         No run of ours ends so: its files were changed, or are of several runs.
         """
-        return in_short([*self._of_result(), *self.contradictions])
+        return in_short([*self.contradictions, *self._of_result()])
 
     def _of_result(self) -> Iterator[Contradiction]:
         """Yield how word, exit status and what the run rejects contradict each other."""

@@ -390,9 +390,9 @@ def undecided(one: Run) -> Run:
 
 ACCEPTING = node(0).closing
 CUT = {
-    "no device": (replace(node(0), devices=[]), "the record speaks of GPU-0000-0-aa55, which is not among its devices"),
+    "no device": (replace(node(0), devices=[]), "it speaks of GPU-0000-0-aa55, which is not among its devices"),
     "nothing": (replace(node(0), devices=[], verdicts=[], measurements=[]), "no verdict on gpu0 to gpu7 stream.triad"),
-    "no gpu5": (but_device(node(0), 5), "no limit was judged on gpu5"),
+    "no gpu5": (but_device(node(0), 5), "gpu5: the node was accepted without a verdict on"),
     "no limits": (
         replace(node(0), verdicts=[replace(each, limit=None) for each in node(0).verdicts]),
         "closes as NOT JUDGED 25/25 limits hold; no verdict on gpu0 to gpu7 stream.triad",
