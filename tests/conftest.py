@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from pytest_accel.run.options import is_acceptance_run
@@ -25,3 +30,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     if not is_acceptance_run(config.option):
         config.addinivalue_line("filterwarnings", "error")
+    if hasattr(config, "workerinput"):  # two workers on two processors: more threads wait for each other
+        with suppress(ImportError):
+            importlib.import_module("torch").set_num_threads(1)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file that names no marker which `-m "slow and devices"` asks for: importing all files takes 15 s."""
+    asked = re.findall(r"(?<!not )\b(slow|devices|nightly|cuda_build)\b", config.option.markexpr)
+    if not asked or " or " in config.option.markexpr or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return None if all(f"pytest.mark.{each}" in text for each in asked) else True

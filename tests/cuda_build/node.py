@@ -128,7 +128,7 @@ class Node:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
-    def suite(self, folder: Path, *options: str, environ: Mapping[str, str] | None = None, limit: float = 400.0) -> Ran:
+    def suite(self, folder: Path, *options: str, environ: Mapping[str, str] | None = None, limit: float = 900.0) -> Ran:
         """Run the packaged suite at level quick, and wait for its end."""
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         command: list[str | Path] = [self.build.python, "-m", "pytest", "-q", "-c", "pytest.ini"]

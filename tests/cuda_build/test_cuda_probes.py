@@ -24,7 +24,7 @@ def started(node: Node, folder: Path, where: str, *cases: str, environ: dict[str
     return node.start(command, folder, environ)
 
 
-def lines(process: subprocess.Popen[str], limit: float = 120.0) -> dict[str, Any]:
+def lines(process: subprocess.Popen[str], limit: float = 300.0) -> dict[str, Any]:
     try:
         out, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -45,10 +45,10 @@ def ranks(node: Node, folder: Path, *cases: str) -> list[dict[str, Any]]:
         started(node, folder, f"rank:{rank}:{WORLD}:{meeting}", *cases, environ={"CUDA_VISIBLE_DEVICES": uuid(rank)})
         for rank in range(WORLD)
     ]
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while time.monotonic() < until and all(each.poll() is None for each in every):
         time.sleep(0.1)
-    return [lines(each, 5.0) for each in every]
+    return [lines(each, 30.0) for each in every]
 
 
 def errors(found: dict[str, Any]) -> dict[str, str]:

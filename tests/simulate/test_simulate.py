@@ -572,7 +572,7 @@ def test_the_sick_device_is_the_one_that_is_named(tmp_path: Path, write: Callabl
     assert done.statuses("stream.triad") == {"gpu0": "PASS", "gpu1": "FAIL"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # each by itself: test_fault_matrix.py; a hang beside a slow device: plugin/test_screen.py
 def test_a_device_lost_in_the_middle_and_one_that_hangs(tmp_path: Path, write: Callable[..., str]) -> None:
     file = write("fault: hang, device: 0, at: stream", "fault: device-lost, device: 1, at: matmul")
     done = rehearse(tmp_path, file, "--accel-patience=5", "-k", "stream or bf16")
