@@ -12,7 +12,6 @@ them by the command. Every question runs in a process of its own, whose wall tim
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -25,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.run import Run
-from pytest_accel.fleet.nights import by_device, database, store
+from pytest_accel.fleet.nights import database, store
 from pytest_accel.fleet.nights.database import literal
+from pytest_accel.fleet.nights.findings import Subject
 from pytest_accel.fleet.nights.night import look, window
 from pytest_accel.fleet.nights.queries import StoredNights
-from pytest_accel.fleet.nights.tables import Tables
 
 FIRST = date(2026, 10, 1)
 SKUS = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
@@ -108,8 +107,8 @@ def draw(connection: Any, folder: Path, planned: dict[str, Any]) -> None:
     connection.execute(
         f"""
         CREATE TABLE devices AS SELECT n * {GPUS} + g + 1 AS device,
-               format('GPU-{{:08x}}-{{:04x}}', hash(n * 8 + g) % 4294967296, g)
-               AS uuid, format('165{{:09d}}', n * 8 + g) AS serial, [{skus}][1 + n % {len(SKUS)}] AS sku, n + 1 AS run,
+               'GPU-' || md5((n * {GPUS} + g)::VARCHAR) AS uuid, format('165{{:09d}}', n * {GPUS} + g) AS serial,
+               [{skus}][1 + n % {len(SKUS)}] AS sku, n + 1 AS number,
                format('node{{:05d}}', n) AS node, 'gpu' || g AS name, format('0000:{{:02x}}:00.0', 16 * g + 1) AS slot
         FROM range({nodes}) a(n), range({GPUS}) b(g)
         """  # noqa: S608
@@ -121,8 +120,6 @@ def draw(connection: Any, folder: Path, planned: dict[str, Any]) -> None:
     rows = [(device, metric, SHORT, 0.0) for device, metric in planned["sick"].items()]
     rows += [(device, metric, 0.0, LOST / planned["nights"]) for device, metric in planned["drifting"].items()]
     connection.executemany("INSERT INTO planted VALUES (?, ?, ?, ?)", rows)
-    numbers = "SELECT device, uuid, serial, 'a model' AS model FROM devices ORDER BY device"
-    database.write(connection, numbers, folder / store.DEVICES)
     for at in range(nights):
         draw_night(connection, folder, planned, at)
         print(f"\rdrawn: {at + 1} of {nights} nights", end="", file=sys.stderr)
@@ -150,30 +147,31 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
     failing = literal_list(planned["failing"]) if at in (last, last - 2, last - 4) else "()"
     marginal = literal_list(planned["marginal"]) if at in (last, last - 2) else "()"
     status = f"""
-        CASE WHEN m.metric = '{DOUBTFUL}' AND d.sku = '{SKUS[0]}' AND d.run % 5 < 2 AND d.name = 'gpu0' THEN 'FAIL'
+        CASE WHEN m.metric = '{DOUBTFUL}' AND d.sku = '{SKUS[0]}' AND d.number % 5 < 2 AND d.name = 'gpu0' THEN 'FAIL'
              WHEN m.metric = 'matmul.bf16' AND d.device IN {failing} THEN 'FAIL'
              WHEN m.metric = 'stream.triad' AND d.device IN {marginal} THEN 'MARGINAL' ELSE 'PASS' END
     """.replace("d.device IN ()", "false")
     floor = f"CASE WHEN m.unit = 'ms' THEN NULL WHEN m.metric = '{LOOSE}' THEN 0.5 * m.centre ELSE 0.92 * m.centre END"
     value = f"m.centre * l.own * (1 + {NIGHTLY} * {NORMAL}) * {pace} * {change}"
     rows = f"""
-        SELECT m.metric, d.sku, d.node, d.name, d.device, d.run, DATE '{night}' AS night, 'hgx8' AS platform,
-               'quick' AS level, {driver} AS driver, '96.00.61' AS vbios, d.slot, m.unit, 'ab12cd34' AS method,
-               CAST(printf('%.6g', {value}) AS FLOAT) AS value, {status} AS status, {floor} AS floor,
-               CASE WHEN m.unit = 'ms' THEN 1.1 * m.centre END AS ceiling, '' AS code
+        SELECT format('{{:016x}}', hash(d.node || '{night}')) AS run, DATE '{night}' AS night, d.node, d.uuid, d.serial,
+               d.name, d.slot, 'a model' AS model, '96.00.61' AS vbios, m.metric, m.unit, 'ab12cd34' AS method,
+               CAST(printf('%.6g', {value}) AS FLOAT) AS value, {status} AS status, CAST({floor} AS FLOAT) AS floor,
+               CAST(CASE WHEN m.unit = 'ms' THEN 1.1 * m.centre END AS FLOAT) AS ceiling, '' AS code,
+               d.sku, 'hgx8' AS platform, 'quick' AS level, {driver} AS driver
         FROM devices d CROSS JOIN metrics m JOIN lottery l ON l.device = d.device AND l.place = m.place
              LEFT JOIN planted p ON p.device = d.device AND p.metric = m.metric
     """  # noqa: S608
     database.write(connection, f"{rows} {store.SORTED}", place / store.FIGURES)
     runs = f"""
-        SELECT run, format('{{:016x}}', hash(node || '{night}')) AS id,
+        SELECT format('{{:016x}}', hash(node || '{night}')) AS id,
                format('{{:016x}}', hash(node || 'c{night}')) AS content,
                '/srv/accel/{night}/' || node || '/record.json' AS record, DATE '{night}' AS night, node,
                '{night}T02:00:00+00:00' AS started, '{night}T02:02:00+00:00' AS ended, 'finished' AS state,
                'ACCEPTED' AS word, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, any_value(sku) AS sku, 'hgx8' AS platform,
                'quick' AS level, '580.95.05' AS driver, '2.13.0' AS torch, '0.1.0' AS version, '' AS contract,
-               count(*)::INTEGER AS devices
-        FROM devices GROUP BY run, node ORDER BY run
+               false AS simulated, string_agg(uuid, ' ' ORDER BY uuid) AS uuids
+        FROM devices GROUP BY node ORDER BY node
     """  # noqa: S608
     database.write(connection, runs, place / store.RUNS)
 
@@ -199,15 +197,9 @@ def ask(question: str, folder: Path, nights: int) -> dict[str, Any]:
 def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     """Answer one question, and say how long it took."""
     start, cpu = time.perf_counter(), time.process_time()
-    if question == "weeks":
-        return {"found": make_weeks(folder / "store"), **taken(start, cpu)}
     count = 1 if question == "outliers" else nights
-    looked_at = window(folder / "store", None, count)
-    found: Any = None
-    if question.startswith("device"):
-        found = len(Tables(folder / "store", looked_at).history(471, "matmul.bf16" if "metric" in question else ""))
-    else:
-        found = _of_fleet(question, StoredNights(folder / "store", looked_at))
+    fleet = StoredNights(folder / "store", window(folder / "store", None, count))
+    found = _of_fleet(question, fleet)
     return {"found": found, **taken(start, cpu)}
 
 
@@ -216,32 +208,29 @@ def taken(start: float, cpu: float) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "mb": peak()}
 
 
-def make_weeks(folder: Path) -> int:
-    """Make the files of weeks that are missing, as `store add` does; return how many these were."""
-    nights = store.figures(folder)
-    weeks = by_device.by_week(nights)
-    missing = {week: file for week, file in by_device.files_of(folder, nights).items() if not file.exists()}
-    with contextlib.closing(database.connect(folder / "room")) as connection:
-        for week, file in missing.items():
-            by_device.make(connection, [nights[night] for night in weeks[week]], file)
-    return len(missing)
+def number(subject: Subject) -> int:
+    """Return the number of a device, which its serial number tells."""
+    return int(subject.serial[3:]) + 1
 
 
 def _of_fleet(question: str, fleet: StoredNights) -> Any:
     """Answer a question on a whole night."""
     found: Any = None
-    if question == "outliers":
-        found = [(each.subject.device, each.kind.metric, *each.also) for each in fleet.outliers(fleet.groups())]
+    if question.startswith("device"):
+        ((uuid, _, _),) = fleet.device("165000000470")
+        found = len(fleet.history(uuid, "night, metric, value", "matmul.bf16" if "metric" in question else ""))
+    elif question == "outliers":
+        found = [(number(each.subject), each.kind.metric, *each.also) for each in fleet.outliers(fleet.groups())]
     elif question == "trends":
         trends, drifts = fleet.trends()
-        found = [(each.subject.device, each.kind.metric) for each in trends], [each.kind.metric for each in drifts]
+        found = [(number(each.subject), each.kind.metric) for each in trends], [each.kind.metric for each in drifts]
     elif question == "updates":
         found = [(each.kind.sku, each.kind.metric, each.what, round(each.change, 4)) for each in fleet.updates()]
     elif question == "all":
         night = look(fleet)
         found = {
-            "offenders": [each.subject.device for each in night.offenders],
-            "repeated": [each.subject.device for each in night.repeated],
+            "offenders": [number(each.subject) for each in night.offenders],
+            "repeated": [number(each.subject) for each in night.repeated],
             "too often": [(each.sku, each.metric) for each in night.too_often],
             "never": sorted({each.metric for each in night.never}),
         }
@@ -254,7 +243,7 @@ def peak() -> float:
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-QUESTIONS = ("weeks", "outliers", "device", "device, one metric", "trends", "updates", "all")
+QUESTIONS = ("outliers", "device", "device, one metric", "trends", "updates", "all")
 
 
 def told(name: str, each: dict[str, Any]) -> None:
@@ -390,9 +379,6 @@ def main() -> None:
     for question in QUESTIONS:
         answers[question] = ask(question, chosen.folder, chosen.nights)
         told(question, answers[question])
-    files = [each.stat().st_size for each in (chosen.folder / "store" / by_device.FOLDER).glob("*")]
-    each = sum(files) / max(1, len(files)) / 1e6
-    print(f"weeks: {answers['weeks']['found']} made; {len(files)} files of {each:.1f} MB each")
     check(planned, answers)
 
 

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -21,7 +20,6 @@ from pytest_accel.core.words import counted
 
 if TYPE_CHECKING:
     from pytest_accel.fleet.nights.night import Night
-    from pytest_accel.fleet.nights.store import Added
 
 DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
@@ -96,27 +94,7 @@ def _add(chosen: argparse.Namespace) -> int:
         print("nothing added")
     _name("passed over", added.passed_over, sys.stdout)
     _name("not added", added.unread, sys.stderr)
-    _tell_damage(added)
-    return exits.NOT_JUDGED if added.unread or added.damaged else exits.HOLDS
-
-
-def _tell_damage(added: Added) -> None:
-    """Print the files of nights that cannot be read, what was not added for that, and what is not known."""
-    from pytest_accel.fleet.nights.store import RUNS
-
-    _damaged(added.damaged.values())
-    for night, number in added.refused.items():
-        print(f"not added: {counted(number, 'run')} of the damaged night {night}", file=sys.stderr)
-    unknown = [file.parent.name for file in added.damaged if file.name == RUNS] if added.runs else []
-    for night in unknown[:NAMED]:
-        told = f"the runs of {night} cannot be read: if it holds one of those that were added, the store has it twice"
-        print(f"not known: {told}", file=sys.stderr)
-
-
-def _damaged(reasons: Iterable[str]) -> None:
-    """Print which files of nights cannot be read, and what to do."""
-    for each in list(reasons)[:NAMED]:
-        print(printable(f"damaged: {each}"), file=sys.stderr)
+    return exits.NOT_JUDGED if added.unread else exits.HOLDS
 
 
 def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
@@ -148,7 +126,6 @@ def _show(chosen: argparse.Namespace) -> int:
     last = chosen.night.isoformat() if chosen.night else None
     with contextlib.closing(StoredNights(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
         found = night.look(fleet)
-        _damaged(fleet.left_out.values())
     result_file.write(chosen.output, _rendered(found, chosen.format))
     return found.exit
 
@@ -176,24 +153,23 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _device(chosen: argparse.Namespace) -> int:
-    """Show the nights and figures of a device; return 0, or 6 if a night cannot be read or has it on several nodes.
+    """Show the nights and figures of a device; return 0, or 6 if a night has it on several nodes.
 
     Raises BadFile if the store knows no device of that name.
     """
     from pytest_accel.fleet.nights import history, store
-    from pytest_accel.fleet.nights.tables import Tables
+    from pytest_accel.fleet.nights.queries import StoredNights
 
-    with contextlib.closing(Tables(chosen.store, store.nights(chosen.store)[-chosen.nights :])) as tables:
-        known = tables.device(chosen.device)
+    with contextlib.closing(StoredNights(chosen.store, store.nights(chosen.store)[-chosen.nights :])) as fleet:
+        known = fleet.device(chosen.device)
         if not known:
             raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
-        found = [history.history(tables, row, chosen.metric) for row in known]
-        _damaged(tables.left_out.values())
+        found = [history.history(fleet, row, chosen.metric) for row in known]
     if chosen.format == "json":
         print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
-    return exits.NOT_JUDGED if any(each.left_out or each.doubled for each in found) else exits.HOLDS
+    return exits.NOT_JUDGED if any(each.doubled for each in found) else exits.HOLDS
 
 
 # -- prune

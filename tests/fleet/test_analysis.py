@@ -15,21 +15,25 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.verdict import Status, Waiver
-from pytest_accel.fleet.nights import database, store
-from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, trends
-from pytest_accel.fleet.nights.analysis.groups import FigureKind, Group
-from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Event
-from pytest_accel.fleet.nights.analysis.outliers import Subject
-from pytest_accel.fleet.nights.analysis.trends import Series
-from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights import database, queries, store
+from pytest_accel.fleet.nights.findings import (
+    FigureKind,
+    Fired,
+    Group,
+    Pace,
+    SpeedTrend,
+    Subject,
+    Update,
+    outlier,
+    speed_trend,
+)
 from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.record import closing_entry
 
 KIND = FigureKind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
 TIME = FigureKind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
-SUBJECT = Subject(1, "n1", "gpu0")
+SUBJECT = Subject("GPU-1", "n1", "gpu0")
 DAY = date(2026, 11, 1)
 
 
@@ -39,18 +43,18 @@ def group(kind: FigureKind = KIND, *, count: int = 800, nodes: int = 100, mad: f
 
 def test_an_outlier_is_as_far_behind_as_no_healthy_device() -> None:
     """Six robust deviations: 5 GB/s of MAD are 7.4 GB/s, and 6 of them 44.5 GB/s."""
-    assert outliers.outlier(SUBJECT, 2950 - 46, "PASS", group())
-    assert outliers.outlier(SUBJECT, 2950 - 43, "PASS", group()) is None
-    assert outliers.outlier(SUBJECT, 2950 + 400, "PASS", group()) is None
-    slow = outliers.outlier(SUBJECT, 3300.0, "PASS", group(TIME))
+    assert outlier(SUBJECT, 2950 - 46, "PASS", group())
+    assert outlier(SUBJECT, 2950 - 43, "PASS", group()) is None
+    assert outlier(SUBJECT, 2950 + 400, "PASS", group()) is None
+    slow = outlier(SUBJECT, 3300.0, "PASS", group(TIME))
     assert slow
     assert slow.behind == pytest.approx(1 - 2950 / 3300)
 
 
 def test_devices_that_hardly_differ_have_a_floor_on_their_spread() -> None:
     """A tenth of a percent is far behind if all others are equal to the last digit, and costs nobody anything."""
-    assert outliers.outlier(SUBJECT, 2950 * 0.995, "PASS", group(mad=0.0)) is None
-    assert outliers.outlier(SUBJECT, 2950 * 0.985, "PASS", group(mad=0.0))
+    assert outlier(SUBJECT, 2950 * 0.995, "PASS", group(mad=0.0)) is None
+    assert outlier(SUBJECT, 2950 * 0.985, "PASS", group(mad=0.0))
 
 
 def test_few_devices_or_nodes_tell_no_outlier() -> None:
@@ -59,9 +63,14 @@ def test_few_devices_or_nodes_tell_no_outlier() -> None:
     assert not group(count=24, nodes=3).enough
 
 
-def series(pace: Sequence[float], kind: FigureKind = KIND) -> Series:
-    days = [DAY + timedelta(days=each) for each in range(len(pace))]
-    return Series(SUBJECT, kind, "580.95", "96.00", days, pace)
+def trend(values: Sequence[float], kind: FigureKind = KIND, shared: float = 0.0) -> SpeedTrend | None:
+    """What the nights of a device show, the line through which is that of the store."""
+    rows = ", ".join(f"(DATE '{DAY + timedelta(days=at)}', {value!r}::FLOAT)" for at, value in enumerate(values))
+    with contextlib.closing(database.connect()) as connection:
+        nights = f"SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM (VALUES {rows}) f(night, value)"  # noqa: S608
+        query = f"SELECT nights, since, days, first, pace, error FROM (SELECT {queries.PACE} FROM ({nights}))"  # noqa: S608
+        (found,) = connection.execute(query).fetchall()
+    return speed_trend(Pace(kind, SUBJECT, "580.95", "96.00", *found), shared)
 
 
 def drawn(nights: int, slope: float = 0.0, seed: int = 18) -> list[float]:
@@ -70,49 +79,27 @@ def drawn(nights: int, slope: float = 0.0, seed: int = 18) -> list[float]:
 
 
 def test_a_device_that_loses_speed_every_night_is_found() -> None:
-    found = trends.decide(series(drawn(30, -0.001)))
+    found = trend(drawn(30, -0.001))
     assert found
-    assert found.slope == pytest.approx(-0.001, rel=0.2)
-    assert found.loss == pytest.approx(0.025, abs=0.004)
-    assert trends.decide(series([1 / each for each in drawn(30, -0.001)], TIME))
+    assert found.loss == pytest.approx(0.029, abs=0.004)
+    assert found.last == pytest.approx(found.first * (1 - found.loss))
+    assert trend([1 / each for each in drawn(30, -0.001)], TIME)
 
 
-def test_noise_a_gain_and_nine_nights_are_no_trend() -> None:
-    assert not [seed for seed in range(500) if trends.decide(series(drawn(30, seed=seed)))]
-    assert trends.decide(series(drawn(30, 0.002))) is None
-    assert trends.decide(series(drawn(9, -0.01))) is None
-    assert trends.decide(series(drawn(10, -0.01)))
+def test_noise_and_a_gain_are_no_trend() -> None:
+    assert not [seed for seed in range(200) if trend(drawn(30, seed=seed))]
+    assert trend(drawn(30, 0.002)) is None
+    assert trend(drawn(10, -0.01))
 
 
 def test_a_loss_that_the_whole_fleet_shares_is_not_the_device_s() -> None:
-    assert trends.decide(series(drawn(30, -0.001)), shared=-0.001) is None
+    assert trend(drawn(30, -0.001), shared=-0.001) is None
 
 
 def test_one_bad_night_is_no_trend() -> None:
     pace = drawn(30)
     pace[-1] *= 0.8
-    assert trends.decide(series(pace)) is None
-
-
-def event(night: int, status: str = "MARGINAL", metric: str = "stream.triad", run: int = 1) -> Event:
-    day = DAY + timedelta(days=night)
-    return Event(SUBJECT, "h100-sxm", metric, status, day, (day, run))
-
-
-def test_a_marginal_is_listed_when_it_repeats_on_two_of_three_nights() -> None:
-    last = {1: [DAY + timedelta(days=each) for each in range(5)]}
-    assert offenders.repeated([event(2), event(4)], last)
-    assert not offenders.repeated([event(4)], last)
-    assert not offenders.repeated([event(4), event(4, run=2)], last), "two runs of one night"
-    assert not offenders.repeated([event(1), event(4)], last), "three nights apart"
-    assert not offenders.repeated([event(3, metric="matmul.bf16"), event(4)], last), "another metric"
-    assert not offenders.repeated([event(3, "FAIL"), event(4, "FAIL")], last)
-
-
-def test_a_device_that_fails_in_two_runs_is_an_offender() -> None:
-    assert offenders.offenders([event(1, "FAIL"), event(1, "FAIL", run=2)])
-    assert not offenders.offenders([event(1, "FAIL"), event(1, "FAIL", metric="matmul.bf16")]), "one run"
-    assert not offenders.offenders([event(1, "FAIL"), event(2, "FAIL")], {("h100-sxm", "stream.triad")})
+    assert trend(pace) is None
 
 
 def fired(failing: int = 0, marginal: int = 0, margin: float | None = 0.05, since: int = 0) -> Fired:
@@ -121,11 +108,11 @@ def fired(failing: int = 0, marginal: int = 0, margin: float | None = 0.05, sinc
 
 
 def test_limits_that_fire_on_too_many_nodes_or_never() -> None:
-    assert limits.too_often([fired(31)])
-    assert not limits.too_often([fired(30)])
-    assert limits.never([fired(margin=0.2)])
+    assert fired(31).too_often
+    assert not fired(30).too_often
+    assert fired(margin=0.2).never
     for other in (fired(margin=0.05), fired(marginal=1, margin=0.2), fired(since=1, margin=0.2), fired(margin=None)):
-        assert not limits.never([other])
+        assert not other.never
 
 
 def test_a_change_with_an_update_has_to_be_certain_and_large() -> None:
@@ -197,8 +184,8 @@ def test_a_device_with_two_drivers_is_one_of_the_devices_that_get_slower(tmp_pat
         folder.mkdir()
         shutil.copy(place / "night=2026-11-01" / "runs.parquet", folder)
         drawn = f"""
-            SELECT f.* REPLACE (number AS device, DATE '{folder.name[6:]}' AS night, {night // 10}::VARCHAR AS driver,
-                                (100 - {night % 10})::FLOAT AS value)
+            SELECT f.* REPLACE (number::VARCHAR AS uuid, DATE '{folder.name[6:]}' AS night,
+                                {night // 10}::VARCHAR AS driver, (100 - {night % 10})::FLOAT AS value)
             FROM read_parquet('{place}/night=2026-11-01/figures.parquet') f, range(1, 13) t(number)
             WHERE f.metric = 'stream.triad' AND f.name = 'gpu0'
         """  # noqa: S608

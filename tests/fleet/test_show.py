@@ -60,7 +60,7 @@ def test_the_text_tells_the_worst_first(store: Path, capsys: pytest.CaptureFixtu
 def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(shown(store, "json", capsys))
     assert found["exit"] == 1
-    assert {each["subject"]["device"] for each in found["outliers"]} == {found["outliers"][0]["subject"]["device"]}
+    assert {each["subject"]["uuid"] for each in found["outliers"]} == {found["outliers"][0]["subject"]["uuid"]}
     assert sorted([found["outliers"][0]["kind"]["metric"], *found["outliers"][0]["also"]]) == [
         "host_copy.h2d",
         "matmul.bf16",

@@ -20,6 +20,7 @@ from typing import Any
 
 import as_user
 import fleet_nights
+import known_good_nodes
 import pytest
 
 from pytest_accel.cli import main
@@ -48,7 +49,7 @@ def run(*words: object) -> int:
 def rows(folder: Path, query: str = "SELECT * FROM figures ORDER BY ALL") -> list[tuple[Any, ...]]:
     """Ask the files of a store as a user would."""
     with contextlib.closing(database.connect()) as connection:
-        for name, files in (("figures", "night=*/figures"), ("runs", "night=*/runs"), ("devices", "devices")):
+        for name, files in (("figures", "night=*/figures"), ("runs", "night=*/runs")):
             call = f"read_parquet('{folder}/{files}.parquet', hive_partitioning = false)"
             connection.execute(f"CREATE VIEW {name} AS FROM {call}")
         return connection.execute(query).fetchall()
@@ -112,7 +113,7 @@ def test_the_name_of_a_folder_above_the_store_is_no_column(
     assert run("add", place, records) == 0
     capsys.readouterr()
     assert rows(place, "SELECT DISTINCT sku, level FROM figures") == [("h100-sxm", "standard")]
-    assert rows(place, "SELECT run FROM runs ORDER BY run") == [(1,), (2,), (3,), (4,)]
+    assert rows(place, "SELECT count(DISTINCT id) FROM runs") == [(4,)]
     assert run("device", place, "16500003", "--format", "json") == 0
     assert {each["level"] for each in json.loads(capsys.readouterr().out)[0]["entries"]} == {"standard"}
 
@@ -314,10 +315,10 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     raw["verdicts"] += [{**raw["verdicts"][0], "status": "FAIL"}]
     raw["verdicts"] += [{"metric": "health.state", "subject": "node", "status": "PASS", "value": "nan"}]
     path.write_text(json.dumps(raw))
-    kept = extract.read(path)
-    worst = [each for each in kept.figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
+    _, figures = extract.read(path)
+    worst = [each for each in figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
     assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
-    assert [(each.value, each.method) for each in kept.figures if each.metric == "health.state"] == [(None, "")]
+    assert [(each.value, each.method) for each in figures if each.metric == "health.state"] == [(None, "")]
 
 
 def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_path: Path) -> None:
@@ -336,8 +337,8 @@ def test_a_crash_between_the_two_files_of_a_night_neither_loses_nor_doubles(tmp_
     run("add", place, tmp_path / "second")
     nodes = "node IN ('rack7-n00', 'rack7-n01', 'rack7-n02')"
     assert rows(place, f"SELECT metric, node, name, value, status FROM figures WHERE {nodes} ORDER BY ALL") == whole  # noqa: S608
-    assert rows(place, "SELECT count(*), count(DISTINCT (run, device, metric)) FROM figures") == [(100, 100)]
-    assert rows(place, "SELECT count(*), count(DISTINCT run) FROM runs") == [(4, 4)]
+    assert rows(place, "SELECT count(*), count(DISTINCT (run, uuid, metric)) FROM figures") == [(100, 100)]
+    assert rows(place, "SELECT count(*), count(DISTINCT id) FROM runs") == [(4, 4)]
 
 
 def test_a_file_of_the_store_that_is_damaged_is_named(
@@ -371,131 +372,27 @@ def damage(place: Path, night: str, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["runs.parquet", "figures.parquet"])
-def test_a_damaged_night_stops_no_other_night(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    """Nothing is added to it until its folder is removed; then all of its records are."""
+def test_a_damaged_night_is_named_and_added_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Nothing is added to it, shown or lost until its folder is removed; then its records are added again."""
     place, records = tmp_path / "store", tmp_path / "records"
     nights_of(place, records, 3)
     file = damage(place, "2026-11-02", name)
     before = file.read_bytes()
-    for node, night in ((1, 1), (0, 3)):
-        fleet_nights.save(fleet_nights.record(node, night), records)
+    fleet_nights.save(fleet_nights.record(1, 1), records)
     capsys.readouterr()
-    assert run("add", place, records) == 6
-    printed = capsys.readouterr()
-    assert "2026-11-04: 1 run added" in printed.out
-    assert f"damaged: {file}: cannot be read" in printed.err
-    assert f"remove {file.parent} and add the records of that night again" in printed.err
-    refused = "2 runs" if name == "runs.parquet" else "1 run"
-    assert f"not added: {refused} of the damaged night 2026-11-02" in printed.err
-    assert ("the store has it twice" in printed.err) == (name == "runs.parquet")
+    assert run("add", place, records) == 4
+    printed = capsys.readouterr().err
+    assert f"{file}: cannot be read, or is damaged" in printed
+    assert f"remove {file.parent} and add the records of that night again" in printed
     assert file.read_bytes() == before
+    assert run("show", place) == 4
+    assert f"{file}: cannot be read, or is damaged" in capsys.readouterr().err
     shutil.rmtree(file.parent)
     assert run("add", place, records) == 0
-    assert capsys.readouterr().out == "2026-11-02: 2 runs added\n3 runs already there\n"
-    assert rows(place, "SELECT night::VARCHAR, count(*) FROM runs GROUP BY ALL ORDER BY ALL") == [
-        (f"2026-11-0{night}", 2 if night == 2 else 1) for night in range(1, 5)
-    ]
-    assert rows(place, "SELECT count(*) FROM figures") == [(5 * 25,)]
-
-
-def test_a_week_with_a_damaged_night_stops_no_other_week(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """2026-11-02 is a Monday. The damaged night is of the week that ends with 2026-11-01."""
-    place, records = tmp_path / "store", tmp_path / "records"
-    nights_of(place, records, 1)
-    file = damage(place, "2026-11-01", "figures.parquet")
-    for night in (1, 8):
-        fleet_nights.save(fleet_nights.record(0, night), records)
-    assert run("add", place, records) == 6
-    assert f"damaged: {file}" in capsys.readouterr().err
-    assert [each.name[:8] for each in (place / "by-device").iterdir()] == ["2026-W45"]
-
-
-def test_a_damaged_night_is_left_out_of_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The output says so, whatever its format; the night that is to be shown is never left out."""
-    place = tmp_path / "store"
-    nights_of(place, tmp_path / "records", 3)
-    assert run("show", place) == 0
-    files = {
-        night: place / f"night={night}" / "figures.parquet" for night in ("2026-11-01", "2026-11-02", "2026-11-03")
-    }
-    capsys.readouterr()
-    for night in ("2026-11-01", "2026-11-02"):
-        whole = files[night].read_bytes()
-        for broken in (whole[:-40], whole[:200] + b"\xff" * (len(whole) - 1000) + whole[-800:]):
-            files[night].write_bytes(broken)
-            assert run("show", place) == 6
-            printed = capsys.readouterr()
-            assert f"1 night left out, since the figures cannot be read: {night}\n" in printed.out
-            assert "; compared with 1 night from" in printed.out
-            assert f"damaged: {files[night]}" in printed.err
-        assert run("show", place, "--format", "json") == 6
-        assert json.loads(capsys.readouterr().out)["left_out"] == [night]
-        assert run("show", place, "--format", "prometheus") == 6
-        assert 'accel_fleet_nights{state="damaged"} 1.0' in capsys.readouterr().out
-        files[night].write_bytes(whole)
-    files["2026-11-03"].write_bytes(b"PAR1")
-    assert run("show", place) == 4
-    assert str(files["2026-11-03"]) in capsys.readouterr().err
-    assert run("show", place, "--night", "2026-11-02") == 0
-
-
-def test_the_past_of_a_device_says_which_nights_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whether or not they are of a week that is over. If none can be read, that is an error."""
-    place = tmp_path / "store"
-    nights_of(place, tmp_path / "records", 4)
-    for number, night in enumerate(("2026-11-01", "2026-11-03"), start=1):
-        file = damage(place, night, "figures.parquet")
-        capsys.readouterr()
-        assert run("device", place, "16500003") == 6
-        printed = capsys.readouterr()
-        assert printed.out.splitlines()[0].endswith(f": {4 - number} nights")
-        assert f"left out, since the figures cannot be read: 2026-11-01{', 2026-11-03' * (number - 1)}\n" in printed.out
-        assert f"damaged: {file}" in printed.err
-    for night in ("2026-11-02", "2026-11-04"):
-        damage(place, night, "figures.parquet")
-    assert run("device", place, "16500003") == 4
-    assert "cannot be read" in capsys.readouterr().err
-
-
-def test_only_the_runs_of_the_night_that_is_shown_are_read(tmp_path: Path, records: Path) -> None:
-    fleet_nights.save(fleet_nights.record(0, 1), records)
-    place = tmp_path / "store"
-    run("add", place, records)
-    (place / "night=2026-11-01" / "runs.parquet").write_bytes(b"damaged")
-    assert run("show", place) == 0
-    (place / "night=2026-11-02" / "runs.parquet").write_bytes(b"damaged")
-    assert run("show", place) == 4
-    assert run("device", place, "16500003") == 0
-
-
-@pytest.mark.parametrize("how", ["missing", "older", "older beside a damaged night"])
-def test_nights_whose_devices_are_not_known_take_no_more_runs(
-    how: str, tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """New numbers would give the past of one device to another."""
-    place, first = tmp_path / "store", fleet_nights.save(fleet_nights.record(7), tmp_path / "first")
-    assert run("add", place, first) == 0
-    numbers = (place / "devices.parquet").read_bytes()
-    assert run("add", place, records) == 0
-    (place / "devices.parquet").unlink()
-    if how != "missing":
-        (place / "devices.parquet").write_bytes(numbers)
-    if how == "older beside a damaged night":
-        (place / "night=2026-10-01").mkdir()
-        for name in ("figures", "runs"):
-            (place / f"night=2026-10-01/{name}.parquet").write_bytes(b"damaged")
-    before, new = rows_of_figures(place), fleet_nights.save(fleet_nights.record(8), tmp_path / "new")
-    capsys.readouterr()
-    assert run("add", place, new) == 4
-    assert f"devices.parquet: is {how.split(maxsplit=1)[0]}" in capsys.readouterr().err
-    assert rows_of_figures(place) == before
-
-
-def rows_of_figures(place: Path) -> list[bytes]:
-    """The files of figures of a store, as they are."""
-    return [each.read_bytes() for each in sorted(place.glob("night=*/figures.parquet"))]
+    assert capsys.readouterr().out == "2026-11-02: 2 runs added\n2 runs already there\n"
+    assert rows(place, "SELECT count(*) FROM figures") == [(4 * 25,)]
 
 
 def test_a_run_from_the_future_is_named_and_hides_no_night(
@@ -575,6 +472,43 @@ def test_one_device_on_two_nodes_is_told_and_has_no_past_in_that_night(
     printed = capsys.readouterr().out
     assert "2026-11-02  on rack7-n01 and rack7-n02: which one it is in is not known" in printed
     assert [each[:5] for each in re.findall(r"\d\d-\d\d \d+", printed.partition(" in GB/s")[2])] == ["11-01", "11-03"]
+
+
+def test_two_nodes_of_one_host_name_are_two_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither stands for the other: not tonight, not in its past, and not after a rejection."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    failed = {(2, "stream.triad"): Status.FAIL}
+    for number, night in ((1, 0), (2, 0), (1, 1), (2, 1), (2, 2)):
+        made = fleet_nights.record(number, night, statuses=failed if (number, night) == (1, 1) else None)
+        made.run["host"] = "localhost"
+        known_good_nodes.save(made, records / f"{number}-{night}")
+    assert run("add", place, records) == 0
+    capsys.readouterr()
+    assert run("show", place, "--night", "2026-11-02") == 1
+    told = capsys.readouterr().out
+    assert told.startswith("2026-11-02: 2 nodes, 16 devices;")
+    assert "verdicts: 1 FAIL, 49 PASS" in told
+    assert "devices on several nodes in this night (" not in told
+    assert run("show", place, "--format", "json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["gone"], [each["node"] for each in found["rejected_before"]]) == (["localhost"], ["localhost"])
+    collectives = rows(place, "SELECT DISTINCT uuid FROM figures WHERE name = 'node'")
+    assert len(collectives) == 2
+
+
+def test_a_node_with_an_exchanged_board_is_the_same_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its acceptance lifts the rejection that the old board was the reason for."""
+    place, records = tmp_path / "store", tmp_path / "records"
+    fleet_nights.save(fleet_nights.record(1, statuses={(0, "stream.triad"): Status.FAIL}), records)
+    made = fleet_nights.record(1, 1)
+    new = replace(made.devices[0], uuid="GPU-new", serial="77")
+    now = {made.devices[0].uuid: new.uuid}
+    verdicts = [replace(each, subject=now.get(each.subject, each.subject)) for each in made.verdicts]
+    fleet_nights.save(replace(made, devices=[new, *made.devices[1:]], verdicts=verdicts), records)
+    assert run("add", place, records) == 0
+    capsys.readouterr()
+    assert run("show", place) == 0
+    assert "rejected in the nights before" in capsys.readouterr().out.partition("nothing found")[2]
 
 
 def test_prune_removes_the_night_that_is_named(

@@ -7,7 +7,7 @@ import csv
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY: Final = "1GB"
-"""The memory that a database takes at most; the rest goes to the disk. Sorting a week of 80,000 devices takes more."""
+"""The memory that a database takes at most; the rest goes to the disk."""
 
 
 def connect(room: Path | None = None) -> DuckDBPyConnection:
@@ -43,15 +43,21 @@ def connect(room: Path | None = None) -> DuckDBPyConnection:
 
 
 @contextlib.contextmanager
-def reading(path: Path, advice: str = "the records can be added to a new store") -> Iterator[None]:
-    """Raise BadFile with the name of a file that turns out to be none that the database reads, and what to do."""
+def reading(path: Path, files: Iterable[Path]) -> Iterator[None]:
+    """Raise BadFile for an error of the database. It names the first of the files that is damaged, else `path`."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        told = _told(error).replace(f"'{path}' ", "")
-        raise BadFile(f"{path}: cannot be read, or is damaged ({told}); {advice}") from None
+        for file in files:
+            try:
+                duckdb.execute(f"SELECT bit_xor(hash(COLUMNS(*))) FROM {parquet([file])}").fetchall()  # noqa: S608
+            except duckdb.Error as found:
+                advice = f"restore it from a copy, or remove {file.parent} and add the records of that night again"
+                told = _told(found).replace(f"'{file}' ", "")
+                raise BadFile(f"{file}: cannot be read, or is damaged ({told}); {advice}") from None
+        raise BadFile(f"{path}: {_told(error)}") from None
 
 
 def _told(error: Exception) -> str:
@@ -97,10 +103,8 @@ def csv_files(paths: Sequence[Path], columns: Mapping[str, str]) -> str:
 def write(connection: DuckDBPyConnection, query: str, path: Path) -> None:
     """Replace a Parquet file by what a query finds, in one step that survives a loss of power.
 
-    Raises BadFile, or OSError.
+    Raises an error of the database, or OSError.
     """
-    import duckdb
-
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         connection.execute(
@@ -109,8 +113,6 @@ def write(connection: DuckDBPyConnection, query: str, path: Path) -> None:
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
-    except duckdb.Error as error:
-        raise BadFile(f"{path}: cannot be written ({_told(error)})") from None
     finally:
         temporary.unlink(missing_ok=True)
 

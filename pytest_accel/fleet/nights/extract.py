@@ -1,4 +1,4 @@
-"""What the store keeps of a record: the run, its devices, and a figure for each metric of each subject.
+"""What the store keeps of a record: the run, and a figure for each metric of each subject.
 
 A record is read as somebody else's text. Its verdicts are taken as they are: nothing is judged again.
 """
@@ -10,14 +10,14 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timezone
+from dataclasses import dataclass, field, fields
+from datetime import date, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_accel.core import paths, untrusted
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED, Summary
@@ -38,28 +38,37 @@ WORST: Final = {each: place for place, each in enumerate(STATUSES)}
 """The place of each status, worst first."""
 
 
+SQL_TYPES: Final = {
+    "str": "VARCHAR",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+    "int": "INTEGER",
+    "int | None": "INTEGER",
+    "float | None": "FLOAT",
+}
+
+
 class NotKept(Exception):
     """A record that the store does not hold; the text says why."""
 
 
 @dataclass(frozen=True)
-class KeptDevice:
-    """A device of a run, or the node itself, as the subject of figures."""
+class StoredFigure:
+    """The worst verdict on a metric of a device, or of the node, with its value.
 
+    `method` is the hash of method and conditions; empty where nothing can be compared.
+    """
+
+    content: str
+    """The hash of the record."""
     uuid: str
+    """That of the device; of the node "node", its name, and the lowest UUID of its devices."""
     serial: str
+    name: str
     slot: str
     """Its PCI address."""
-    name: str
     model: str
     vbios: str
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A verdict with its value. `method` is the hash of method and conditions; empty where nothing can be compared."""
-
-    uuid: str
     metric: str
     unit: str
     method: str
@@ -71,7 +80,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class KeptRun:
+class StoredRun:
     """A run as the store keeps it. `id` is the same for every version of its record, `content` is not."""
 
     id: str
@@ -93,8 +102,8 @@ class KeptRun:
     version: str
     contract: str
     simulated: bool
-    devices: Sequence[KeptDevice] = field(default=(), compare=False)
-    figures: Sequence[Figure] = field(default=(), compare=False)
+    uuids: str
+    """Those of its devices, with spaces between them."""
 
     @property
     def finished(self) -> bool:
@@ -102,26 +111,32 @@ class KeptRun:
         return self.state == FINISHED
 
 
-def read(path: Path) -> KeptRun:
+def columns(of: type[StoredFigure | StoredRun]) -> dict[str, str]:
+    """Return the columns of the rows of a file of the store, with their types."""
+    return {each.name: SQL_TYPES[str(each.type)] for each in fields(of)}
+
+
+def read(path: Path) -> tuple[StoredRun, list[StoredFigure]]:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     raw = untrusted.read_bytes(path)
-    content = hashlib.sha256(raw).hexdigest()
     run = record.parse(untrusted.parse_json(raw, str(path)), path)
     found = summaries.summary(run)
     if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
     if found.filtered:
         raise NotKept("a filtered run: it measured less than the level has")
-    node = _text(found.host)
-    if not node:
+    if not found.host:
         raise NotKept("it names no host")
-    identity = "\0".join((found.host, found.started, *sorted(each.uuid for each in run.devices)))
-    return KeptRun(
-        id=hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16],
-        content=content,
+    if found.began is None:
+        raise NotKept("it does not say when the run began")
+    uuids = sorted(each.uuid for each in run.devices)
+    identity = "\0".join((found.host, found.started, *uuids)).encode("utf-8", "surrogatepass")
+    kept = StoredRun(
+        id=hashlib.sha256(identity).hexdigest()[:16],
+        content=hashlib.sha256(raw).hexdigest(),
         record=_text(str(path.absolute()), 4096),
-        night=_night(found.started),
-        node=node,
+        night=found.began.astimezone(timezone.utc).date(),
+        node=_text(found.host),
         started=_text(found.started),
         ended=_text(run.run.get("ended")),
         state=_text(found.state),
@@ -136,32 +151,12 @@ def read(path: Path) -> KeptRun:
         version=_text(run.software.get("pytest_accel")),
         contract=_text(run.sku.get("contract", "")),
         simulated=found.simulated,
-        devices=[*map(_device, run.devices), KeptDevice(f"{NODE} {node}", "", "", NODE, "", "")],
-        figures=list(_figures(run, found, node)) if found.finished else [],
+        uuids=" ".join(map(_text, uuids)),
     )
+    return kept, list(_figures(run, found, kept)) if found.finished else []
 
 
-def _night(started: str) -> date:
-    """Return the day in UTC on which a run began. Raises NotKept for what is no time."""
-    try:
-        moment = datetime.fromisoformat(started)
-    except ValueError:
-        raise NotKept("it does not say when the run began") from None
-    return (moment.astimezone(timezone.utc) if moment.tzinfo else moment).date()
-
-
-def _device(device: Device) -> KeptDevice:
-    return KeptDevice(
-        uuid=_text(device.uuid),
-        serial=_text(device.serial),
-        slot=_text(device.pci_address),
-        name=_text(device.name),
-        model=_text(device.model),
-        vbios=_text(device.facts.get("vbios")),
-    )
-
-
-def _figures(run: Run, found: Summary, node: str) -> Iterator[Figure]:
+def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure]:
     """Yield the worst verdict on each metric of each subject, with the figure that a later run is compared with."""
     comparable: dict[tuple[str, str], tuple[float, str]] = {}
     for name, values in found.figures.items():
@@ -173,10 +168,25 @@ def _figures(run: Run, found: Summary, node: str) -> Iterator[Figure]:
         place, status = (each.metric, each.subject), _status(each)
         if place not in worst or WORST[status] < WORST[worst[place][0]]:
             worst[place] = status, each
+    node = f"{NODE} {kept.node} {kept.uuids.partition(' ')[0]}".rstrip()
+    subjects: dict[str, tuple[object, ...]] = {
+        each.uuid: (each.uuid, each.serial, each.name, each.pci_address, each.model, each.facts.get("vbios"))
+        for each in run.devices
+    }
+    subjects[NODE] = (node, "", NODE, "", "", "")
     for (metric, subject), (status, each) in worst.items():
+        if subject not in subjects:
+            continue
         value, method = comparable.get((metric, subject), (_number(each.value), ""))
-        yield Figure(
-            uuid=f"{NODE} {node}" if subject == NODE else _text(subject),
+        uuid, serial, name, slot, model, vbios = map(_text, subjects[subject])
+        yield StoredFigure(
+            content=kept.content,
+            uuid=uuid,
+            serial=serial,
+            name=name,
+            slot=slot,
+            model=model,
+            vbios=vbios,
             metric=_text(metric),
             unit=_text(each.unit),
             method=method,
@@ -211,10 +221,10 @@ def _number(value: Any) -> float | None:
 
 @dataclass
 class Batch:
-    """The records of some files: the runs without their figures, which are in `part`, and the files left out."""
+    """The records of some files: the runs, their figures in the file `part`, and the files left out."""
 
     part: Path
-    runs: list[KeptRun] = field(default_factory=list)
+    runs: list[StoredRun] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     """Files that cannot be read: path and reason."""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
@@ -228,30 +238,15 @@ def read_batch(paths: Sequence[Path], part: Path) -> Batch:
         table = csv.writer(file, lineterminator="\n")
         for path in paths:
             try:
-                run = read(path)
+                run, figures = read(path)
             except BadFile as bad:
                 batch.unread.append((str(path), str(bad).removeprefix(f"{path}: ")))
             except NotKept as why:
                 batch.passed_over.append((str(path), str(why)))
             else:
-                table.writerows((run.content, *vars(each).values()) for each in run.figures)
-                batch.runs.append(replace(run, figures=()))
+                table.writerows(vars(each).values() for each in figures)
+                batch.runs.append(run)
     return batch
-
-
-FIGURE_COLUMNS: Final = {
-    "content": "VARCHAR",
-    "uuid": "VARCHAR",
-    "metric": "VARCHAR",
-    "unit": "VARCHAR",
-    "method": "VARCHAR",
-    "value": "FLOAT",
-    "status": "VARCHAR",
-    "floor": "DOUBLE",
-    "ceiling": "DOUBLE",
-    "code": "VARCHAR",
-}
-"""The columns of the table of figures with their types: the hash of the record, and the fields of a figure."""
 
 
 def find(names: Sequence[str]) -> tuple[list[Path], list[tuple[str, str]]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.night import left_out, plain
-from pytest_accel.fleet.nights.tables import Tables
+from pytest_accel.fleet.nights.night import plain
+from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.judging.closing import SIMULATED
 
 __all__ = ["DeviceHistory", "history", "plain", "text"]
@@ -61,13 +61,10 @@ class DeviceHistory:
     """A device with its figures, oldest first."""
 
     simulated: bool
-    device: int
     uuid: str
     serial: str
     model: str
     entries: Sequence[Entry]
-    left_out: Sequence[str] = ()
-    """Nights whose figures cannot be read."""
 
     @property
     def doubled(self) -> dict[date, list[str]]:
@@ -78,11 +75,11 @@ class DeviceHistory:
         return {night: sorted(some) for night, some in nodes.items() if len(some) > 1}
 
 
-def history(tables: Tables, known: Sequence[Any], metric: str = "") -> DeviceHistory:
-    """Return the past of a device, given number, UUID, serial number and model; of one metric if it is named."""
-    device, uuid, serial, model = known
-    entries = [Entry(*row) for row in tables.history(device, metric)]
-    return DeviceHistory(tables.simulated, device, uuid, serial, model, entries, sorted(tables.left_out))
+def history(nights: StoredNights, known: tuple[str, str, str], metric: str = "") -> DeviceHistory:
+    """Return the past of a device, given UUID, serial number and model; of one metric if it is named."""
+    columns = ", ".join(each.name for each in fields(Entry))
+    entries = [Entry(*row) for row in nights.history(known[0], columns, metric)]
+    return DeviceHistory(nights.simulated, *known, entries)
 
 
 def text(found: DeviceHistory, show: Show) -> Iterator[str]:
@@ -91,8 +88,6 @@ def text(found: DeviceHistory, show: Show) -> Iterator[str]:
     known = f"serial {found.serial}, " if found.serial else ""
     simulated = f"{SIMULATED} " if found.simulated else ""
     yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
-    if found.left_out:
-        yield f"  {left_out(found.left_out)}"
     doubled = found.doubled
     for night, nodes in doubled.items():
         yield f"  {night}  on {' and '.join(nodes)}: which one it is in is not known, so its figures are left out below"

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-from pytest_accel.fleet.nights.analysis.groups import Group
 from pytest_accel.fleet.nights.extract import STATUSES
+from pytest_accel.fleet.nights.findings import Group
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.views.exports import prometheus_text
@@ -29,8 +29,7 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
     simulated = float(night.simulated)
     yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
-    nights = [((("state", "read"),), float(night.nights)), ((("state", "damaged"),), float(len(night.left_out)))]
-    yield "accel_fleet_nights", "Nights that the findings are from, and damaged ones that were left out.", nights
+    yield "accel_fleet_nights", "Nights that the findings are from.", [((), float(night.nights))]
     words = night.words
     runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs

@@ -13,24 +13,26 @@ from typing import Any, Final
 
 from pytest_accel.core import exits
 from pytest_accel.core.summary import FINISHED
-from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights import store
-from pytest_accel.fleet.nights.analysis import limits, offenders
-from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, ENOUGH_NODES, Group
-from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
-from pytest_accel.fleet.nights.analysis.outliers import Outlier
-from pytest_accel.fleet.nights.analysis.trends import ENOUGH_NIGHTS, Drift, SpeedTrend
-from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights.findings import (
+    ENOUGH_DEVICES,
+    ENOUGH_NIGHTS,
+    ENOUGH_NODES,
+    Drift,
+    Fired,
+    Group,
+    Offender,
+    Outlier,
+    RepeatedMarginal,
+    SpeedTrend,
+    Update,
+)
 from pytest_accel.fleet.nights.queries import StoredNights
 
 WINDOW: Final = 30
 """Nights that trends, updates and repeat offenders are looked for in, the one that is shown included."""
 NOT_ENDED: Final = "NOT ENDED"
 """The word for a run without a closing line."""
-NAMED: Final = 5
-"""Most nights that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class NodeRun:
     record: str
     level: str
     sku: str
-    devices: int
+    uuids: str
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,6 @@ class Night:
     """Nodes that no run of this night judged, and the last one that did, in the three nights before, rejected."""
     doubled: Sequence[Doubled]
     """Devices that this night has on several nodes."""
-    left_out: Sequence[str] = ()
-    """Nights whose figures cannot be read. What they would show is not in the findings."""
 
     @property
     def unsought(self) -> dict[str, str]:
@@ -110,9 +110,14 @@ class Night:
         return dict(Counter(each.word for each in self.runs).most_common())
 
     @property
+    def nodes(self) -> int:
+        """The nodes of all runs; those of one name without a common device are several."""
+        return len({(each.node, each.uuids.partition(" ")[0]) for each in self.runs})
+
+    @property
     def devices(self) -> int:
-        """The devices of all runs; those of a node that ran twice count once."""
-        return sum({each.node: each.devices for each in self.runs}.values())
+        """The devices of all runs, each once."""
+        return len({uuid for each in self.runs for uuid in each.uuids.split()})
 
     @property
     def exit(self) -> int:
@@ -123,7 +128,7 @@ class Night:
         rejected = self.rejected_before or any(each.exit == exits.REJECTED for each in self.runs)
         if rejected or self.outliers or self.trends or self.offenders:
             return exits.REJECTED
-        unknown = self.left_out or self.gone or self.doubled or any(each.exit != 0 for each in self.runs)
+        unknown = self.gone or self.doubled or any(each.exit != 0 for each in self.runs)
         return exits.NOT_JUDGED if unknown else exits.HOLDS
 
 
@@ -137,21 +142,12 @@ def window(path: Path, night: str | None, count: int) -> list[str]:
 
 
 def look(fleet: StoredNights) -> Night:
-    """Return all that the last night of a fleet shows, beside those nights before it that can be read."""
-    try:
-        return _look(fleet)
-    except BadFile:
-        if not fleet.leave_out_damaged():
-            raise
-    return _look(fleet)
-
-
-def _look(fleet: StoredNights) -> Night:
+    """Return all that the last night of a fleet shows, beside the nights before it. Raises BadFile."""
     fleet.leave_out_doubled()
-    groups = fleet.groups()
+    groups, fired = fleet.groups(), fleet.limits()
     trends, drifts = fleet.trends()
-    events, fired = fleet.events(), fleet.limits()
-    doubted = limits.too_often(fired)
+    gone, rejected = fleet.absent()
+    doubted = sorted((each for each in fired if each.too_often), key=lambda one: -one.share)
     return Night(
         night=fleet.night,
         first=fleet.nights[0],
@@ -162,23 +158,16 @@ def _look(fleet: StoredNights) -> Night:
         outliers=fleet.outliers(groups),
         trends=trends,
         drifts=drifts,
-        offenders=offenders.offenders(events, {(each.sku, each.metric) for each in doubted}),
-        repeated=offenders.repeated(events, fleet.last_nights()),
+        offenders=fleet.offenders(doubted),
+        repeated=fleet.repeated(),
         updates=fleet.updates(),
         too_often=doubted,
-        never=limits.never(fired),
+        never=sorted((each for each in fired if each.never), key=lambda one: -(one.margin or 0.0)),
         groups=sorted((each for each in groups if each.driver is None), key=lambda each: each.kind),
-        gone=fleet.gone(),
-        rejected_before=[EarlierRejection(*row) for row in fleet.rejected_before()],
+        gone=gone,
+        rejected_before=[EarlierRejection(*row) for row in rejected],
         doubled=[Doubled(*row) for row in fleet.doubled()],
-        left_out=sorted(fleet.left_out),
     )
-
-
-def left_out(nights: Sequence[str]) -> str:
-    """Return a sentence on nights that were left out, which names the first of them."""
-    named = f"{', '.join(nights[:NAMED])}{' ...' if len(nights) > NAMED else ''}"
-    return f"{counted(len(nights), 'night')} left out, since the figures cannot be read: {named}"
 
 
 def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> NodeRun:

@@ -1,126 +1,203 @@
-"""The questions that are asked of a store: figures counted and averaged by the database, decided on in `analysis`.
+"""The questions that are asked of a store: figures counted and averaged by the database, decided on in `findings`.
 
 Only rows that may be findings come out of it, so that a fleet of 80,000 devices is no more work here than one of 80.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.fleet.nights import damage, database, store
-from pytest_accel.fleet.nights.analysis import limits, offenders, outliers, trends, updates
-from pytest_accel.fleet.nights.analysis.groups import ENOUGH_DEVICES, FigureKind, Group, standards
-from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Event
-from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
-from pytest_accel.fleet.nights.analysis.trends import Drift, Series, SpeedTrend
-from pytest_accel.fleet.nights.analysis.updates import Update
+from pytest_accel.fleet.nights import database, findings, store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.tables import Tables
-from pytest_accel.judging.gaps import FAILS_AT, LEAST
-from pytest_accel.judging.like_devices import part_of
+from pytest_accel.fleet.nights.findings import (
+    AROUND,
+    ENOUGH_DEVICES,
+    ENOUGH_NIGHTS,
+    Drift,
+    FigureKind,
+    Fired,
+    Group,
+    Offender,
+    Outlier,
+    Pace,
+    RepeatedMarginal,
+    SpeedTrend,
+    Subject,
+    Update,
+)
 
 KIND: Final = "sku, platform, level, metric, unit, method"
 """The columns of `FigureKind`."""
+SUBJECT: Final = "uuid, node, name, slot, serial"
+"""The columns of `Subject`."""
+LATEST: Final = """
+    uuid, arg_max(node, night) AS node, arg_max(name, night) AS name, arg_max(slot, night) AS slot,
+    arg_max(serial, night) AS serial
+"""
+"""Those of the last of several nights."""
 COMPARED: Final = "method <> '' AND value IS NOT NULL"
 """The figures that are compared."""
-JUDGED: Final = "exit IN (0, 1)"
-"""The runs that accept or reject their node."""
 BEFORE: Final = 3
 """Nights in each of which a node had a run that is missed tonight; a fleet that examines a part each night has none."""
-MOST_EVENTS: Final = 200_000
-"""Most verdicts that repeat offenders are looked for among, the newest ones; a fleet has some hundreds a night."""
+PACE: Final = """
+    count(*) AS nights, min(night) AS since, datediff('day', min(night), max(night)) AS days, max(night) AS last,
+    exp(avg(y) - regr_slope(y, day) * (avg(day) - min(day))) AS first, regr_slope(y, day) AS pace,
+    sqrt(greatest(0, regr_syy(y, day) - regr_sxy(y, day) ** 2 / regr_sxx(y, day)) / (count(*) - 2)
+         / regr_sxx(y, day)) AS error
+"""
+"""The line through the logarithms `y` of some figures by their `day`, by least squares (`findings.Pace`)."""
+PACES: Final = f"""
+    CREATE OR REPLACE TEMP TABLE paces AS
+    SELECT {KIND}, {LATEST}, driver, vbios, {PACE}
+    FROM (SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM figures
+          WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0)
+    GROUP BY {KIND}, uuid, driver, vbios HAVING count(DISTINCT night) >= {ENOUGH_NIGHTS}
+"""  # noqa: S608
+"""Makes the table of the pace of every series of a metric and unit."""
+SHARED: Final = f"""
+    SELECT {KIND}, count(DISTINCT uuid) AS devices, median(pace), max(days) + 1 FROM paces
+    GROUP BY {KIND} HAVING devices >= {ENOUGH_DEVICES} ORDER BY ALL
+"""  # noqa: S608
+"""The pace that the devices of each kind share (`findings.Drift`)."""
+PRESENT: Final = f"""
+    (uuid IN (SELECT uuid FROM tonight) OR node IN (SELECT node FROM runs WHERE state <> {literal(FINISHED)}))
+"""  # noqa: S608
+"""The devices that are not gone: a run of tonight measured them, or one of their node did not end."""
+ONE_NODE: Final = """
+    CREATE TEMP MACRO one_node(a, b) AS a.node = b.node
+        AND (a.uuids = '' OR b.uuids = '' OR list_has_any(string_split(a.uuids, ' '), string_split(b.uuids, ' ')))
+"""
+"""Two runs are of one node if they have its name, and a device in common, as far as these are known."""
 
 
-class StoredNights(Tables):
+class StoredNights:
     """Some nights of a store, the last of which is the one that is looked at."""
 
+    def __init__(self, path: Path, nights: Sequence[str]) -> None:
+        """Raise BadFile for a store without these nights, or with a night that cannot be read."""
+        self.path, self.nights = path, list(nights)
+        known = store.nights(path)
+        for night in self.nights:
+            if night not in known:
+                raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(known[-3:]) or 'none'}")
+        if not self.nights:
+            raise BadFile(f"{path}: holds no night")
+        self.simulated = store.is_simulated(path)
+        self._figures, self._runs = self._files(store.FIGURES, self.nights), self._files(store.RUNS, self.nights[-1:])
+        for file in self._runs:
+            if not file.exists():
+                raise BadFile(f"{file}: is missing; add the records of that night again")
+        self._db = database.connect()
+        try:
+            self._open()
+        except BadFile:
+            self.close()
+            raise
+
+    def _files(self, name: str, nights: Iterable[str]) -> list[Path]:
+        return [store.folder_of(self.path, night) / name for night in nights]
+
     def _open(self) -> None:
-        super()._open()
-        self.view("runs", [self._runs])
-        self.view("tonight", [self.figures_of(self.night)], self._last_runs())
-        self._view_figures()
+        """Make the views `runs` and `tonight` of the last night, and `figures` of all nights. Raises BadFile.
 
-    def _view_figures(self, where: str = "") -> None:
-        """Make the table of all nights; that of the last one is known to be readable."""
-        self.view("figures", [self.figures_of(night) for night in reversed(self.nights)], where)
-
-    @property
-    def _runs(self) -> Path:
-        return store.folder_of(self.path, self.night) / store.RUNS
-
-    def leave_out_damaged(self) -> bool:
-        """Leave out the nights whose figures cannot be read; return whether there are any.
-
-        Raises BadFile if the last one is among them.
+        A run of tonight counts unless a later one of the same node, SKU and level has ended.
         """
-        for why in damage.damaged(self._db, [self._runs, self.figures_of(self.night)]).values():
-            raise BadFile(why)
-        found = self.leave_out(self.nights)
-        self._view_figures()
-        return found
+        self.execute(ONE_NODE)
+        self.execute(f"CREATE TEMP VIEW runs AS FROM {database.parquet(self._runs)}")
+        self.execute(f"""
+            CREATE TEMP TABLE replaced AS
+            SELECT DISTINCT a.id FROM runs a JOIN runs b ON a.node = b.node AND a.level = b.level AND a.sku = b.sku
+            WHERE one_node(a, b) AND b.state = {literal(FINISHED)} AND (b.started, b.id) > (a.started, a.id)
+        """)  # noqa: S608
+        last = database.parquet(self._figures[-1:])
+        self.execute(f"CREATE TEMP VIEW tonight AS FROM {last} WHERE run NOT IN (FROM replaced)")
+        self.execute(f"CREATE TEMP VIEW every AS FROM {database.parquet(self._figures)}")
+        self.execute("CREATE TEMP VIEW figures AS FROM every")
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
 
     @property
     def night(self) -> str:
         """The night that is looked at: ISO 8601."""
         return self.nights[-1]
 
-    def _last_runs(self) -> str:
-        """Return the condition that leaves the last run of each node at each level; empty where none ran twice."""
-        ended = f"FROM runs WHERE state = {literal(FINISHED)}"
-        last = f"SELECT arg_max(run, started) {ended} GROUP BY node, level, sku"
-        number = self.rows(f"SELECT count(*) {ended}")[0][0]
-        return "" if len(self.rows(last)) == number else f" WHERE run IN ({last})"
+    def rows(self, query: str, *parameters: object, **named: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a query finds. Raises BadFile if a file of the store cannot be read."""
+        with database.reading(self.path, [*self._runs, *reversed(self._figures)]):
+            return self._db.execute(query, named or list(parameters)).fetchall()
+
+    execute = rows
+
+    def table(self, name: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+        """Make a table of a few rows."""
+        self._db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({columns})")
+        if rows:
+            self._db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
+
+    # -- one device
+
+    def device(self, name: str) -> list[tuple[Any, ...]]:
+        """Return UUID, serial number and model of the devices with this UUID or serial number."""
+        columns = "SELECT uuid, max(serial), arg_max(model, night) FROM every WHERE {} = ? GROUP BY uuid ORDER BY uuid"
+        found = self.rows(columns.format("serial"), name) if name else []
+        return found or self.rows(columns.format("uuid"), name)
+
+    def history(self, uuid: str, columns: str, metric: str = "") -> list[tuple[Any, ...]]:
+        """Return every figure of a device, or those of a metric; oldest first."""
+        one = "AND metric = ?" if metric else ""
+        query = f"SELECT {columns} FROM every WHERE uuid = ? {one} ORDER BY night, metric, run"  # noqa: S608
+        return self.rows(query, uuid, *([metric] if metric else []))
 
     # -- runs
 
     def runs(self) -> list[tuple[Any, ...]]:
-        """Return node, word, state, exit, line, record, level, SKU and devices of tonight's runs."""
-        columns = "node, word, state, exit, line, record, level, sku, devices"
+        """Return node, word, state, exit, line, record, level, SKU and UUIDs of tonight's runs."""
+        columns = "node, word, state, exit, line, record, level, sku, uuids"
         return self.rows(f"SELECT {columns} FROM runs ORDER BY node, started")  # noqa: S608
 
-    def gone(self) -> list[str]:
-        """Return the nodes that have no run tonight, though they had one in each of the last nights before."""
-        return [node for (node,) in self._absent("node", "count(DISTINCT night) = {}")]
+    def absent(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the nodes without a run tonight that had one in each of the last nights before, and rejected ones.
 
-    def rejected_before(self) -> list[tuple[Any, ...]]:
-        """Return node, night and line of the nodes that no run judged tonight, and the last one that did rejected."""
-        last = f"arg_max({{}}, started) FILTER (WHERE {JUDGED})"
-        columns = f"node, {last.format('night')}, {last.format('line')}"
-        return self._absent(columns, f"{last.format('exit')} = 1", f" WHERE {JUDGED}")
-
-    def _absent(self, columns: str, condition: str, which: str = "") -> list[tuple[Any, ...]]:
-        """Return what the last nights before have of the nodes without such a run tonight.
-
-        `{}` in the condition is how many nights they are; `which` narrows the runs of tonight.
+        The latter are node, night and line of the rejections in these nights after which no run judged the node.
         """
-        nights = self.nights[-1 - BEFORE : -1]
-        files = [file for night in nights if (file := store.folder_of(self.path, night) / store.RUNS).exists()]
-        files = [file for file in files if not damage.damaged(self._db, [file])]
+        files = [file for file in self._files(store.RUNS, self.nights[-1 - BEFORE : -1]) if file.exists()]
         if not files:
-            return []
-        query = f"""
-            SELECT {columns} FROM {database.parquet(files)} ANTI JOIN (FROM runs{which}) USING (node)
-            GROUP BY node HAVING {condition.format(len(files))} ORDER BY node
+            return [], []
+        with database.reading(self.path, files):
+            self._db.execute(f"CREATE OR REPLACE TEMP TABLE before AS FROM {database.parquet(files)}")
+        gone = f"""
+            SELECT node FROM before b WHERE NOT EXISTS (FROM runs r WHERE one_node(r, b))
+            GROUP BY node HAVING count(DISTINCT night) = {len(files)} ORDER BY node
         """  # noqa: S608
-        return self.rows(query)
+        rejected = """
+            WITH judged AS (FROM before WHERE exit IN (0, 1) UNION ALL BY NAME FROM runs WHERE exit IN (0, 1))
+            SELECT node, night, line FROM before b
+            WHERE exit = 1 AND NOT EXISTS (
+                FROM judged j WHERE one_node(j, b) AND (j.night, j.started, j.id) > (b.night, b.started, b.id))
+            ORDER BY node
+        """
+        return [node for (node,) in self.rows(gone)], self.rows(rejected)
+
+    def statuses(self) -> dict[str, int]:
+        """Return how many verdicts of tonight have each status."""
+        return dict(self.rows("SELECT status, count(*) FROM tonight GROUP BY status"))
 
     # -- devices on several nodes
 
     def doubled(self) -> list[tuple[Any, ...]]:
         """Return UUID and nodes of each device that tonight has on several nodes."""
         query = """
-            SELECT uuid, list_sort(list(DISTINCT node)) FROM tonight JOIN devices USING (device)
+            SELECT uuid, list_sort(list(DISTINCT node)) FROM tonight
             GROUP BY uuid HAVING min(node) <> max(node) ORDER BY uuid
         """
         return self.rows(query)
@@ -129,58 +206,45 @@ class StoredNights(Tables):
         """Leave each device that a night has on several nodes out of that night, as a part of its past."""
         self.execute("""
             CREATE OR REPLACE TEMP TABLE doubled AS
-            SELECT device, night FROM figures GROUP BY device, night HAVING min(node) <> max(node)
+            SELECT uuid, night FROM every GROUP BY uuid, night HAVING min(node) <> max(node)
         """)
         if self.rows("FROM doubled LIMIT 1"):
-            self._view_figures(" ANTI JOIN doubled USING (device, night)")
-
-    def statuses(self) -> dict[str, int]:
-        """Return how many verdicts of tonight have each status."""
-        return dict(self.rows("SELECT status, count(*) FROM tonight GROUP BY status"))
+            self.execute("CREATE OR REPLACE TEMP VIEW figures AS FROM every ANTI JOIN doubled USING (uuid, night)")
 
     # -- outliers
 
     def groups(self) -> list[Group]:
-        """Return tonight's groups of comparable figures, for each driver and for all of them."""
-        alone = self._groups(f"{KIND}, driver", "driver")
-        several = any(len(each) > 1 for each in grouped(alone, lambda each: each.kind).values())
-        pooled = self._groups(KIND, "NULL") if several else [replace(each, driver=None) for each in alone]
-        return alone + pooled
-
-    def _groups(self, by: str, driver: str) -> list[Group]:
+        """Return tonight's groups of comparable figures, for each driver and for all of them (None)."""
         query = f"""
-            SELECT {KIND}, {driver}, count(*), count(DISTINCT run), median(value), mad(value)
-            FROM tonight WHERE {COMPARED} GROUP BY {by}
+            SELECT {KIND}, driver, count(*), count(DISTINCT run), median(value), mad(value) FROM tonight
+            WHERE {COMPARED} GROUP BY GROUPING SETS (({KIND}, driver), ({KIND}))
         """  # noqa: S608
         return [Group(FigureKind(*row[:6]), *row[6:]) for row in self.rows(query)]
 
     def outliers(self, groups: Iterable[Group]) -> list[Outlier]:
-        """Return tonight's figures that are far behind those of their group."""
-        compared = standards(groups)
+        """Return tonight's figures that are far behind those of their group.
+
+        Devices of one driver are compared with each other if they are enough, and else with those of all drivers.
+        """
+        compared = {(each.kind, each.driver): each for each in groups if each.enough}
         bounds = [
-            (*_columns(each.kind), each.driver or "", each.driver is None, each.bound, each.kind.more_is_better)
-            for each in compared.values()
+            (*_columns(each.kind), each.driver, each.bound, each.kind.more_is_better) for each in compared.values()
         ]
         columns = ", ".join(f"{name} VARCHAR" for name in f"{KIND}, driver".split(", "))
-        self.table("bounds", f"{columns}, pooled BOOLEAN, bound DOUBLE, rate BOOLEAN", bounds)
+        self.table("bounds", f"{columns}, bound DOUBLE, rate BOOLEAN", bounds)
         query = f"""
-            SELECT t.device, t.node, t.name, t.slot, t.value, t.status, t.driver, b.pooled, {_of("t", KIND)}
-            FROM tonight t JOIN bounds b USING ({KIND})
-            WHERE t.{COMPARED} AND (b.pooled OR b.driver = t.driver)
-                  AND CASE WHEN b.rate THEN t.value < b.bound ELSE t.value > b.bound END
+            SELECT {SUBJECT}, value, status, own.driver, {KIND}
+            FROM tonight JOIN (SELECT * EXCLUDE (driver) FROM bounds WHERE driver IS NULL) pooled USING ({KIND})
+                 LEFT JOIN (FROM bounds WHERE driver IS NOT NULL) own USING ({KIND}, driver)
+            WHERE {COMPARED} AND CASE WHEN pooled.rate THEN value < coalesce(own.bound, pooled.bound)
+                                      ELSE value > coalesce(own.bound, pooled.bound) END
         """  # noqa: S608
-        rows = self.rows(query)
-        names = self.subjects(row[0] for row in rows)
         found = []
-        for device, node, name, slot, value, status, driver, pooled, *kind in rows:
-            group = compared.get((FigureKind(*kind), driver))
-            if pooled and group is not None:
-                continue  # compared with those of its own driver, in another row or within their bounds
-            group = group or compared[FigureKind(*kind), None]
-            subject = _subject(device, (node, name, slot), names)
-            one = outliers.outlier(subject, value, status, group)
+        for *subject, value, status, driver, sku, platform, level, metric, unit, method in self.rows(query):
+            group = compared[FigureKind(sku, platform, level, metric, unit, method), driver]
+            one = findings.outlier(Subject(*subject), value, status, group)
             found += [one] if one else []
-        return outliers.by_device(found)
+        return findings.by_device(found)
 
     # -- trends
 
@@ -189,78 +253,38 @@ class StoredNights(Tables):
         return self.rows(f"SELECT DISTINCT metric, unit FROM tonight WHERE {COMPARED} ORDER BY ALL")  # noqa: S608
 
     def trends(self) -> tuple[list[SpeedTrend], list[Drift]]:
-        """Return the devices that lose speed over the nights, and what the fleet does as a whole."""
+        """Return the devices that lose speed over the nights, and what the fleet does as a whole.
+
+        A series that ended before tonight is none: the device is gone, or on another driver or firmware.
+        """
         found: list[SpeedTrend] = []
         drifts: list[Drift] = []
-        if len(self.nights) < trends.ENOUGH_NIGHTS:
-            return found, drifts
-        for metric, unit in self.metrics():
-            self._slopes(metric, unit)
-            shared = self._drifts()
-            drifts += shared
-            slopes = trends.shared_slopes(shared)
-            decided = (trends.decide(each, slopes.get(each.kind, 0.0)) for each in self._candidates(metric, unit))
-            found += [each for each in decided if each]
-        return trends.worst_first(found), [each for each in drifts if each.found]
-
-    def _slopes(self, metric: str, unit: str) -> None:
-        """Make a table of the slope of every series of a metric, as a share of its value a night."""
-        self.execute(
-            f"""
-            CREATE OR REPLACE TEMP TABLE slopes AS
-            SELECT device, driver, vbios, {KIND}, count(*) AS n, max(night) AS last,
-                   datediff('day', min(night), max(night)) AS days, regr_r2(value, epoch(night) / 86400) AS r2,
-                   regr_slope(value, epoch(night) / 86400) / avg(value) AS slope
-            FROM figures WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0
-            GROUP BY device, driver, vbios, {KIND} HAVING count(*) >= {trends.ENOUGH_NIGHTS} AND avg(value) > 0
-            """,  # noqa: S608
-            metric,
-            unit,
-        )
-
-    def _drifts(self) -> list[Drift]:
-        columns = f"{KIND}, count(DISTINCT device), median(slope), max(days)"
-        query = f"SELECT {columns} FROM slopes GROUP BY {KIND} ORDER BY ALL"  # noqa: S608
-        rows = [row for row in self.rows(query) if row[6] >= ENOUGH_DEVICES and row[7] is not None]
-        return [Drift(FigureKind(*row[:6]), row[6], row[7], row[8] + 1) for row in rows]
-
-    def _candidates(self, metric: str, unit: str) -> list[Series]:
-        """Return the series whose slope may be a finding: steeper than the fleet's, beyond half of what is one.
-
-        One that ended before tonight is none: the device is gone, or on another driver or firmware.
-        """
-        least = LEAST[part_of(metric)] / 2
-        sign = 1 if is_time(unit) else -1
-        steep = f"""
-            WITH fleet AS (SELECT {KIND}, CASE WHEN count(DISTINCT device) >= {ENOUGH_DEVICES}
-                                               THEN median(slope) ELSE 0 END AS shared
-                           FROM slopes GROUP BY {KIND})
-            SELECT device, driver, vbios, {KIND} FROM slopes JOIN fleet USING ({KIND})
-            WHERE last = DATE {literal(self.night)} AND {sign} * (slope - shared) * days >= ?
-                  AND (abs(shared) * days >= ? OR r2 * (n - 2) >= ? * (1 - r2))
-        """  # noqa: S608
-        wanted = set(self.rows(steep, least, least, FAILS_AT**2))
-        query = f"""
-            SELECT device, driver, vbios, {KIND}, night, value, node, name, slot
-            FROM figures SEMI JOIN (SELECT unnest(?) AS device) USING (device)
-            WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0 ORDER BY device, night, run
-        """  # noqa: S608
-        series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-        for row in self.rows(query, sorted({each[0] for each in wanted}), metric, unit) if wanted else ():
-            if row[:9] in wanted:
-                series.setdefault(row[:9], []).append(row[9:])
-        names = self.subjects(key[0] for key in series)
-        found = []
-        for (device, driver, vbios, *kind), some in series.items():
-            subject = _subject(device, some[-1][2:], names)
-            days, values = [each[0] for each in some], [each[1] for each in some]
-            found.append(Series(subject, FigureKind(*kind), driver, vbios, days, values))
-        return found
+        for metric, unit in self.metrics() if len(self.nights) >= ENOUGH_NIGHTS else ():
+            least = FigureKind("", "", "", metric, unit, "").least
+            self.execute(PACES, metric, unit)
+            shared = [Drift(FigureKind(*row[:6]), *row[6:]) for row in self.rows(SHARED)]
+            drifts += [each for each in shared if each.found]
+            self.table(
+                "shared",
+                f"{', '.join(f'{name} VARCHAR' for name in KIND.split(', '))}, shared DOUBLE",
+                [(*_columns(each.kind), each.pace) for each in shared],
+            )
+            lost = f"1 - exp({'-' if is_time(unit) else ''}(pace - coalesce(shared, 0)) * days)"
+            query = f"""
+                SELECT {KIND}, {SUBJECT}, driver, vbios, nights, since, days, first, pace, error, coalesce(shared, 0)
+                FROM paces LEFT JOIN shared USING ({KIND}) WHERE last = DATE {literal(self.night)} AND {lost} > {least}
+            """  # noqa: S608
+            told = (
+                findings.speed_trend(Pace(FigureKind(*row[:6]), Subject(*row[6:11]), *row[11:-1]), row[-1])
+                for row in self.rows(query)
+            )
+            found += [each for each in told if each]
+        return sorted(found, key=lambda each: (-each.loss, each.subject.shown, each.kind)), drifts
 
     # -- updates
 
     def updates(self) -> list[Update]:
-        """Return what updates of driver and firmware within the nights changed, metric by metric.
+        """Return what updates of driver and firmware within the nights changed, metric by metric; losses first.
 
         Which versions are new is told by the metric that most devices have.
         """
@@ -276,62 +300,58 @@ class StoredNights(Tables):
             self.table("new_versions", "sku VARCHAR, version VARCHAR", new)
             for (metric,) in common if new else ():
                 found += self._changes(metric, what, sorted({sku for sku, _ in new}))
-        return updates.findings(found)
+        return sorted((each for each in found if each.found), key=lambda one: (not one.slower, -abs(one.change)))
 
     def _changes(self, metric: str, what: str, skus: Sequence[str]) -> list[Update]:
         """Return the change of a metric with the update of each device to a new version."""
         query = f"""
-            WITH rows AS (SELECT device, node, night, value, {what} AS version, {KIND} FROM figures
+            WITH rows AS (SELECT uuid, node, night, value, {what} AS version, {KIND} FROM figures
                           WHERE metric = $metric AND sku IN ({", ".join(map(literal, skus))}) AND {COMPARED}
                                 AND value > 0 AND {what} <> ''),
-                 new AS (SELECT device, level, platform, method, version, min(night) AS since
+                 new AS (SELECT uuid, level, platform, method, version, min(night) AS since
                          FROM rows SEMI JOIN new_versions USING (sku, version)
-                         GROUP BY device, level, platform, method, version),
-                 ends AS (SELECT r.device, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
+                         GROUP BY uuid, level, platform, method, version),
+                 ends AS (SELECT r.uuid, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
                                  arg_max(r.version, r.night) FILTER (WHERE r.night < n.since) AS old,
                                  median(r.value) FILTER (WHERE r.night < n.since AND r.version <> n.version) AS before,
                                  median(r.value) FILTER (WHERE r.night >= n.since AND r.version = n.version) AS after
-                          FROM rows r JOIN new n USING (device, level, platform, method)
-                          WHERE abs(datediff('day', n.since, r.night)) <= {updates.AROUND}
-                          GROUP BY r.device, {_of("r", KIND)}, n.version)
+                          FROM rows r JOIN new n USING (uuid, level, platform, method)
+                          WHERE abs(datediff('day', n.since, r.night)) <= {AROUND}
+                          GROUP BY r.uuid, {_of("r", KIND)}, n.version)
             SELECT {KIND}, old, new, count(*), count(DISTINCT node), median(before), median(after),
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
         return [Update(FigureKind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric=metric)]
 
-    # -- repeat offenders
+    # -- verdicts
 
-    def events(self) -> list[Event]:
-        """Return the verdicts of the nights that are FAIL or MARGINAL, the newest ones if they are too many.
+    def offenders(self, doubtful: Iterable[Fired] = ()) -> list[Offender]:
+        """Return the devices that failed in several runs, those with the most first.
 
-        A device that is gone has none: no run of tonight measured it, and those of its node have ended.
+        A device that is gone is none. A limit that fires on too many nodes says nothing about a device.
         """
+        self.table("doubtful", "sku VARCHAR, metric VARCHAR", [(each.sku, each.metric) for each in doubtful])
         query = f"""
-            SELECT device, node, name, slot, sku, metric, status, night, run, code FROM figures
-            WHERE status IN ('{Status.FAIL.value}', '{Status.MARGINAL.value}')
-                  AND (device IN (SELECT device FROM tonight)
-                       OR node IN (SELECT node FROM runs WHERE state <> {literal(FINISHED)}))
-            ORDER BY night DESC, status, node, name LIMIT {MOST_EVENTS}
+            SELECT {LATEST}, count(DISTINCT run) AS runs, list_sort(list(DISTINCT night)),
+                   list_sort(list(DISTINCT metric)), coalesce(list_sort(list(DISTINCT code) FILTER (code <> '')), [])
+            FROM figures ANTI JOIN doubtful USING (sku, metric) WHERE status = '{Status.FAIL.value}' AND {PRESENT}
+            GROUP BY uuid HAVING runs >= {findings.FAILED_RUNS} ORDER BY runs DESC, node, name
         """  # noqa: S608
-        rows = self.rows(query)
-        names = self.subjects(row[0] for row in rows)
-        return [
-            Event(_subject(device, place, names), sku, metric, status, night, (night, run), code)
-            for device, *place, sku, metric, status, night, run, code in reversed(rows)
-        ]
+        return [Offender(Subject(*row[:5]), *row[5:]) for row in self.rows(query)]
 
-    def last_nights(self) -> dict[int, list[date]]:
-        """Return the last nights on which each device was measured that has a MARGINAL verdict."""
-        of = offenders.MARGINAL_OF[1]
+    def repeated(self) -> list[RepeatedMarginal]:
+        """Return the metrics that are MARGINAL again on a device that is not gone, those with the most nights first."""
+        least, of = findings.MARGINAL_OF
         query = f"""
-            WITH wanted AS (SELECT DISTINCT device FROM figures WHERE status = '{Status.MARGINAL.value}')
-            SELECT device, max(night, {of})
-            FROM (SELECT DISTINCT device, night FROM figures SEMI JOIN wanted USING (device)) GROUP BY device
+            WITH marginal AS (FROM figures WHERE status = '{Status.MARGINAL.value}' AND {PRESENT}),
+                 last AS (SELECT uuid, max(night, {of}) AS last_nights
+                          FROM (SELECT DISTINCT uuid, night FROM figures SEMI JOIN marginal USING (uuid)) GROUP BY uuid)
+            SELECT {LATEST}, metric, list_sort(list(DISTINCT night)) AS nights, any_value(len(last_nights))
+            FROM marginal JOIN last USING (uuid) WHERE list_contains(last_nights, night)
+            GROUP BY uuid, metric HAVING len(nights) >= {least} ORDER BY len(nights) DESC, node, name, metric
         """  # noqa: S608
-        return {device: sorted(nights) for device, nights in self.rows(query)}
-
-    # -- limits
+        return [RepeatedMarginal(Subject(*row[:5]), *row[5:]) for row in self.rows(query)]
 
     def limits(self) -> list[Fired]:
         """Return how often each limit with a bound fired."""
@@ -349,15 +369,7 @@ class StoredNights(Tables):
             GROUP BY t.sku, t.platform, t.level, t.metric ORDER BY ALL
         """  # noqa: S608
         every = [Fired(*row) for row in self.rows(query)]
-        return [
-            each for each in every if limits.too_often([each]) or each.floor is not None or each.ceiling is not None
-        ]
-
-
-def _subject(device: int, place: Sequence[str], names: Mapping[int, tuple[str, str]]) -> Subject:
-    """Return a device with its place (node, name and slot), and its UUID and serial number if it has a number."""
-    node, name, slot = place
-    return Subject(device, node, name, slot, *names.get(device, ("", "")))
+        return [each for each in every if each.too_often or each.floor is not None or each.ceiling is not None]
 
 
 def _columns(kind: FigureKind) -> tuple[str, ...]:

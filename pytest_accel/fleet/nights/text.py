@@ -10,12 +10,17 @@ from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.nights.analysis.limits import Fired
-from pytest_accel.fleet.nights.analysis.offenders import Offender, RepeatedMarginal
-from pytest_accel.fleet.nights.analysis.outliers import Outlier, Subject
-from pytest_accel.fleet.nights.analysis.trends import Drift, SpeedTrend
-from pytest_accel.fleet.nights.analysis.updates import Update
-from pytest_accel.fleet.nights.night import Doubled, EarlierRejection, Night, NodeRun, left_out
+from pytest_accel.fleet.nights.findings import (
+    Drift,
+    Fired,
+    Offender,
+    Outlier,
+    RepeatedMarginal,
+    SpeedTrend,
+    Subject,
+    Update,
+)
+from pytest_accel.fleet.nights.night import Doubled, EarlierRejection, Night, NodeRun
 
 Rows = list[tuple[str, ...]]
 LINES: Final = 60
@@ -73,17 +78,16 @@ def _wrapped(title: str, names: Iterable[str]) -> list[str]:
 
 
 def _head(night: Night) -> list[str]:
-    """Return the first lines: the night, the results, the statuses, and nights that were left out."""
+    """Return the first lines: the night, the results, and the statuses."""
     simulated = "SIMULATED " if night.simulated else ""
     words = ", ".join(f"{number} {word}" for word, number in night.words.items())
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    lines = [f"{simulated}{night.night}: {_size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
-    return [*lines, left_out(night.left_out)] if night.left_out else lines
+    return [f"{simulated}{night.night}: {_size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
 
 
 def _size(night: Night) -> str:
     """Return how much was looked at: nodes, devices and nights."""
-    count = counted(len({each.node for each in night.runs}), "node")
+    count = counted(night.nodes, "node")
     before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
     return f"{count}, {counted(night.devices, 'device')}; {before if night.nights > 1 else 'no night before it'}"
 

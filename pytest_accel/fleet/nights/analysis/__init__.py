@@ -1,1 +1,0 @@
-"""What the nights of a fleet show. Pure: decisions over what the database counted and averaged."""
