@@ -6,11 +6,9 @@ Only rows that may be findings come out of it, so that a fleet of 80,000 devices
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core.measurement import is_time
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
@@ -54,19 +52,13 @@ PACE: Final = """
          / regr_sxx(y, day)) AS error
 """
 """The line through the logarithms `y` of some figures by their `day`, by least squares (`findings.Pace`)."""
-PACES: Final = f"""
-    CREATE OR REPLACE TEMP TABLE paces AS
-    SELECT {KIND}, {LATEST}, driver, vbios, {PACE}
-    FROM (SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM figures
-          WHERE metric = ? AND unit = ? AND {COMPARED} AND value > 0)
-    GROUP BY {KIND}, uuid, driver, vbios HAVING count(DISTINCT night) >= {ENOUGH_NIGHTS}
-"""  # noqa: S608
-"""Makes the table of the pace of every series of a metric and unit."""
 SHARED: Final = f"""
-    SELECT {KIND}, count(DISTINCT uuid) AS devices, median(pace), max(days) + 1 FROM paces
+    SELECT {KIND}, count(DISTINCT uuid) AS devices, median(pace), max(days) + 1 FROM paces JOIN kinds USING (kind)
     GROUP BY {KIND} HAVING devices >= {ENOUGH_DEVICES} ORDER BY ALL
 """  # noqa: S608
 """The pace that the devices of each kind share (`findings.Drift`)."""
+AT_ONCE: Final = 1000
+"""Nodes whose series are in memory at a time."""
 PRESENT: Final = f"""
     (uuid IN (SELECT uuid FROM tonight) OR node IN (SELECT node FROM runs WHERE state <> {literal(FINISHED)}))
 """  # noqa: S608
@@ -248,38 +240,55 @@ class StoredNights:
 
     # -- trends
 
-    def metrics(self) -> list[tuple[str, str]]:
-        """Return the metrics of tonight that are compared, with their units."""
-        return self.rows(f"SELECT DISTINCT metric, unit FROM tonight WHERE {COMPARED} ORDER BY ALL")  # noqa: S608
-
     def trends(self) -> tuple[list[SpeedTrend], list[Drift]]:
         """Return the devices that lose speed over the nights, and what the fleet does as a whole.
 
-        A series that ended before tonight is none: the device is gone, or on another driver or firmware.
+        A series that ended before tonight is none: the device is gone, on another node, or on another driver or
+        firmware.
         """
-        found: list[SpeedTrend] = []
-        drifts: list[Drift] = []
-        for metric, unit in self.metrics() if len(self.nights) >= ENOUGH_NIGHTS else ():
-            least = FigureKind("", "", "", metric, unit, "").least
-            self.execute(PACES, metric, unit)
-            shared = [Drift(FigureKind(*row[:6]), *row[6:]) for row in self.rows(SHARED)]
-            drifts += [each for each in shared if each.found]
-            self.table(
-                "shared",
-                f"{', '.join(f'{name} VARCHAR' for name in KIND.split(', '))}, shared DOUBLE",
-                [(*_columns(each.kind), each.pace) for each in shared],
-            )
-            lost = f"1 - exp({'-' if is_time(unit) else ''}(pace - coalesce(shared, 0)) * days)"
+        if len(self.nights) < ENOUGH_NIGHTS:
+            return [], []
+        self._paces()
+        shared = [Drift(FigureKind(*row[:6]), *row[6:]) for row in self.rows(SHARED)]
+        paces = {each.kind: each.pace for each in shared}
+        found = []
+        for kind, *columns in self.rows(f"SELECT kind, {KIND} FROM kinds ORDER BY ALL"):  # noqa: S608
+            of = FigureKind(*columns)
+            pace = paces.get(of, 0.0)
+            lost = f"1 - exp({'' if of.more_is_better else '-'}(pace - ?) * days)"
             query = f"""
-                SELECT {KIND}, {SUBJECT}, driver, vbios, nights, since, days, first, pace, error, coalesce(shared, 0)
-                FROM paces LEFT JOIN shared USING ({KIND}) WHERE last = DATE {literal(self.night)} AND {lost} > {least}
+                SELECT {SUBJECT}, p.driver, p.vbios, p.nights, since, days, first, pace, error
+                FROM paces p JOIN tonight USING (uuid, node, driver, vbios)
+                WHERE kind = ? AND last = DATE {literal(self.night)} AND metric = ? AND level = ? AND {lost} > ?
             """  # noqa: S608
-            told = (
-                findings.speed_trend(Pace(FigureKind(*row[:6]), Subject(*row[6:11]), *row[11:-1]), row[-1])
-                for row in self.rows(query)
-            )
+            rows = self.rows(query, kind, of.metric, of.level, pace, of.least)
+            told = (findings.speed_trend(Pace(of, Subject(*row[:5]), *row[5:]), pace) for row in rows)
             found += [each for each in told if each]
-        return sorted(found, key=lambda each: (-each.loss, each.subject.shown, each.kind)), drifts
+        return sorted(found, key=lambda each: (-each.loss, each.subject.shown, each.kind)), [
+            each for each in shared if each.found
+        ]
+
+    def _paces(self) -> None:
+        """Make the tables of the kinds of figures of tonight, and of the pace of every series of theirs.
+
+        The nights are sorted by node, so that some nodes are read without the others.
+        """
+        self.execute(f"""
+            CREATE OR REPLACE TEMP TABLE kinds AS
+            SELECT DISTINCT hash({KIND}) AS kind, {KIND} FROM tonight WHERE {COMPARED}
+        """)  # noqa: S608
+        query = f"""
+            SELECT uuid, node, hash({KIND}) AS kind, driver, vbios, {PACE}
+            FROM (SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM figures
+                  WHERE node BETWEEN ? AND ? AND {COMPARED} AND value > 0)
+            GROUP BY ALL HAVING count(DISTINCT night) >= {ENOUGH_NIGHTS}
+        """  # noqa: S608
+        nodes = [node for (node,) in self.rows("SELECT DISTINCT node FROM tonight ORDER BY node")]
+        for at in range(0, len(nodes), AT_ONCE):
+            some = nodes[at : at + AT_ONCE]
+            self.execute(
+                f"{'INSERT INTO paces' if at else 'CREATE OR REPLACE TEMP TABLE paces AS'} {query}", some[0], some[-1]
+            )
 
     # -- updates
 
@@ -288,41 +297,38 @@ class StoredNights:
 
         Which versions are new is told by the metric that most devices have.
         """
-        ranked = f"SELECT metric FROM tonight WHERE {COMPARED} GROUP BY metric ORDER BY count(*) DESC, metric"  # noqa: S608
-        common = self.rows(ranked)
         found: list[Update] = []
-        for what in ("driver", "vbios") if common else ():
+        common = self.rows(f"SELECT mode(metric) FROM tonight WHERE {COMPARED}")[0][0]  # noqa: S608
+        for what in ("driver", "vbios"):
             query = f"""
-                SELECT sku, {what}, min(night) FROM figures
-                WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL
+                CREATE OR REPLACE TEMP TABLE new AS
+                WITH known AS (SELECT sku, uuid, {what} AS version, min(night) AS since FROM figures
+                               WHERE metric = ? AND {what} <> '' AND {COMPARED} GROUP BY ALL)
+                SELECT uuid, version, since FROM known SEMI JOIN
+                (SELECT sku, version FROM known GROUP BY ALL HAVING min(since) > DATE {literal(self.nights[0])})
+                USING (sku, version)
             """  # noqa: S608
-            new = [row[:2] for row in self.rows(query, common[0][0]) if row[2] > date.fromisoformat(self.nights[0])]
-            self.table("new_versions", "sku VARCHAR, version VARCHAR", new)
-            for (metric,) in common if new else ():
-                found += self._changes(metric, what, sorted({sku for sku, _ in new}))
+            self.execute(query, common)
+            if self.rows("FROM new LIMIT 1"):
+                found += self._changes(what)
         return sorted((each for each in found if each.found), key=lambda one: (not one.slower, -abs(one.change)))
 
-    def _changes(self, metric: str, what: str, skus: Sequence[str]) -> list[Update]:
-        """Return the change of a metric with the update of each device to a new version."""
+    def _changes(self, what: str) -> list[Update]:
+        """Return the change of every metric with the update of each device to a version of the table `new`."""
         query = f"""
-            WITH rows AS (SELECT uuid, node, night, value, {what} AS version, {KIND} FROM figures
-                          WHERE metric = $metric AND sku IN ({", ".join(map(literal, skus))}) AND {COMPARED}
-                                AND value > 0 AND {what} <> ''),
-                 new AS (SELECT uuid, level, platform, method, version, min(night) AS since
-                         FROM rows SEMI JOIN new_versions USING (sku, version)
-                         GROUP BY uuid, level, platform, method, version),
-                 ends AS (SELECT r.uuid, {_of("r", KIND)}, n.version AS new, any_value(r.node) AS node,
-                                 arg_max(r.version, r.night) FILTER (WHERE r.night < n.since) AS old,
-                                 median(r.value) FILTER (WHERE r.night < n.since AND r.version <> n.version) AS before,
-                                 median(r.value) FILTER (WHERE r.night >= n.since AND r.version = n.version) AS after
-                          FROM rows r JOIN new n USING (uuid, level, platform, method)
-                          WHERE abs(datediff('day', n.since, r.night)) <= {AROUND}
-                          GROUP BY r.uuid, {_of("r", KIND)}, n.version)
+            WITH ends AS (SELECT uuid, {KIND}, version AS new, any_value(node) AS node,
+                                 arg_max({what}, night) FILTER (WHERE night < since) AS old,
+                                 median(value) FILTER (WHERE night < since AND {what} <> version) AS before,
+                                 median(value) FILTER (WHERE night >= since AND {what} = version) AS after
+                          FROM figures JOIN new USING (uuid)
+                          WHERE {COMPARED} AND value > 0 AND {what} <> ''
+                                AND abs(datediff('day', since, night)) <= {AROUND}
+                          GROUP BY uuid, {KIND}, version)
             SELECT {KIND}, old, new, count(*), count(DISTINCT node), median(before), median(after),
                    median(after / before - 1), mad(after / before - 1)
             FROM ends WHERE before > 0 AND after > 0 GROUP BY {KIND}, old, new HAVING count(*) > 1
         """  # noqa: S608
-        return [Update(FigureKind(*row[:6]), what, *row[6:]) for row in self.rows(query, metric=metric)]
+        return [Update(FigureKind(*row[:6]), what, *row[6:]) for row in self.rows(query)]
 
     # -- verdicts
 
@@ -374,8 +380,3 @@ class StoredNights:
 
 def _columns(kind: FigureKind) -> tuple[str, ...]:
     return kind.sku, kind.platform, kind.level, kind.metric, kind.unit, kind.method
-
-
-def _of(table: str, columns: str) -> str:
-    """Return columns of one of the tables of a query."""
-    return ", ".join(f"{table}.{name.strip()}" for name in columns.split(","))
