@@ -152,8 +152,8 @@ def test_simulated_nodes_have_a_store_of_their_own(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = fleet_nights.record(5)
-    devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
-    alone = fleet_nights.save(replace(made, devices=devices), tmp_path / "alone")
+    made.run["simulated"] = {"source": "h100-sxm"}
+    alone = fleet_nights.save(made, tmp_path / "alone")
     assert run("add", tmp_path / "store", records, alone) == 6
     assert "simulated: only --simulated adds it" in capsys.readouterr().err
     assert len(rows(tmp_path / "store", "SELECT * FROM runs")) == 3
@@ -162,7 +162,7 @@ def test_simulated_nodes_have_a_store_of_their_own(
     capsys.readouterr()
     run("show", tmp_path / "other")
     assert capsys.readouterr().out.startswith("SIMULATED 2026-11-01")
-    device = str(devices[0].serial)
+    device = str(made.devices[0].serial)
     assert run("device", tmp_path / "other", device) == 0
     assert capsys.readouterr().out.startswith("SIMULATED NVIDIA H100")
     assert run("device", tmp_path / "other", device, "--format", "json") == 0

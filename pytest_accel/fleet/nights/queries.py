@@ -281,7 +281,7 @@ class StoredNights:
             SELECT uuid, node, hash({KIND}) AS kind, driver, vbios, {PACE}
             FROM (SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM figures
                   WHERE node BETWEEN ? AND ? AND {COMPARED} AND value > 0)
-            GROUP BY ALL HAVING count(DISTINCT night) >= {ENOUGH_NIGHTS}
+            GROUP BY ALL HAVING nights >= {ENOUGH_NIGHTS}
         """  # noqa: S608
         nodes = [node for (node,) in self.rows("SELECT DISTINCT node FROM tonight ORDER BY node")]
         for at in range(0, len(nodes), AT_ONCE):
