@@ -25,7 +25,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
-from pytest_accel.fleet.jobs.states import NodeResult
+from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import FolderWatch, ProgressLine, until_done
 from pytest_accel.run.options import AUTO
@@ -45,7 +45,9 @@ STATUS = """Show the state of every expected node of a run, worst first, by the 
 0 if all nodes are accepted or held, 1 if one is rejected, 6 if another one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
 those of 'fleet status'."""
-CANCEL = "End the jobs of a run that are waiting or running. Records stay."
+CANCEL = (
+    """End the jobs of a run that are waiting or running, and a 'fleet run' that still submits some. Records stay."""
+)
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
 on at most 60 lines of text or Markdown, an entry for each node as JSON, a test case for each node as JUnit, or the
@@ -84,7 +86,10 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         help="submit jobs for these nodes though they have results",
     )
     add("--wait", action="store_true", help="wait for the results")
-    text = "submit jobs, and with --wait wait for the results, no longer than this many minutes"
+    text = (
+        "submit jobs, and with --wait wait for the results, no longer than this many minutes; then jobs that have not "
+        "begun are cancelled"
+    )
     add("--timeout", metavar="MIN", type=_minutes, help=text)
     add("--dry-run", action="store_true", help="show what would be submitted")
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
@@ -159,18 +164,19 @@ def run(chosen: argparse.Namespace) -> int:
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
             print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
     if left:
-        which = f"{counted(len(left), 'node')} left when --timeout was over"
+        which = f"{counted(len(left), 'node')} left when {submitter.ended}"
         print(f"{which}; 'pytest-accel fleet run --output {folder}' submits their jobs", file=sys.stderr)
     if chosen.wait:
-        return _wait(folder, end and max(0.0, end - time.monotonic()))
+        return _wait(folder, end and max(0.0, end - time.monotonic()), cancel_waiting=True)
     return exits.NOT_JUDGED if left else exits.HOLDS
 
 
 def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
-    if run_folder.exists(folder):
-        return _continued(run_folder.load(folder), chosen, folder)
-    return _begun(chosen, name, folder)
+    begun = run_folder.exists(folder)
+    return submission.without_busy(
+        _continued(run_folder.load(folder), chosen, folder) if begun else _begun(chosen, name, folder)
+    )
 
 
 def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
@@ -306,10 +312,15 @@ def wait(chosen: argparse.Namespace) -> int:
     return _wait(chosen.folder.absolute(), 60.0 * chosen.timeout if chosen.timeout else None)
 
 
-def _wait(folder: Path, seconds: float | None) -> int:
+def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) -> int:
     watch = FolderWatch(folder)
     found, problem = until_done(watch, ProgressLine(), seconds)
     _tell(problem)
+    late = [each.job for each in found if each.state is State.WAITING]
+    if late and cancel_waiting:
+        slurm.cancel(late)
+        print(f"{counted(len(late), 'job')} cancelled that had not begun when --timeout was over")
+        found = _look(watch)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
 
@@ -317,9 +328,11 @@ def _wait(folder: Path, seconds: float | None) -> int:
 def cancel(chosen: argparse.Namespace) -> int:
     """End the jobs of a run. Raises BadFile or SlurmError."""
     folder = chosen.folder.absolute()
-    fleet = run_folder.load(folder)
-    active = [job.id for job in submission.jobs_of(fleet, folder) if job.state in slurm.ACTIVE]
-    slurm.cancel(active)
+    run_folder.load(folder)  # which demands a run
+    with run_folder.submitting(folder, end_others=True):
+        jobs = submission.jobs_of(run_folder.load(folder), folder)
+        active = [job.id for job in jobs if job.state in slurm.ACTIVE]
+        slurm.cancel(active)
     print(f"{counted(len(active), 'job')} cancelled")
     return 0
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import as_user
 import pytest
 
 from pytest_accel.cli.main import main
@@ -227,6 +230,70 @@ def test_a_full_queue_is_waited_for_until_the_timeout(
     program("sbatch", "echo 9")
     assert main(["fleet", "run", f"--output={folder}", "--timeout=5"]) == 0
     assert "3 to submit" in capsys.readouterr().out
+
+
+def test_a_job_that_has_not_begun_is_cancelled_when_the_timeout_is_over(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the next night would find it in the queue, and its result would lie where nobody looks."""
+    queue = tmp_path / "queue"
+    queue.touch()
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2")))
+    program("squeue", f"cat {queue}")
+    states = 'case "$2" in *n1) s=RUNNING; n=8;; *) s=PENDING; n=9;; esac'
+    line = f'echo "$n{US}$s{US}Resources{US}{ME}{US}$2" >> {queue}; echo $n'
+    program("sbatch", f'while [ "$1" != -J ]; do shift; done; {states}; {line}')
+    program("scancel", f"grep -v ^9 {queue} > {queue}.new; mv {queue}.new {queue}")
+    run = ["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run"), "--wait", "--timeout", "0.01"]
+    assert main(run) == 6
+    told = capsys.readouterr().out
+    assert "1 job cancelled that had not begun when --timeout was over" in told
+    assert [line.split("  ")[0] for line in told.splitlines()[-3:]] == [
+        "no result",
+        "running",
+        "2 nodes: 1 no result, 1 running",
+    ]
+    assert "scancel 9\n" in (tmp_path / "bin/said").read_text()
+
+
+def test_a_node_with_a_job_of_an_earlier_night_gets_no_second_one(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless it is somebody else's job, or has ended."""
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2", "n3")))
+    rows = [
+        ("7", "PENDING", "Resources", ME, "accel-20261122T010000Z-ab12-n1"),
+        ("8", "PENDING", "Resources", OTHER, "accel-20261122T010000Z-ab12-n2"),
+        ("9", "COMPLETED", "None", ME, "accel-20261122T010000Z-ab12-n3"),
+    ]
+    program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
+    program("sbatch", "echo 10")
+    folder = tmp_path / "run"
+    assert main(["fleet", "run", "--sku=cpu", f"--output={folder}"]) == 0
+    assert {each.node for each in load(folder).jobs} == {"n2", "n3"}
+    assert main(["fleet", "status", str(folder)]) == 6
+    assert "skipped     n1  job 7 of another run is pending" in capsys.readouterr().out
+
+
+def test_a_run_that_is_cancelled_submits_no_more_jobs(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2", "n3")))
+    a_queue_for_one_job(program, tmp_path)
+    program("scancel", f": > {tmp_path / 'queue'}")
+    line = [str(as_user.BIN / "pytest-accel"), "fleet", "run", "--sku=cpu", "--at-once=1", f"--output={folder}"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as submitting:
+        while not (tmp_path / "queue").exists() or not (tmp_path / "queue").read_text():
+            time.sleep(0.05)
+        assert main(["fleet", "cancel", str(folder)]) == 0
+        _, err = submitting.communicate(timeout=60)
+    assert submitting.returncode == 6
+    assert "2 nodes left when the run was cancelled" in err
+    assert "1 job cancelled" in capsys.readouterr().out
+    assert [each.node for each in load(folder).jobs] == ["n1"]
+    program("sbatch", "echo 9")
+    assert main(["fleet", "run", f"--output={folder}"]) == 0, "the run can be taken up again"
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])

@@ -25,6 +25,8 @@ from pytest_accel.run.record_folder import file_name
 FILE = "fleet.json"
 LOCK = ".submitting"
 """The file that a process locks while it submits."""
+CANCELLED = ".cancelled"
+"""The file whose presence ends a process that submits."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
@@ -147,16 +149,22 @@ def found(folder: Path) -> Fleet:
 
 
 @contextlib.contextmanager
-def submitting(folder: Path) -> Iterator[None]:
-    """Keep other processes from submitting jobs for this folder meanwhile. Raises BadFile if one does."""
+def submitting(folder: Path, *, end_others: bool = False) -> Iterator[None]:
+    """Keep other processes from submitting jobs for this folder meanwhile.
+
+    Raises BadFile if one does; with `end_others` it is told to end, and waited for.
+    """
+    if end_others:
+        (folder / CANCELLED).touch()
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if end_others else fcntl.LOCK_NB))
         except BlockingIOError:
             raise BadFile(f"{folder}: another 'pytest-accel fleet run' is submitting jobs for it") from None
         except OSError:
             pass  # a file system without locks
+        (folder / CANCELLED).unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shlex
 import sys
 import time
@@ -20,6 +22,8 @@ from pytest_accel.run.record_folder import file_name
 
 SAVE_EVERY = 50
 """After so many jobs fleet.json is written. Those that it lacks after a kill are found in the queue by their names."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the run was cancelled."""
 SHORTEST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds to wait if the queue takes no more jobs: twice as long each time."""
 UNUSABLE = (
@@ -124,6 +128,22 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
     return replace(fleet, expected=tuple(expected))
 
 
+OURS = re.compile(r"accel-\d{8}T\d{6}Z-[0-9a-f]{4}-(?P<node>.+)")
+"""The name of a job of ours (`Fleet.job_name`)."""
+
+
+def without_busy(fleet: Fleet) -> Fleet:
+    """Return what was asked with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
+    busy = {
+        named["node"]: f"job {job.id} of another run is {job.state.lower()}"
+        for job in slurm.jobs("accel-")
+        if job.state in slurm.ACTIVE and job.user == os.geteuid() and not job.name.startswith(fleet.prefix)
+        if (named := OURS.fullmatch(job.name))
+    }
+    expected = (replace(each, skipped=each.skipped or busy.get(each.name, "")) for each in fleet.expected)
+    return replace(fleet, expected=tuple(expected))
+
+
 def not_again(nodes: Sequence[NodeResult], again: Collection[str]) -> list[tuple[str, str]]:
     """Return the nodes of `again` for which no job is submitted, and why."""
     return [
@@ -183,8 +203,8 @@ def jobs_of(fleet: Fleet, folder: Path) -> list[JobState]:
     return [job for job in slurm.jobs(fleet.prefix) if job.id in known or job.user in users]
 
 
-class _OutOfTime(Exception):
-    """The time is over in which jobs may be submitted."""
+class _Ended(Exception):
+    """The time is over in which jobs may be submitted, or the run was cancelled."""
 
 
 class Submitter:
@@ -196,13 +216,15 @@ class Submitter:
         self._tell = tell
         self._unsaved = 0
         self._end: float | None = None
+        self.ended = ""
+        """Why nodes were left; empty if none were."""
 
     def submit(self, nodes: Sequence[str], at_once: int = 0, end: float | None = None) -> Sequence[str]:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
 
         If the queue refuses, wait until it takes more. After `end`, a time of the monotonic clock, no further job is
-        submitted. Returns the nodes that are left then. Raises SlurmError for any other refusal; what was submitted is
-        in fleet.json then.
+        submitted, nor once the run is cancelled. Returns the nodes that are left then, and enters why in `ended`.
+        Raises SlurmError for any other refusal; what was submitted is in fleet.json then.
         """
         self._end = end
         (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
@@ -216,8 +238,8 @@ class Submitter:
                 room -= 1
                 self._submit(places[node], script, len(nodes) - done)
                 done += 1
-        except _OutOfTime:
-            pass
+        except _Ended as why:
+            self.ended = str(why)
         finally:
             self._save()
         return nodes[done:]
@@ -258,11 +280,17 @@ class Submitter:
         return at_once - queued
 
     def _pause(self, seconds: float) -> None:
-        """Wait, but only as long as jobs may be submitted. Raises _OutOfTime after that."""
-        left = seconds if self._end is None else min(seconds, self._end - time.monotonic())
-        if left < 0:
-            raise _OutOfTime
-        time.sleep(left)
+        """Wait, but only as long as jobs may be submitted. Raises _Ended after that."""
+        until = time.monotonic() + seconds
+        while True:
+            now_ = time.monotonic()
+            if self._end is not None and now_ > self._end:
+                raise _Ended("--timeout was over")
+            if (self._folder / run_folder.CANCELLED).exists():
+                raise _Ended("the run was cancelled")
+            if now_ >= until:
+                return
+            time.sleep(min(until - now_, LOOK_EVERY, math.inf if self._end is None else max(0.0, self._end - now_)))
 
     def _active(self) -> list[JobState]:
         """Return the jobs of the run that have not ended."""
