@@ -7,9 +7,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 from pytest_accel.cli.actions import Actions, Subcommand
+from pytest_accel.cli.fleet_run import folder_or_nights
 from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable
@@ -21,7 +21,7 @@ from pytest_accel.fleet.jobs import slurm
 from pytest_accel.fleet.jobs.drain import DrainPlan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
-from pytest_accel.fleet.jobs.waiting import FolderWatch
+from pytest_accel.fleet.jobs.waiting import NightsWatch, watch_of
 from pytest_accel.run import record
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
@@ -31,8 +31,8 @@ held what they were drained for; the exit status is 0 then, or 4 if nothing may 
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    folder_or_nights(parser)
     add = parser.add_argument
-    add("folder", metavar="DIR", type=Path, help="the folder of the run")
     add("--yes", action="store_true", help="do it")
     add("--resume", action="store_true", help="resume the nodes that were drained, and whose newest run holds since")
     text = (
@@ -54,7 +54,9 @@ def _share(text: str) -> float:
 
 def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
-    watch = FolderWatch(chosen.folder.absolute())
+    watch = watch_of(chosen.folder.absolute(), chosen.nights)
+    if chosen.resume and isinstance(watch, NightsWatch):
+        raise BadFile(f"--resume: {chosen.folder} holds several runs; name the one that measured the nodes again")
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes if each.expected])
     plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)

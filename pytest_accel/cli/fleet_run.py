@@ -27,7 +27,7 @@ from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
-from pytest_accel.fleet.jobs.waiting import FolderWatch, ProgressLine, until_done
+from pytest_accel.fleet.jobs.waiting import NIGHTS, FolderWatch, NightsWatch, ProgressLine, until_done, watch_of
 from pytest_accel.run.options import AUTO
 from pytest_accel.skus import loader
 
@@ -75,9 +75,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reservation", metavar="NAME", default="", help="the reservation of the jobs; its nodes are not skipped")
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
-    add("--time", metavar="MIN", type=_positive, help=text)
+    add("--time", metavar="MIN", type=positive, help=text)
     text = "the most jobs of the run in the queue at a time; the command goes on until all are submitted"
-    add("--at-once", metavar="N", type=_positive, default=0, help=text)
+    add("--at-once", metavar="N", type=positive, default=0, help=text)
     add(
         "--again",
         metavar="LIST",
@@ -95,7 +95,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     """Return a whole number above 0. Raises ValueError, which argparse reports with the option."""
     value = int(text)
     if value < 1:
@@ -115,13 +115,21 @@ def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of the run")
 
 
+def folder_or_nights(parser: argparse.ArgumentParser) -> None:
+    """Declare the folder of a run, or of several."""
+    add = parser.add_argument
+    add("folder", metavar="DIR", type=Path, help="the folder of the run, or of the runs of several nights")
+    text = "how many of the last runs are looked at in a folder of several (default: %(default)s)"
+    add("--nights", metavar="N", type=positive, default=NIGHTS, help=text)
+
+
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
     _folder(parser)
     parser.add_argument("--timeout", metavar="MIN", type=_minutes, help="wait no longer than this many minutes")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
-    _folder(parser)
+    folder_or_nights(parser)
     text = "default: text, with --acceptance md; html is for --acceptance alone"
     parser.add_argument("--format", choices=(*STATES, "html"), help=text)
     text = "the file to replace, in one step (default: standard output)"
@@ -288,13 +296,13 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
 
 def status(chosen: argparse.Namespace) -> int:
     """Print the states of a run. Raises BadFile."""
-    watch = FolderWatch(chosen.folder.absolute())
+    watch = watch_of(chosen.folder.absolute(), chosen.nights)
     found = _look(watch)
     print(reports.text(watch.fleet, found, slurm.fold), end="")
     return states.exit_status(found)
 
 
-def _look(watch: FolderWatch) -> list[NodeResult]:
+def _look(watch: FolderWatch | NightsWatch) -> list[NodeResult]:
     """Return the states, and say on standard error why the queue could not be asked."""
     found, problem = watch.look_anywhere()
     _tell(problem)
@@ -346,7 +354,7 @@ def report(chosen: argparse.Namespace) -> int:
         return delivery.report(chosen, form)
     if chosen.expect or chosen.name:
         raise BadFile("--expect and --name are for --acceptance")
-    watch = FolderWatch(chosen.folder.absolute())
+    watch = watch_of(chosen.folder.absolute(), chosen.nights)
     found = _look(watch)
     result_file.write(chosen.output, STATES[form](watch.fleet, found))
     return states.exit_status(found)
@@ -354,7 +362,7 @@ def report(chosen: argparse.Namespace) -> int:
 
 ACTIONS: Actions = {
     "run": Subcommand("submit a job for each node", RUN, _run_arguments, run),
-    "status": Subcommand("show the state of every node", STATUS, _folder, status),
+    "status": Subcommand("show the state of every node", STATUS, folder_or_nights, status),
     "wait": Subcommand("wait for the results", WAIT, _wait_arguments, wait),
     "cancel": Subcommand("end the jobs", CANCEL, _folder, cancel),
     "report": Subcommand("write a report on all nodes", REPORT, _report_arguments, report),

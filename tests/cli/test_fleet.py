@@ -275,6 +275,38 @@ def test_a_node_with_a_job_of_an_earlier_night_gets_no_second_one(
     assert "skipped     n1  job 7 of another run is pending" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_rejection_that_came_late_is_seen_among_the_nights(
+    accepted: bool, program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job of the first night began two nights later; the nights between skip its node. An acceptance lifts it."""
+    nights = tmp_path / "nights"
+    for night in ("1", "2", "3"):
+        (nights / night).mkdir(parents=True)
+        at = (datetime.now(timezone.utc) - timedelta(days=4 - int(night))).isoformat()
+        skipped = "" if night == "1" else "job 7 of another run is pending"
+        save(Fleet(night, at, "0", (), 10, expected=(ExpectedNode("n1", skipped=skipped),)), nights / night)
+    late = tmp_path / "late"
+    late.mkdir()
+    rejected(late)
+    (late / "n1").rename(nights / "1/n1")
+    if accepted:
+        (nights / "3/n1").mkdir()
+        run = {"host": "n1", "started": (datetime.now(timezone.utc) - timedelta(minutes=1)).isoformat()}
+        closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
+        write(Run(run=run, closing=closing, state="finished"), nights / "3/n1")  # type: ignore[arg-type]
+    program("sinfo", shown("idle"))
+    program("squeue", "")
+    assert main(["fleet", "drain", str(nights)]) == (0 if accepted else 1)
+    told = capsys.readouterr().out
+    assert ("scontrol update nodename=n1 state=drain" in told) == (not accepted)
+    assert main(["fleet", "report", str(nights)]) == (0 if accepted else 1)
+    assert ("rejected    n1  REJECTED gpu0; in 1" in capsys.readouterr().out) == (not accepted)
+    assert main(["fleet", "report", str(nights), "--nights=2"]) == (0 if accepted else 6)
+    assert main(["fleet", "drain", str(nights), "--resume"]) == 4
+    assert "holds several runs" in capsys.readouterr().err
+
+
 def test_a_run_that_is_cancelled_submits_no_more_jobs(
     program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,31 @@ def of_all(
     return [*found, *(each for each in others if each.state is State.REJECTED)]
 
 
+def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]], now: datetime | None = None) -> list[NodeResult]:
+    """Return the states of the last of some nights, given name and states of each, oldest first.
+
+    A node that any of them rejected is rejected until a later run accepts it, also if its job ran late.
+    """
+    last = {each.node for each in nights[-1][1]}
+    by_node = grouped(((name, each) for name, nodes in nights for each in nodes), lambda one: one[1].node)
+    found = (
+        _standing(some, now or datetime.now(timezone.utc), expected=node in last) for node, some in by_node.items()
+    )
+    return [each for each in found if each.node in last or each.state is State.REJECTED]
+
+
+def _standing(some: Sequence[tuple[str, NodeResult]], now: datetime, *, expected: bool) -> NodeResult:
+    """Return the rejection of a node that stands, else its last state, given its states by night."""
+    of_run = {id(each.result): (name, each) for name, each in some if each.result}
+    runs = [each.result for _, each in some if each.result]
+    counts = choose(runs, now, lambda run: of_run[id(run)][1].began or run.began).counts
+    newest = some[-1][1]
+    if counts is None or not counts.rejects or counts is newest.result:
+        return newest
+    name, each = of_run[id(counts)]
+    return replace(each, reason=_noted(each.reason, f"in {name}"), expected=expected, skipped=newest.skipped)
+
+
 def others(fleet: Fleet, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     found = _unexpected(fleet, results, now or datetime.now(timezone.utc))

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.fleet.jobs.run_folder import Results
+from pytest_accel.fleet.jobs.run_folder import Fleet, Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 from pytest_accel.fleet.jobs.submission import jobs_of
@@ -23,6 +24,8 @@ SETTLE = 5.0
 only some seconds after the job has ended."""
 PATIENCE = 600.0
 """Seconds without an answer of Slurm after which it is not asked any more."""
+NIGHTS = 7
+"""Runs that are looked at in a folder of several: a job may begin nights after it was submitted."""
 LINE_EVERY = 30.0
 """Fewest seconds between two lines where there is no terminal."""
 
@@ -61,6 +64,38 @@ class FolderWatch:
 
     def _last_words(self, node: str, job: str) -> str:
         return run_folder.last_words(self.folder, node, job)
+
+
+class NightsWatch:
+    """Looks at the last runs in a folder of runs, such as one for each night."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._watches = [FolderWatch(each) for each in folders]
+
+    @property
+    def fleet(self) -> Fleet:
+        """What the last run was asked."""
+        return self._watches[-1].fleet
+
+    def look(self) -> list[NodeResult]:
+        """Return the state of every node (`states.over_nights`). Raises BadFile or SlurmError."""
+        return states.over_nights([(each.folder.name, each.look()) for each in self._watches])
+
+    def look_anywhere(self) -> tuple[list[NodeResult], str]:
+        """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
+        found = [each.look_anywhere() for each in self._watches]
+        named = [(watch.folder.name, nodes) for watch, (nodes, _) in zip(self._watches, found, strict=True)]
+        return states.over_nights(named), next((problem for _, problem in found if problem), "")
+
+
+def watch_of(folder: Path, nights: int) -> FolderWatch | NightsWatch:
+    """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile."""
+    try:
+        runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
+    except OSError as error:
+        raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
+    runs.sort(key=lambda each: run_folder.load(each).created)
+    return NightsWatch(runs[-nights:]) if runs else FolderWatch(folder)
 
 
 @dataclass
