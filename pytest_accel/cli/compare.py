@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,21 +12,18 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.judging.background import SpreadOf
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
-from pytest_accel.judging.figure_differences import SpreadOf
 from pytest_accel.run import earlier_records, record, summaries
 from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
 
-OTHER_KIND = "another SKU"
-OTHER_DEVICES = "none of the same devices"
-
-DESCRIPTION = """Show what changed between the first and the last of some records, most important first: devices,
-verdicts, facts, software, limits, and figures that changed by more than two runs differ. Of more than two, or a folder
-of records, also the trend of every figure. A figure is compared with one of the same method and conditions alone. The
-exit status is 0 if nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong file, 6 if the records
-are not comparable, or the oldest or the newest of several is not."""
+DESCRIPTION = """Show what changed between the first and the last of some records of the same devices, most important
+first: devices, verdicts, facts, software, and figures that changed by more than two runs differ. Of more than two, or a
+folder of records, also the record from which on a figure is worse. A figure is compared with one of the same method and
+conditions alone. The exit status is 0 if nothing is worse, 1 if a figure or a state of the hardware is, 4 for a wrong
+file, 6 if the records are not comparable, or the oldest of several is not."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,24 +31,23 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "a record.json, the folder that holds it, or a folder of such folders"
     parser.add_argument("records", metavar="RECORD|DIR", nargs="+", help=text)
     text = "default: %(default)s; text has at most 60 lines"
-    parser.add_argument("--format", choices=("text", "json", "md"), default="text", help=text)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help=text)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Compare records, print what changed, and return the exit status. Raises WrongUse."""
     found, notes = _find(chosen.records)
-    between: list[Summary] = []
-    others: dict[str, str] = {}
-    left_out = ""
-    if len(found) > 2:
-        ends = found[0], found[-1]
-        found, others = _comparable(found)
-        between = found[1:-1]
-        left_out = _left_out(ends, others)
-    comparison, more = _compared(found)
-    comparison = replace(comparison, left_out=left_out)
-    beside = differences.Beside(len(between), others, [*notes, *more])
-    _print(comparison, beside, chosen.format)
+    oldest, newest = found[0], found[-1]
+    others = {str(each.path): why for each in found[:-1] if (why := _why(each, newest))} if len(found) > 2 else {}
+    group = [each for each in found if str(each.path) not in others]
+    why = others.get(str(oldest.path), "")
+    comparison, more = _compared(group if len(group) > 1 else [oldest, newest])
+    comparison = replace(comparison, left_out=f"the oldest record {oldest.path}: {why}" if why else "")
+    notes += [*(f"not comparable: {path}: {why}" for path, why in others.items()), *more]
+    if chosen.format == "json":
+        print(differences.as_json(comparison, len(group), notes))
+    else:
+        screen.show(differences.text(comparison, len(group), notes))
     return comparison.exit
 
 
@@ -81,65 +77,13 @@ def _find(names: Sequence[str]) -> tuple[list[Summary], list[str]]:
     return found, notes
 
 
-def _comparable(found: Sequence[Summary]) -> tuple[list[Summary], dict[str, str]]:
-    """Return those of several records that share SKU and devices with most others, and why the others do not.
-
-    Of groups of the same size the newest counts. Where no two records share a device, the first and the last of the
-    SKU are compared: two nodes.
-    """
-    groups = _groups(found)
-    group = max(groups, key=lambda each: (len(each), each[-1].started))
-    if len(group) == 1:
-        of_sku = [each for each in found if _kind(each) == _kind(group[0])]
-        group = [of_sku[0], of_sku[-1]] if len(of_sku) > 1 else [found[0], found[-1]]
-    kept = {id(each) for each in group}
-    return group, {str(each.path): _why(each, group[-1]) for each in found if id(each) not in kept}
-
-
-def _left_out(ends: tuple[Summary, Summary], others: Mapping[str, str]) -> str:
-    """Return which of the oldest and the newest record was not compared, with its result and why; empty if none.
-
-    What changed since or until such a record is not known, so that nothing may be called as good as before.
-    """
-    left = [
-        (each, age) for each, age in zip(reversed(ends), ("newest", "oldest"), strict=True) if str(each.path) in others
-    ]
-    said = [
-        f"the {age} record {each.path} ({'SIMULATED ' * each.simulated}{each.word or 'not ended'}): "
-        f"{others[str(each.path)]}"
-        for each, age in left
-    ]
-    return "; ".join(said)
-
-
-def _kind(found: Summary) -> tuple[str, bool]:
-    """Return the SKU, and whether the node was simulated. Records are comparable if both are the same."""
-    return found.sku, found.simulated
-
-
-def _names(found: Summary) -> set[str]:
-    """Return the identities of the devices: UUIDs and serials."""
-    return {each.uuid for each in found.devices} | {each.serial for each in found.devices if each.serial}
-
-
-def _groups(found: Iterable[Summary]) -> list[list[Summary]]:
-    """Return records in groups that share SKU and devices, one through another."""
-    groups: list[list[Summary]] = []
-    for each in found:
-        near = [
-            group
-            for group in groups
-            if _kind(group[0]) == _kind(each) and any(_names(each) & _names(other) for other in group)
-        ]
-        joined = sorted([*(one for group in near for one in group), each], key=lambda one: one.started)
-        groups = [*(group for group in groups if group not in near), joined]
-    return groups
-
-
-def _why(each: Summary, last: Summary) -> str:
-    if each.simulated != last.simulated:
+def _why(each: Summary, newest: Summary) -> str:
+    """Return why a record is not compared with the newest one, empty if it is."""
+    if each.simulated != newest.simulated:
         return "simulated" if each.simulated else "not simulated"
-    return f"{OTHER_KIND}: {each.sku or 'none'}" if _kind(each) != _kind(last) else OTHER_DEVICES
+    if each.sku != newest.sku:
+        return f"another SKU: {each.sku or 'none'}"
+    return "" if each.by_uuid.keys() & newest.by_uuid.keys() else "none of the same devices"
 
 
 def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
@@ -181,14 +125,3 @@ def _spread(one: Run) -> tuple[SpreadOf, list[str]]:
         note = f"the threshold file of {name or 'the devices'} was not found: what two runs differ by is assumed"
         return lambda _metric: None, [note]
     return sku.spread_of, []
-
-
-def _print(found: Comparison, beside: differences.Beside, form: str) -> None:
-    """Print a comparison, in colour if stdout is a terminal and NO_COLOR is not set."""
-    if form == "json":
-        print(differences.as_json(found, beside))
-        return
-    if form == "md":
-        print(differences.markdown(found, beside), end="")
-        return
-    screen.show(differences.text(found, beside))

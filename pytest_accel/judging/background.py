@@ -11,6 +11,8 @@ from pytest_accel.core.run import Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.judging.like_devices import AllAttempts, Attempt, Kinds, like, near
 
+SpreadOf = Callable[[str], "Spread | None"]
+"""A function that returns the variation of a metric among healthy devices, None if it is not known."""
 PastOf = Callable[[Measurement], "Past | None"]
 """A function that returns the earlier figures of the metric and the device of a measurement, None if there are none."""
 

@@ -1,26 +1,93 @@
-"""Compares the contents of two records, and the figures of the records between them. Pure.
+"""What differs between two records of the same devices, and from which record on a figure is worse. Pure.
 
-What differs is in order, most important first. Two records are comparable if they judged the same SKU, and neither or
-both of them a simulated node.
+Figures are compared by the one comparison (`distance`), with those of the same method and conditions alone
+(`history.key`). Records are comparable if they judged the same SKU, both or neither on a simulated node, and share a
+device.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
 
 from pytest_accel.core import exits
-from pytest_accel.core.device_facts import DEVICE_FACTS, IDENTITY
-from pytest_accel.core.measurement import NODE
-from pytest_accel.core.run import Run
+from pytest_accel.core.device_facts import DEVICE_FACTS, LESS_IS_WORSE, MORE_IS_WORSE, NOW, RIGHT
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.host_facts import HOST_FACTS
+from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.run import EarlierFigure, Past, Run
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.core.words import listed
-from pytest_accel.judging import figure_differences, state_differences, verdict_differences
-from pytest_accel.judging.difference import Difference, Direction, SubjectKind, Subjects, ordered, subjects
-from pytest_accel.judging.figure_differences import MetricTrend, SpreadOf
-from pytest_accel.judging.history import kept
+from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
+from pytest_accel.drivers import registry
+from pytest_accel.judging.background import SpreadOf
+from pytest_accel.judging.distance import distance
+from pytest_accel.judging.history import ACCEPTING, History, kept, key
+from pytest_accel.judging.like_devices import value_of
+from pytest_accel.judging.references import drop
+
+OTHER_LIMIT = "the limit is another one"
+PROCESSOR = "other work slows a processor down, too"
+OF_SOFTWARE = ("inventory.driver_version", "inventory.cuda_version", "inventory.rocm_version", "inventory.gsp_firmware")
+"""Metrics of what is installed on the host. Other software is not worse hardware."""
+NOT_COMPARED = (*NOW, "pcie_gen", "sole", "visible_as")
+"""Facts of a device that differ from one moment to the next. Lists and tables are not compared either."""
+HOST_NOW = ("shm_free", "inlet", "memory_usable", "kernel_log", "accelerator_numa")
+"""Facts of the host that differ from one moment to the next, or from user to user."""
+NEAR_SAME = 0.001
+"""Sizes in GB that differ by less are the same: the kernel reserves some memory anew at each boot."""
+
+
+class SubjectKind(Enum):
+    """The subject of a difference. The members are in order, most important first."""
+
+    DEVICE = "devices"
+    VERDICT = "verdicts"
+    FACT = "facts and settings"
+    SOFTWARE = "software"
+    FIGURE = "figures"
+
+
+class Direction(Enum):
+    """The effect of a difference. The members are in order, worst first."""
+
+    WORSE = "worse"
+    OTHER = "other"
+    """Neither worse nor better, such as another version."""
+    BETTER = "better"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between the first and the last of the compared records.
+
+    `where` are the devices that it is about, or "node", or empty. `then` and `now` are values as text. `counts` is True
+    if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
+    """
+
+    kind: SubjectKind
+    where: tuple[str, ...]
+    what: str
+    then: str
+    now: str
+    direction: Direction = Direction.OTHER
+    counts: bool = False
+    note: str = ""
+    """What else is to be said of it."""
+    lost: float | None = None
+    """The share of speed that a figure lost, negative for a gain."""
+    allowed: float | None = None
+    """The share by which two runs may differ."""
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The place among all differences, the most important one first."""
+        beyond = abs(self.lost) / self.allowed if self.lost is not None and self.allowed else 0.0
+        places = list(SubjectKind).index(self.kind), list(Direction).index(self.direction)
+        return (*places, not self.counts, -beyond, self.what, self.then, self.now, self.note)
 
 
 @dataclass(frozen=True)
@@ -29,17 +96,14 @@ class Comparison:
 
     first: Run
     last: Run
-    same_devices: bool = True
-    """False if the records share no device: two nodes, which are compared by the medians of their devices."""
     differences: Sequence[Difference] = ()
     compared: int = 0
     """The number of figures that were compared."""
-    not_compared: Mapping[str, int] = field(default_factory=Counter)
-    """How many figures were not compared, by reason."""
-    trends: Sequence[MetricTrend] = ()
+    not_compared: int = 0
+    """The number of figures that one of the records has no comparable one for."""
     other: str = ""
     left_out: str = ""
-    """The oldest or the newest record with its result, if another one was compared in its place, and why."""
+    """The oldest record with its result, if a later one was compared in its place, and why."""
 
     @property
     def exit(self) -> int:
@@ -55,25 +119,30 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
     `spread_of` returns the variation of a metric among healthy devices. `runs` are the figures of all records that are
     compared, oldest first, with those of the first and the last; from eight on, they tell what two runs differ by.
     """
-    why = not_comparable(first, last)
-    if why:
+    if why := not_comparable(first, last):
         return Comparison(first, last, other=why)
-    shared = subjects(first, last)
-    if not shared.pairs:
-        return _nodes(first, last, spread_of)
-    judged = verdict_differences.verdicts(first, last, shared)
-    found = figure_differences.figures(first, last, shared, runs[:-1], spread_of)
-    several = runs if len(runs) > 2 else ()
-    differences = [
-        *state_differences.devices(first, last, shared),
-        *judged,
-        *_not_told(state_differences.facts(first, last, shared), judged),
-        *state_differences.software(first, last),
-        *state_differences.limits(first, last),
-        *found.differences,
+    then = {device.uuid: device for device in first.devices}
+    same = [each for each in last.devices if each.uuid in then and not _swapped(then[each.uuid], each)]
+    names = {each.uuid: each.name for each in same}
+    if len(same) == len(first.devices) == len(last.devices):
+        names[NODE] = NODE
+    before, after = ({place: each for place, each in _figures(one).items() if place[1] in names}
+                     for one in (first, last))  # fmt: skip
+    both = [place for place in after if place in before]
+    found = [
+        *_devices(first, last, names),
+        *_verdicts(first, last, names),
+        *(each for device in same for each in _facts(device.name, then[device.uuid].facts, device.facts)),
+        *_of_host(first, last, whole=NODE in names),
+        *_software(first, last),
+        *_slower(first, last, [(before[place], after[place]) for place in both], names, (spread_of, runs)),
     ]
-    trends = figure_differences.trends(last, several, shared, spread_of) if several else []
-    return Comparison(first, last, True, ordered(differences), found.compared, found.not_compared, trends)
+    groups = grouped(sorted(found, key=lambda each: each.order), lambda each: (each.order, bool(each.where)))
+    alike = [
+        replace(one, where=tuple(dict.fromkeys(name for each in (one, *more) for name in each.where)))
+        for one, *more in groups.values()
+    ]
+    return Comparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
 
 
 def not_comparable(first: Run, last: Run) -> str:
@@ -83,99 +152,210 @@ def not_comparable(first: Run, last: Run) -> str:
     then, now = (each.sku.get("name", "") for each in (first, last))
     if then != now:
         return f"other SKU: {then or 'none'} and {now or 'none'}"
-    if not first.devices or not last.devices:
-        return "a record without devices"
-    models = [{device.model for device in each.devices} for each in (first, last)]
-    if not now and models[0] != models[1]:
-        return f"other products: {listed(sorted(models[0]), 8)} and {listed(sorted(models[1]), 8)}"
+    if not {each.uuid for each in first.devices} & {each.uuid for each in last.devices}:
+        return "none of the same devices"
     return ""
 
 
-def _not_told(facts: Sequence[Difference], judged: Sequence[Difference]) -> list[Difference]:
-    """Return the facts that no verdict tells already: one that counts, or is better, says what its fact was and is."""
-    told = {
-        (each.what, name) for each in judged if each.counts or each.direction is Direction.BETTER for name in each.where
-    }
-    return [
-        each
-        for each in facts
-        if not any((metric, name) in told for metric in state_differences.metrics_of(each.what) for name in each.where)
-    ]
+def _swapped(then: Device, now: Device) -> bool:
+    return bool(then.serial and now.serial) and then.serial != now.serial
 
 
-# -- two nodes
+# -- what the records state
 
 
-def _nodes(first: Run, last: Run, spread_of: SpreadOf) -> Comparison:
-    """Compare two nodes with other devices: counts, verdicts by metric, facts, and the medians of the figures."""
-    found = figure_differences.of_nodes(first, last, spread_of)
-    none = Subjects((), whole=False)
-    differences = [
-        *_count(first, last),
-        *_worst(first, last),
-        *_facts(first, last),
-        *state_differences.facts(first, last, none),
-        *state_differences.software(first, last),
-        *state_differences.limits(first, last),
-        *found.differences,
-    ]
-    return Comparison(first, last, False, ordered(differences), found.compared, found.not_compared)
-
-
-def _count(first: Run, last: Run) -> list[Difference]:
-    then, now = len(first.devices), len(last.devices)
-    fewer = now < then
-    direction = Direction.WORSE if fewer else Direction.BETTER
-    return [Difference(SubjectKind.DEVICE, (), "devices", str(then), str(now), direction, fewer)] if then != now else []
-
-
-def _worst(first: Run, last: Run) -> list[Difference]:
-    """Return the metrics whose worst verdict on a node is another one than on the other node, with both devices."""
-    then, now = _worst_of(first), _worst_of(last)
-    rates = {each.metric for each in last.measurements if kept(each)}
-    gone = verdict_differences.broken(last)
-    found = []
-    for metric, verdict in now.items():
-        if metric in then and then[metric].status is not verdict.status:
-            name, broke = _name(last, verdict), verdict.subject in gone
-            one = verdict_differences.difference(name, then[metric], verdict, rate=metric in rates, gone=broke)
-            found.append(replace(one, where=(), then=_said(first, then[metric]), now=_said(last, verdict)))
-    return found
-
-
-def _said(contents: Run, worst: Verdict) -> str:
-    """Return the worst verdict on a metric with its device. If that passes, all devices do."""
-    name, text = _name(contents, worst), verdict_differences.said(worst)
-    if name == NODE:
-        return text
-    return f"all {Status.PASS.value}" if worst.status is Status.PASS else f"{name} {text}"
-
-
-def _worst_of(contents: Run) -> dict[str, Verdict]:
-    found: dict[str, Verdict] = {}
-    for each in contents.verdicts:
-        old = found.get(each.metric)
-        if old is None or WORST_FIRST.index(each.status) < WORST_FIRST.index(old.status):
-            found[each.metric] = each
-    return {metric: each for metric, each in found.items() if each.status is not Status.NOT_APPLICABLE}
-
-
-def _name(contents: Run, verdict: Verdict) -> str:
-    return next((each.name for each in contents.devices if each.uuid == verdict.subject), NODE)
-
-
-def _facts(first: Run, last: Run) -> list[Difference]:
-    """Return the facts that the devices of each node share, and that differ between the nodes.
-
-    What names a part or its place differs by itself.
-    """
-    found = []
-    for name, fact in DEVICE_FACTS.items():
-        if name in IDENTITY or name in state_differences.NOT_COMPARED or name.startswith("fabric_c"):
+def _devices(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the devices that are gone, new, in another slot, or another one in the same slot."""
+    new = {each.pci_address or each.uuid: each for each in last.devices if each.uuid not in names}
+    then = {each.uuid: each for each in first.devices}
+    for each in first.devices:
+        if each.uuid in names:
             continue
-        values = [[device.facts.get(name) for device in each.devices] for each in (first, last)]
-        (then, *others), (now, *more) = values
-        alike = all(each == then for each in others) and all(each == now for each in more)
-        if alike and then is not None and now is not None and then != now:
-            found.append(state_differences.fact(f"all {len(last.devices)}", name, then, now, fact.unit))
-    return found
+        if other := new.pop(each.pci_address or each.uuid, None):
+            yield Difference(SubjectKind.DEVICE, (other.name,), "device", _id(each), _id(other))
+        else:
+            what = (SubjectKind.DEVICE, (each.name,), "device")
+            yield Difference(*what, _id(each), "gone", Direction.WORSE, counts=True)
+    for each in new.values():
+        yield Difference(SubjectKind.DEVICE, (each.name,), "device", "not there", _id(each), Direction.BETTER)
+    for each in last.devices:
+        old, now = then[each.uuid].pci_address if each.uuid in names else None, each.pci_address
+        if old and now and old != now:
+            yield Difference(SubjectKind.DEVICE, (each.name,), "slot", old, now)
+
+
+def _id(device: Device) -> str:
+    name = f"serial {device.serial}" if device.serial else device.uuid
+    return f"{name} in slot {device.pci_address}" if device.pci_address else name
+
+
+def _facts(where: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the facts of a device that differ."""
+    for name, about in DEVICE_FACTS.items():
+        plain = name in RIGHT or not isinstance(then.get(name), list | tuple | Mapping)
+        if name not in NOT_COMPARED and plain and None not in (then.get(name), now.get(name)):
+            yield from _fact(where, name, then[name], now[name], about.unit)
+
+
+def _fact(where: str, name: str, then: Any, now: Any, unit: str = "") -> Iterator[Difference]:
+    if then == now:
+        return
+    direction = direction_of(name, then, now)
+    before, after = _words(then, unit), _words(now, unit)
+    yield Difference(SubjectKind.FACT, (where,), name, before, after, direction, counts=direction is Direction.WORSE)
+
+
+def direction_of(name: str, then: Any, now: Any) -> Direction:
+    """Return what it means that a fact changed from one value to another; that of a host is called "host.NAME"."""
+    if name in RIGHT:
+        if now == RIGHT[name]:
+            return Direction.BETTER
+        return Direction.WORSE if then == RIGHT[name] else Direction.OTHER
+    numbers = isinstance(then, int | float) and isinstance(now, int | float)
+    if not numbers or name not in LESS_IS_WORSE | MORE_IS_WORSE:
+        return Direction.OTHER
+    return Direction.WORSE if (now < then) == (name in LESS_IS_WORSE) else Direction.BETTER
+
+
+def _words(value: Any, unit: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value} {unit}" if unit in ("W", "MHz", "GB/s", "GB", "C", "K", "s") else str(value)
+
+
+def _of_host(first: Run, last: Run, *, whole: bool) -> Iterator[Difference]:
+    """Yield what differs of the host, and what the user chose or set."""
+    then, now = (_stated(one) if whole else {} for one in (first, last))
+    for name, about in HOST_FACTS.items():
+        old, new = then.get(name), now.get(name)
+        if name in HOST_NOW or old is None or new is None:
+            continue
+        if about.unit != "GB" or abs(new - old) > NEAR_SAME * abs(old):
+            yield from _fact(NODE, f"host.{name}", old, new, about.unit)
+    yield from _fact(NODE, "host", first.host, last.host)
+    before, after = ({"level": one.run.get("level"), "platform": one.run.get("platform"),
+                      **one.run.get("environment", {}).get("kept", {})} for one in (first, last))  # fmt: skip
+    for name in sorted({*before, *after}):
+        yield from _fact("run", name, before.get(name) or "not set", after.get(name) or "not set")
+
+
+def _stated(one: Run) -> dict[str, Any]:
+    """Return the facts of the host by name."""
+    facts = [each for each in one.measurements if each.metric.startswith("host.") and each.subject == NODE]
+    return {each.metric.removeprefix("host."): each.value for each in facts}
+
+
+def _software(first: Run, last: Run) -> Iterator[Difference]:
+    """Yield the versions of software, and the threshold files, that differ."""
+    then, now = ({**one.software, **_by_name(one.sku.get("files", {}))} for one in (first, last))
+    for name in dict.fromkeys([*then, *now]):
+        if then.get(name) != now.get(name):
+            before, after = (str(each.get(name, "not stated")) for each in (then, now))
+            yield Difference(SubjectKind.SOFTWARE, (), name, before, after)
+
+
+def _by_name(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the hashes of files by name: folders may move."""
+    return {f"file {path.rpartition('/')[2]}": sha256[:12] for path, sha256 in files.items()}
+
+
+# -- verdicts
+
+
+def _verdicts(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the verdicts that got worse or better, and the result of the run if it did."""
+    before = {_place(each): each for each in first.verdicts}
+    rates = {(each.metric, each.subject) for each in last.measurements if kept(each)}
+    for now in last.verdicts:
+        then = before.get(_place(now))
+        if then is not None and now.subject in names and then.status is not now.status:
+            yield _other_status(names[now.subject], then, now, rate=(now.metric, now.subject) in rates)
+    if first.word != last.word and first.word and last.word:
+        held = [word in ACCEPTING for word in (first.word, last.word)]
+        direction = Direction.OTHER if held[0] == held[1] else Direction.BETTER if held[1] else Direction.WORSE
+        yield Difference(SubjectKind.VERDICT, ("run",), "result", first.word, last.word, direction)
+
+
+def _place(verdict: Verdict) -> tuple[str, str, str]:
+    """Return metric and subject, and the marker that declares the limit."""
+    limit = verdict.limit
+    return verdict.metric, verdict.subject, limit.origin if limit and limit.declared_by is DeclaredBy.MARKER else ""
+
+
+def _other_status(where: str, then: Verdict, now: Verdict, *, rate: bool) -> Difference:
+    """Return the difference between two verdicts; of a `rate` the figure counts in its place."""
+    other_limit = (then.floor, then.ceiling, then.expected) != (now.floor, now.ceiling, now.expected)
+    worse = WORST_FIRST.index(now.status) < WORST_FIRST.index(then.status)
+    direction = Direction.WORSE if worse else Direction.BETTER
+    if Status.NOT_APPLICABLE in (then.status, now.status) and not now.status.fails:
+        direction, worse = Direction.OTHER, False
+    notes = [OTHER_LIMIT] if other_limit and then.value == now.value else []
+    notes += [sentence_of(now)] if worse and now.status.fails and now.reasons else []
+    counts = worse and (now.fault or (not rate and not other_limit and _of_hardware(then, now)))
+    return Difference(
+        SubjectKind.VERDICT, (where,), now.metric, _said(then), _said(now), direction, counts, "; ".join(notes)
+    )
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.status.value} {show(verdict.value, verdict.unit) if verdict.value is not None else ''}".strip()
+
+
+def _of_hardware(then: Verdict, now: Verdict) -> bool:
+    """Return whether a verdict that got worse shows another state of the hardware, by the same limit."""
+    if now.status is not Status.FAIL or now.value is None or then.value == now.value or now.metric in OF_SOFTWARE:
+        return False
+    host = now.metric.startswith("host.")
+    return not host or direction_of(now.metric, then.value, now.value) is Direction.WORSE
+
+
+# -- figures
+
+
+def _figures(one: Run) -> dict[tuple[str, str], Measurement]:
+    """Return the figures of a record by key (`history.key`) and subject; of several attempts the last one counts."""
+    return {(key(each), each.subject): each for each in one.measurements if kept(each)}
+
+
+def _slower(
+    first: Run,
+    last: Run,
+    pairs: Iterable[tuple[Measurement, Measurement]],
+    names: Mapping[str, str],
+    known: tuple[SpreadOf, Sequence[Summary]],
+) -> Iterator[Difference]:
+    """Yield the figures that differ by more than two runs do, with the record from which on all are worse."""
+    spread_of, runs = known
+    history = History(runs[:-1], last.devices, dict)
+    processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
+    for then, now in pairs:
+        past = history.past(now)
+        earlier = EarlierFigure(value_of(then), first.started[:10], str(first.path))
+        change = drop(now, replace(past or Past(), first=None, last=earlier), spread_of(now.metric))
+        if change is None or abs(change.distance.lost) <= change.distance.allowed:
+            continue
+        slower, begun = change.distance.lost > 0, None
+        for run in reversed(runs if len(runs) > 2 else ()):
+            value = run.figures.get(key(now), {}).get(now.subject)
+            if value is None:
+                continue
+            behind = distance(value, now.unit, change.distance.family, change.distance.reference)
+            if behind is None or behind.status is Status.PASS:
+                break
+            begun = run
+        notes = [PROCESSOR] if processor else [f"worse from {begun.day} on ({begun.path})"] if slower and begun else []
+        direction = Direction.OTHER if processor else Direction.WORSE if slower else Direction.BETTER
+        yield Difference(
+            SubjectKind.FIGURE,
+            (names[now.subject],),
+            now.metric,
+            show(then.value, then.unit),
+            show(now.value, now.unit),
+            direction,
+            direction is Direction.WORSE,
+            "".join(notes),
+            change.distance.lost,
+            change.distance.allowed,
+        )
