@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from field_noise import AT_CLOCK, FAMILIES, FieldNode
+from field_noise import AT_CLOCK, HARSH, FieldNode, Harshness
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Device, Measurement
@@ -45,6 +45,12 @@ RAW_CLOCKS = 0.03
 """Standard deviation of the clocks of devices whose power limit makes them differ, for products."""
 NIGHTS = {"handover": 1, "history": 30}
 """The earlier runs by the way of finding a loss. After one, nobody knows how much two runs differ."""
+WIDEST = 0.045
+"""The range that thresholds/classes.yaml states of products inside a node of Hopper modules."""
+MODELS = {"field": (Harshness(), True), "harsh": (HARSH, True), "harsh, no spread stated": (HARSH, False)}
+"""The models of healthy nodes: how harsh they are, and whether a file states how far their devices lie apart."""
+WHY = {"behind_neighbours": "neighbours", "behind_past": "past", "all_alike": "past"}
+"""What a finding came from, by its last reason."""
 FOUND = (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE)
 KEYS = ("family", "way", "spread", "found", "rejected")
 WAYS = ("floor", "neighbours", "handover", "history")
@@ -180,16 +186,20 @@ def _verdict(node: Drawn, way: str, loss: float, limit: Limit, spread: Spread) -
 # -- false alarms
 
 
-def healthy(task: tuple[int, int]) -> Counter[str]:
+def healthy(task: tuple[str, int, int]) -> Counter[str]:
     """Return what healthy nodes of the field get: floors, neighbours by the spread of the field, and the past."""
-    first, count = task
+    model, first, count = task
+    harsh, stated = MODELS[model]
     counts: Counter[str] = Counter()
     limits = {family: one.limit for family, one in METRICS.items()}
     for number in range(first, first + count):
-        node, draw = FieldNode(f"field {number}"), random.Random(number)  # noqa: S311  the same every time
+        node, draw = FieldNode(f"field {number}", harsh), random.Random(number)  # noqa: S311  the same every time
         worst: set[Status] = set()
         for family in METRICS:
-            statuses = {each.status for each in _healthy(node, family, limits[family], draw)}
+            given = _healthy(node, family, limits[family], draw, stated=stated)
+            statuses = {each.status for each in given}
+            ways = {WHY.get(why.kind, "limit") for each in given if each.status in FOUND for why in each.reasons[-1:]}
+            counts.update(f"{family} by {way}" for way in ways)
             worst |= statuses
             counts.update(f"{family} {each.value}" for each in statuses if each in FOUND)
         counts["nodes"] += 1
@@ -199,12 +209,13 @@ def healthy(task: tuple[int, int]) -> Counter[str]:
     return counts
 
 
-def _healthy(node: FieldNode, family: str, limit: Limit, draw: random.Random) -> list[Verdict]:
-    field = FAMILIES[family]
+def _healthy(node: FieldNode, family: str, limit: Limit, draw: random.Random, *, stated: bool) -> list[Verdict]:
+    field = node.families[family]
     at_clock = AT_CLOCK if family == "products" else None
     between = (field.device**2 + field.half**2) ** 0.5
     between_runs = (field.go**2 + field.common**2) ** 0.5
     spread = Spread(SOURCE, between_devices=between, at_clock=at_clock, between_runs=between_runs, runs=30)
+    spread = replace(spread, widest=WIDEST) if stated else Spread(SOURCE, widest=WIDEST)
     centre = _centre(limit, draw)
 
     def goes() -> Iterator[list[Measurement]]:
@@ -269,18 +280,22 @@ def main() -> None:
         for stated in (2 / 3, 1.5)
         if options.trials
     ]
-    chunks = [(first, min(250, options.healthy - first)) for first in range(0, options.healthy, 250)]
+    starts = range(0, options.healthy, 250)
+    chunks = [(name, first, min(250, options.healthy - first)) for name in MODELS for first in starts]
     with get_context("spawn").Pool(options.processes) as pool:
         curves = pool.map(curve, tasks, chunksize=1)
         misstated = pool.map(curve, wrong, chunksize=1)
-        alarms: Counter[str] = sum(pool.map(healthy, chunks, chunksize=1), Counter())
+        alarms: dict[str, Counter[str]] = {name: Counter() for name in MODELS}
+        for (name, *_), counts in zip(chunks, pool.map(healthy, chunks, chunksize=1), strict=True):
+            alarms[name] += counts
     for family, way, deviation, found, _ in curves:
         at = smallest(LOSSES, found)
         print(f"{family:<9} {way:<11} spread {deviation:5.1%}: 95 % found from {'-' if at is None else f'{at:.0%}'}")
     for (family, _, deviation, _, stated), (*_, found, _) in zip(wrong, misstated, strict=True):
         at = smallest(LOSSES, found)
         print(f"{family} at {deviation:.1%}, stated {stated:.2f} times: from {'-' if at is None else f'{at:.0%}'}")
-    print(f"healthy nodes: {dict(alarms)}; rejected at most {upper(alarms['rejected'], alarms['nodes']):.2e}")
+    for name, each in alarms.items():
+        print(f"healthy nodes, {name}: {dict(each)}; rejected at most {upper(each['rejected'], each['nodes']):.2e}")
     if options.output:
         told = {
             "trials": options.trials,
