@@ -140,6 +140,7 @@ def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: 
             *(f"{path}: contributed by {one.owner}" for path, one in inputs.contributions),
         ],
         refused=inputs.refused,
+        devices=list(dict.fromkeys(device.uuid for each in records for device in each.devices)),
         labels=known_good.labels(inputs.records),
         simulated=any(each.simulated for each in records) or any(each.simulated for each in files),
     )

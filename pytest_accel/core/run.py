@@ -66,6 +66,8 @@ class Circumstances:
     overridden: int = 0
     own_file: str | None = None
     """The user's own threshold file, if the run was judged by one."""
+    behind_floors: Sequence[str] = ()
+    """The UUIDs of the devices from which own floors were calibrated that judge this run."""
     contract: str = ""
     """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
     other_datasheet: Sequence[str] = ()

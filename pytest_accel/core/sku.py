@@ -72,6 +72,8 @@ class Source:
     nodes: int | None = None
     method: Mapping[str, Value] = field(default_factory=dict)
     """How the figure was measured, in the words of the probe's own method; empty if that is not known."""
+    levels: tuple[str, ...] = ()
+    """The levels whose method it was measured by; empty for a method that is the same at all levels."""
 
 
 class DeclaredBy(Enum):
@@ -370,6 +372,8 @@ class Sku:
     """Values of the datasheet ("tflops.bf16") that differ from the shipped file's of the product."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that a value came from, by file."""
+    calibrated_from: Sequence[str] = ()
+    """The UUIDs of the devices that its own floors were calibrated from."""
     contract: Contract | None = None
     """The terms of the contract that the file is; None for any other file."""
 

@@ -17,9 +17,9 @@ from pytest_accel.core.measurement import is_rate
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.core.words import counted
 from pytest_accel.judging.compare import MARGINAL_WITHIN
-from pytest_accel.judging.gaps import LEAST, OF_MEDIAN
+from pytest_accel.judging.distance import OF_MEDIAN, RULES, Reference, distance
 from pytest_accel.judging.history import ENOUGH_RUNS, OF_NORMAL, VARYING, deviation_of_runs, key_of
-from pytest_accel.judging.like_devices import part_of
+from pytest_accel.judging.like_devices import family_of, part_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.contribution import OF_PEAK
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
@@ -30,14 +30,12 @@ WARNED = 1e-3
 """The same for being past the warning limit."""
 FOUND = 1.645
 """Standard deviations of one run by which a loss is found in 95 % of the runs."""
-OUTLIER = 2.87e-7
-"""The chance that a healthy device lies beyond the distance of an outlier on one side: that of 5 standard deviations of
-a normal distribution. Few devices are held against a longer distance, by Student's t."""
-ENOUGH = {"memory": 3, "host": 3, "link": 3, "compute": 8}
+ENOUGH = {"memory": 3, "host": 3, "link": 3, "compute": 4}
 """The least number of devices by the part that a metric stresses. Rates of memory and links are set by clock and width;
 products follow power and temperature, and differ by several percent."""
-ENOUGH_NODES = 2
-"""The least number of nodes for a metric of the whole node, such as a collective."""
+ONE_NODE = RULES["neighbours"]["peer links"].fails[-1]
+"""The share by which a figure of a whole node, such as a collective, may be short of the only one that is known: what
+is allowed for links whose spread nobody stated."""
 EFFICIENCY = 0.37
 """The share of the degrees of freedom that the median absolute deviation keeps of those of a standard deviation (P. J.
 Rousseeuw and C. Croux, J. Am. Stat. Assoc. 88, 1993)."""
@@ -127,9 +125,9 @@ class Calibrated:
     """The figures of known-good devices in one metric, and the limit that follows.
 
     `bound` is a floor for a rate and a ceiling for a time; `warn` lies between it and the healthy values.
-    `false_rejection` is the chance that it rejects a healthy device in one verdict, before the repeat. `finds` is the
-    smallest loss that it finds at 95 % on a device of the centre, as a fraction. `deviations` is the distance of the
-    bound from the centre in standard deviations, and `why` what set it.
+    `false_rejection` is the chance that it rejects a healthy device in one verdict, before the repeat; None where one
+    node alone has the figure. `finds` is the smallest loss that it finds at 95 % on a device of the centre, as a
+    fraction. `deviations` is the distance of the bound from the centre in standard deviations, and `why` what set it.
     """
 
     metric: str
@@ -147,7 +145,7 @@ class Calibrated:
     """Runs of the device with the most of them."""
     bound: float
     warn: float
-    false_rejection: float
+    false_rejection: float | None
     finds: float
     deviations: float
     why: str
@@ -199,11 +197,8 @@ def calibrate(readings: Sequence[GoodFigure], *, processors: bool = False) -> Ca
 def too_few(metric: str, readings: Iterable[GoodFigure]) -> str | None:
     """Return why the readings are too few for a limit on a metric, None if they are enough (`ENOUGH`)."""
     devices = {each.device for each in readings}
-    of_node = requirements.of_node(metric)
-    least = ENOUGH_NODES if of_node else ENOUGH.get(part_of(metric), ENOUGH["compute"])
-    if len(devices) >= least:
-        return None
-    return f"{counted(len(devices), 'node' if of_node else 'device')}, at least {least} are needed"
+    least = 1 if requirements.of_node(metric) else ENOUGH.get(part_of(metric), ENOUGH["compute"])
+    return None if len(devices) >= least else f"{counted(len(devices), 'device')}, at least {least} are needed"
 
 
 def too_few_runs(readings: Iterable[GoodFigure]) -> str | None:
@@ -275,22 +270,26 @@ def _outliers(by_metric: Mapping[str, Sequence[GoodFigure]]) -> list[Calibration
 def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
     """Return the devices whose median is too far from that of all devices to be healthy.
 
-    They are farther than `OUTLIER` allows and than healthy devices that hardly differ may be (`judging.gaps.LEAST`).
+    The devices of one node are neighbours, without a spread that was known before. Those of several nodes are held
+    against their own spread. Too fast is as far as too slow.
     """
-    first = readings[0]
-    middles = {device: median(values) for (_, device), values in _series(readings).items()}
+    first, series = readings[0], _series(readings)
+    middles = {device: median(values) for (_, device), values in series.items()}
     if len(middles) < 3:
         return []
     centre = median(middles.values())
-    spread = deviation(list(middles.values()))
-    far = student_above(OUTLIER, max(1.0, EFFICIENCY * (len(middles) - 1))) * spread
-    far = max(far, LEAST[part_of(first.metric)] * abs(centre))
+    spread = deviation(list(middles.values())) / centre
+    reference = Reference("neighbours", centre, len(middles))
+    if len({node for node, _ in series}) > 1:
+        freedom = max(1.0, EFFICIENCY * (len(middles) - 1))
+        reference = Reference("known good", centre, len(middles), spread, freedom=freedom)
     found = []
     for device, value in middles.items():
-        if abs(value - centre) > far:
+        far = distance(value, first.unit, family_of(first.metric, first.unit), reference)
+        if far and abs(far.lost) > far.allowed:
             source = min((each for each in readings if each.device == device), key=lambda one: abs(one.value - value))
-            distance = abs(value - centre) / spread if spread else math.inf
-            found.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, distance, source.source))
+            deviations = abs(far.lost) / spread if spread else math.inf
+            found.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, deviations, source.source))
     return found
 
 
@@ -305,7 +304,9 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
     values = [each.value for each in readings]
     spreads = spreads_of({("", ""): values} if processors else series, centre)
     low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
-    bound, warn, why = _limit(first.unit, centre, spreads, (low, high))
+    nodes = len({node for node, _ in series})
+    alone = first.of_node and nodes == 1
+    bound, warn, why = _limit(first.unit, centre, spreads, (low, high), alone=alone)
     scale, free = spreads.prediction()
     away = abs(bound / centre - 1)
     rate = more_is_better(first.unit)
@@ -319,13 +320,13 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
         spreads=spreads,
         healthy=(low, high),
         devices=len(middles),
-        nodes=len({node for node, _ in series}),
+        nodes=nodes,
         owners=tuple(sorted({each.owner for each in readings} - {""})),
         runs=len(readings),
         most_runs=max(map(len, series.values())),
         bound=bound,
         warn=warn,
-        false_rejection=student_tail(away / scale, free) if scale else 0.0,
+        false_rejection=None if alone else student_tail(away / scale, free) if scale else 0.0,
         finds=finds,
         deviations=away / spreads.total if spreads.total else math.inf,
         why=why,
@@ -367,8 +368,12 @@ def spreads_of(series: Mapping[tuple[str, str], Sequence[float]], centre: float)
     return Spreads(devices, between, runs, freedom)
 
 
-def _limit(unit: str, centre: float, spreads: Spreads, healthy: tuple[float, float]) -> tuple[float, float, str]:
+def _limit(
+    unit: str, centre: float, spreads: Spreads, healthy: tuple[float, float], *, alone: bool = False
+) -> tuple[float, float, str]:
     """Return the limit of a metric, its warning limit, and what set the limit.
+
+    `alone` says that one node alone has the figure.
 
     The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`, and so far from
     the warning limit that devices on its good side are not within 2 % of the limit, which would be MARGINAL. It never
@@ -377,12 +382,19 @@ def _limit(unit: str, centre: float, spreads: Spreads, healthy: tuple[float, flo
     scale, free = spreads.prediction()
     sign = -1 if more_is_better(unit) else 1
     healthy_end = healthy[0] if sign < 0 else healthy[1]
-    apart = student_above(REJECTED, free) * scale
+    apart, warned = (student_above(chance, free) * scale for chance in (REJECTED, WARNED))
+    set_by = f"{REJECTED:g} of healthy devices"
+    if alone:
+        apart, warned, set_by = (
+            ONE_NODE,
+            ONE_NODE - 1.05 * MARGINAL_WITHIN,
+            "one node alone, whose like nobody measured",
+        )
     worst = min if sign < 0 else max
-    warn = worst(centre * max(0.0, 1 + sign * student_above(WARNED, free) * scale), healthy_end)
+    warn = worst(centre * max(0.0, 1 + sign * warned), healthy_end)
     beyond = 1 + 1.05 * MARGINAL_WITHIN
     candidates = {
-        f"{REJECTED:g} of healthy devices": centre * max(0.0, 1 + sign * apart),
+        set_by: centre * max(0.0, 1 + sign * apart),
         "the warning limit": warn * beyond**sign,
         f"{1 - TIGHT:.0%} from the centre, as lint asks": centre * (TIGHT - 0.001) ** -sign,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_accel.core import exits
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging import closing_parts
@@ -45,6 +45,7 @@ def circumstances(
     }
     if sku and readiness.HOST_LINK not in left and readiness.rejecting(sku, platform, readiness.HOST_LINK, [level]):
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
+    own = sku is not None and any(each.basis is Basis.OWN for each in limits.values() if level in each.levels)
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
@@ -55,6 +56,7 @@ def circumstances(
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
+        behind_floors=[uuid for uuid in found if sku and own and uuid in sku.calibrated_from],
         contract=sku.contract.named(HASH_DIGITS) if sku and sku.contract else "",
     )
 
@@ -103,6 +105,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if not limits or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
+    behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
+    advised += [f"floors come from these devices: {behind}"] if behind else []
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
     if reasons:
         text = f"HELD {tally}{_notes(_beside(limits, around))}; no acceptance: {'; '.join(reasons)}"
@@ -133,6 +137,8 @@ def _next(around: Circumstances) -> str:
         return "name the product, and no test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
     if around.filtered:
         return "run all tests on all devices, without the options that the line names"
+    if around.behind_floors:
+        return "judge these devices by floors of others: by the shipped file, or calibrated without their records"
     return (
         f"'pytest-accel sku show {around.sku}' says what is lacking; agree on floors, or calibrate them from a "
         "known-good node (docs/my-product.md)"

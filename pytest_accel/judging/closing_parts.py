@@ -12,7 +12,7 @@ from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE
 from pytest_accel.core.sentences import phrases, sentence_of
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku import Basis, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.compare import MARGINAL_WITHIN
@@ -146,7 +146,10 @@ def bases(deciding: Sequence[Verdict]) -> str:
     the weakest limits is judged by.
     """
     best: dict[tuple[str, str], Basis] = {}
+    own = []
     for each in deciding:
+        if each.basis is Basis.OWN and each.limit and each.limit.source and required_part(each.metric) not in READ:
+            own.append(each.limit.source)
         part, basis = "" if is_plain(each.metric) else required_part(each.metric), each.basis
         key = (part, each.subject)
         if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
@@ -156,7 +159,17 @@ def bases(deciding: Sequence[Verdict]) -> str:
         found = [basis for (of, _), basis in best.items() if of == part]
         if found:
             weakest.setdefault(max(found, key=ORDER.index), []).append(PRODUCTS if part == "matrix units" else part)
-    return "; ".join(f"{', '.join(parts)} by {basis.value} floors" for basis, parts in weakest.items() if basis in TOLD)
+    return "; ".join(
+        f"{', '.join(parts)} by {basis.value} floors{_few(own) if basis is Basis.OWN else ''}"
+        for basis, parts in weakest.items()
+        if basis in TOLD
+    )
+
+
+def _few(sources: Sequence[Source]) -> str:
+    """Return when the figures of own floors were measured, and on how few nodes: " of 2026-11-24, 1 node"."""
+    nodes = min((each.nodes for each in sources if each.nodes), default=0)
+    return f" of {max(each.date for each in sources)}" + (f", {counted(nodes, 'node')}" if nodes else "")
 
 
 def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:

@@ -51,6 +51,7 @@ class Terms:
         """Every limit of the SKU on the platform, and the limits on the inventory, by metric."""
         emulated = requirements.passed_through(self.devices)
         made = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
+        made = requirements.judging_at(self.level, made)
         if self.listed:
             made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
         return made

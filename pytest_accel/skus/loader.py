@@ -191,9 +191,10 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
         drop_of_source(both[key], limit, OF_SOURCE)
     for key, at in items_of(root.data.get("spread")):
         merged.data["spread"].data[key] = at  # as a whole: a spread has one source
-    lists = [each.data["explained"].data for each in (under.root, root) if "explained" in each.data]
-    if len(lists) == 2 and all(isinstance(each, list) for each in lists):  # a merge keeps only the list on top
-        merged.data["explained"] = replace(root.data["explained"], data=lists[0] + lists[1])
+    for key in ("explained", "calibrated_from"):
+        lists = [each.data[key].data for each in (under.root, root) if key in each.data]
+        if len(lists) == 2 and all(isinstance(each, list) for each in lists):  # a merge keeps only the list on top
+            merged.data[key] = replace(root.data[key], data=lists[0] + lists[1])
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)
 

@@ -65,6 +65,16 @@ def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}
 
 
+def judging_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Return limits as they judge at a level: one whose figures were measured by the method of others advises."""
+    return {
+        metric: replace(limit, differs=(*limit.differs, f"level {', '.join(limit.source.levels)} (ours: {level})"))
+        if limit.source and limit.source.levels and level not in limit.source.levels
+        else limit
+        for metric, limit in limits.items()
+    }
+
+
 def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -> dict[str, Limit]:
     """Return the limits on metrics that can exist on this SKU and platform, decided from the threshold file alone."""
     return {

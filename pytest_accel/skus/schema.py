@@ -64,6 +64,10 @@ _source_keys = yaml_nodes.record_of(
         ),
         "devices": count.described("number of devices that it was measured on"),
         "nodes": count.described("number of nodes that it was measured on"),
+        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
+            "The levels whose method it was measured by, where the method follows the level (the seconds of a soak). "
+            "At the others the limit advises."
+        ),
     },
     required=("kind", "by", "date"),
 ).stating(title="source")
@@ -74,7 +78,9 @@ def _source(at: Located, key: str, findings: Findings) -> Source | None:
     """Return a source."""
     known = len(findings.lines)
     found = _source_keys(at, key, findings)
-    return Source(**found) if len(findings.lines) == known else None
+    if len(findings.lines) > known:
+        return None
+    return Source(**{**found, "levels": tuple(found.get("levels", ()))})
 
 
 @yaml_nodes.accepts({"type": "string", "pattern": versions.PATTERN})
@@ -325,6 +331,10 @@ _FIELDS: dict[str, Check] = {
     "budgets": yaml_nodes.record_of(
         {level: yaml_nodes.mapping_of(positive).described(f"seconds at level {level}, by probe") for level in LEVELS}
     ).described("how long a probe may measure one metric, where that is not the default of the level"),
+    "calibrated_from": _texts.described(
+        "The UUIDs of the devices that limits of kind measured were calibrated from. By those limits they are not "
+        "accepted."
+    ),
     "not_applicable": yaml_nodes.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
     "limits": _limits.described("limits by metric, on every platform"),
     "platforms": yaml_nodes.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),

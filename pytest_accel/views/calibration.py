@@ -20,6 +20,8 @@ from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.schema import MOST_SPREAD
 
 REVIEW = "Review before use."
+TIMED = "seconds"
+"""The condition of a probe whose method follows the level."""
 TERMS = ("ranks", "algorithm")
 """Conditions of a collective that its limit states."""
 
@@ -43,6 +45,8 @@ class Provenance:
     """What was read, one line each."""
     refused: Sequence[tuple[str, str]]
     """What was not, with the reason."""
+    devices: Sequence[str] = ()
+    """The UUIDs of the devices of the records."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What a reader finds a device by."""
     simulated: bool = False
@@ -85,6 +89,8 @@ def outlier(one: CalibrationOutlier, labels: Mapping[str, str]) -> str:
 def rejection(one: Calibrated) -> str:
     """Return the chance that the limit rejects a healthy device in one verdict: "1 in 12,000"."""
     chance = one.false_rejection
+    if chance is None:
+        return "not known"
     return f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "fewer than 1 in a million"
 
 
@@ -152,7 +158,10 @@ def content(found: Calibration, made: Provenance) -> dict[str, Any]:
         if limited(one, made.sku, made.platform):
             place = here if _of_platform(one.metric, made) else everywhere
             place[one.metric] = _limit(one, made)
+    gone = {each.device for each in found.outliers}
     stated: dict[str, Any] = {"sku": made.name, "title": made.sku.title, "extends": made.extends}
+    if behind := [uuid for uuid in made.devices if uuid not in gone]:
+        stated["calibrated_from"] = behind
     spread = {one.metric: each for one in found.metrics if (each := _spread(one, made))}
     if spread:
         stated["spread"] = spread
@@ -201,12 +210,10 @@ def _software(one: Calibrated, made: Provenance) -> dict[str, Any]:
 def judged(one: Calibrated) -> str:
     """Return what a limit is worth, in one sentence for its source."""
     kind = "floor" if one.rate else "ceiling"
-    alone = one.nodes == 1 and not requirements.of_node(one.metric)
-    few = "; one node: how far nodes differ is not known" if alone else ""
-    return (
-        f"{kind} {one.deviations:.1f} deviations from the centre, set by {one.why}; rejects {rejection(one)} healthy "
-        f"devices before the repeat; finds a loss of {one.finds:.1%} at 95 %{few}"
-    )
+    few = "; one node: how far nodes differ is not known" if one.nodes == 1 else ""
+    far = f"{one.deviations:.1f} deviations from the centre, " if math.isfinite(one.deviations) else ""
+    known = f"rejects {rejection(one)} healthy devices before the repeat; " if one.false_rejection is not None else ""
+    return f"{kind} {far}set by {one.why}; {known}finds a loss of {one.finds:.1%} at 95 %{few}"
 
 
 def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
@@ -225,6 +232,7 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         ),
         **({} if of_node else {"devices": one.devices}),
         "nodes": one.nodes,
+        **({"levels": list(made.levels)} if TIMED in one.conditions else {}),
         **({"method": method} if method else {}),
     }
 

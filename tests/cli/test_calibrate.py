@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import as_user
 import pytest
+import torch_has
 import yaml
 from known_good_nodes import failing, record, save
 
@@ -158,8 +160,74 @@ def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert calibrate(tmp_path / "one", "--output", tmp_path / "own.yaml") == 4
     err = capsys.readouterr().err
     assert "nothing was written" in err
-    assert "2 devices, at least 8 are needed" in err
+    assert "2 devices, at least 4 are needed" in err
     assert not (tmp_path / "own.yaml").exists()
+
+
+@pytest.mark.slow
+def test_one_node_is_enough_and_the_file_names_its_devices(tmp_path: Path) -> None:
+    save(record(1), tmp_path / "one")
+    own = tmp_path / "own.yaml"
+    assert calibrate(tmp_path / "one", "--output", own) == 0
+    sku = loader.load(str(own))
+    assert set(OURS) <= set(sku.limits_on(sku.platforms["hgx8"]))
+    assert list(sku.calibrated_from) == [f"GPU-0001-{place}-aa55" for place in range(8)]
+    held = []
+    for node in (1, 2):
+        terms = Terms(sku, sku.platforms["hgx8"], "standard", tuple(record(node).devices))
+        held.append(list(terms.circumstances().behind_floors))
+    assert held == [list(sku.calibrated_from), []]
+    (tmp_path / "ours.yaml").write_text("sku: ours\nextends: own.yaml\ncalibrated_from: [GPU-0009-0-aa55]\n")
+    assert list(loader.load(str(tmp_path / "ours.yaml")).calibrated_from) == [*sku.calibrated_from, "GPU-0009-0-aa55"]
+
+
+@pytest.mark.slow
+def test_a_floor_by_the_method_of_another_level_advises(tmp_path: Path) -> None:
+    """A soak of 7 s and one of 300 s are two methods; that of the memory is the same at all levels."""
+    made = record(1)
+    soaked = [
+        replace(each, metric="soak.rate", conditions={**each.conditions, "seconds": 300.0})
+        for each in made.measurements
+        if each.metric == "matmul.bf16"
+    ]
+    save(replace(made, measurements=[*made.measurements, *soaked]), tmp_path / "one")
+    assert calibrate(tmp_path / "one", "--output", tmp_path / "own.yaml") == 0
+    sku = loader.load(str(tmp_path / "own.yaml"))
+    effects = {
+        level: [
+            Terms(sku, sku.platforms["hgx8"], level).limits[metric].effect.value for metric in ("soak.rate", OURS[0])
+        ]
+        for level in ("quick", "standard")
+    }
+    assert effects == {"quick": ["advises", "rejects"], "standard": ["rejects", "rejects"]}
+    assert "level standard (ours: quick)" in Terms(sku, sku.platforms["hgx8"], "quick").limits["soak.rate"].differs
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_node_of_eight_b200_calibrates_floors_for_another_and_not_for_itself(tmp_path: Path) -> None:
+    torch_has.skip_without_fp8()
+    (tmp_path / "other.yaml").write_text("sku: b200-sxm\nplatform: hgx8\nseed: 1\n")
+    words = ("--accel-level=quick", "--accel-sku=b200-sxm", "--accel-simulate=b200-sxm")
+    first = as_user.pytest(
+        tmp_path, *words, f"--accel-output={tmp_path / 'one'}", sku=None, paths=(), output=tmp_path / "one"
+    )
+    assert first.closing.startswith("SIMULATED ACCEPTED 8/8")
+    own = tmp_path / "own.yaml"
+    assert calibrate(tmp_path / "one", "--output", own, "--allow-simulated") == 0
+    found = []
+    for node in ("b200-sxm", "other.yaml"):
+        place = tmp_path / f"of-{node}"
+        by = ("--accel-level=quick", f"--accel-sku={own}", f"--accel-simulate={node}", f"--accel-output={place}")
+        found.append(as_user.pytest(tmp_path, *by, sku=None, paths=(), output=place))
+    same, other = found
+    assert same.exit == 6
+    assert same.closing.startswith("SIMULATED HELD ")
+    assert same.closing.endswith("no acceptance: floors come from these devices: gpu0 to gpu7")
+    assert other.exit == 0
+    assert other.closing.startswith("SIMULATED ACCEPTED 8/8 devices as own at quick (products, memory, host link, ")
+    assert " by own floors of 20" in other.closing
+    assert ", 1 node" in other.closing
 
 
 @pytest.mark.slow

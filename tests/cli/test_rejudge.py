@@ -30,7 +30,7 @@ VALUES = {
     "health.links": ("count", 18),
 }
 
-OWN = "products, memory, host link by own floors"
+OWN = "products, memory, host link by own floors of 2026-11, 3 nodes"
 
 
 def limit(metric: str, floor: float, **changed: Any) -> Limit:
@@ -104,9 +104,7 @@ def status(record: Run, metric: str) -> Status:
 def test_unchanged_terms_change_nothing() -> None:
     old = ran()
     new = judge_again(old, terms(sku()))
-    assert new.closing["line"] == (
-        "JUDGED AGAIN ACCEPTED 1/1 devices as part at standard (products, memory, host link by own floors)"
-    )
+    assert new.closing["line"] == (f"JUDGED AGAIN ACCEPTED 1/1 devices as part at standard ({OWN})")
     assert changes(old, new) == []
     assert new.verdicts == old.verdicts
 
@@ -183,9 +181,7 @@ def test_what_the_record_does_not_show_is_no_acceptance(changed: dict[str, Any],
 def test_an_override_of_the_run_is_still_counted() -> None:
     own = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 600.0, overridden=True)})
     new = judge_again(judge_again(ran(), terms(own)), terms(sku()))
-    assert new.closing["line"].endswith(
-        "ACCEPTED 1/1 devices as part at standard (products, memory, host link by own floors; 1 limit overridden)"
-    )
+    assert new.closing["line"].endswith(f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)")
 
 
 def test_a_limit_that_another_file_requires_nowhere_is_counted() -> None:
@@ -195,9 +191,7 @@ def test_a_limit_that_another_file_requires_nowhere_is_counted() -> None:
     assert (
         judge_again(record, terms(own))
         .closing["line"]
-        .endswith(
-            "ACCEPTED 1/1 devices as part at standard (products, memory, host link by own floors; 1 limit overridden)"
-        )
+        .endswith(f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)")
     )
 
 

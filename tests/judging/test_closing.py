@@ -217,8 +217,18 @@ def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
     ]
     found = closed([*full(), *judged], sku="h100-sxm", level="standard", not_judged=("collectives",))
     assert found.line == (
-        "ACCEPTED 2/2 devices as h100-sxm at standard (memory by own floors; host link by class floors; "
-        "peer links by agreed floors; not judged: collectives)"
+        "ACCEPTED 2/2 devices as h100-sxm at standard (memory by own floors of 2026-11, 2 nodes; "
+        "host link by class floors; peer links by agreed floors; not judged: collectives)"
+    )
+
+
+def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
+    found = closed(full(), sku="own", level="standard", wants_acceptance=True, behind_floors=["GPU-0", "GPU-1"])
+    assert found.line.endswith("; no acceptance: floors come from these devices: gpu0, gpu1")
+    assert (found.word, found.exit) == ("HELD", 6)
+    assert (
+        found.next
+        == "judge these devices by floors of others: by the shipped file, or calibrated without their records"
     )
 
 

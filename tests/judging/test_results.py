@@ -15,7 +15,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.judging import results
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.results import compared, droop, of_alone
-from pytest_accel.probes import matmul
+from pytest_accel.probes import matmul, soak
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.request import Request
 
@@ -126,8 +126,18 @@ def test_the_value_is_the_median_of_the_samples_where_the_probe_says_so() -> Non
 
 
 def test_a_users_probe_that_uses_the_name_of_ours_does_not_get_our_method() -> None:
-    (found,) = per_device(outcome(finding("host_copy.h2d", "GB/s", samples=[50.0] * 5)), call("mine"))
+    def mine(device: object) -> None: ...
+
+    asked = replace(call("mine"), declaration=declaration_for(mine), conditions={})
+    (found,) = per_device(outcome(finding("host_copy.h2d", "GB/s", samples=[50.0] * 5)), asked)
     assert "engine" not in found.conditions
+
+
+def test_the_product_that_a_soak_finds_has_the_method_of_products() -> None:
+    asked = replace(call("soak.rate"), declaration=declaration_for(soak), conditions={"dtype": "bf16", "m": 64})
+    (found,) = per_device(outcome(finding("matmul.bf16", "TFLOPS", samples=[700.0] * 5)), asked)
+    assert found.conditions["shape"] == "64x8192x8192"
+    assert found.conditions["statistic"] == "mean"
 
 
 def test_conditions_of_ones_own_make_another_metric() -> None:
