@@ -334,23 +334,41 @@ def number(at: Located, key: str, findings: Findings) -> float | None:
     return at.data
 
 
-@accepts({"type": "number", "exclusiveMinimum": 0})
-def positive(at: Located, key: str, findings: Findings) -> float | None:
-    """Require a finite number above zero."""
-    value = number(at, key, findings)
-    if value is not None and value <= 0:
-        findings.add(at, f"{key}: expected a number above zero, found {value:g}")
-        return None
-    return value
+def number_that(fits: Callable[[float], bool], expected: str, **schema: Any) -> StatedCheck[float | None]:
+    """Return a check that requires a finite number that `fits`, which is what `expected` says in words."""
+
+    @accepts({"type": "number", **schema})
+    def check(at: Located, key: str, findings: Findings) -> float | None:
+        found = number(at, key, findings)
+        if found is not None and not fits(found):
+            findings.add(at, f"{key}: expected {expected}, found {found:g}")
+            return None
+        return found
+
+    return check
 
 
-@accepts({"type": "integer", "minimum": 1})
-def count(at: Located, key: str, findings: Findings) -> int | None:
-    """Require a whole number above zero."""
-    if isinstance(at.data, bool) or not isinstance(at.data, int) or at.data < 1:
-        findings.add(at, f"{key}: expected a whole number above zero, found {at.plain()!r}")
+def that(fits: Callable[[Any], bool], expected: str, **schema: Any) -> StatedCheck[Any]:
+    """Return a check that requires a value that `fits`, which is what `expected` says in words."""
+
+    @accepts(schema)
+    def check(at: Located, key: str, findings: Findings) -> Any:
+        if fits(at.data):
+            return at.data
+        findings.add(at, f"{key}: expected {expected}, found {at.plain()!r}")
         return None
-    return at.data
+
+    return check
+
+
+def whole(least: int, most: float, expected: str) -> StatedCheck[Any]:
+    """Return a check that requires a whole number within bounds."""
+    return that(lambda found: type(found) is int and least <= found <= most, expected, type="integer", minimum=least)
+
+
+positive = number_that(lambda found: found > 0, "a number above zero", exclusiveMinimum=0)
+count = whole(1, math.inf, "a whole number above zero")
+flag = that(lambda found: isinstance(found, bool), "true or false", type="boolean")
 
 
 @accepts({})
@@ -370,15 +388,6 @@ def date(at: Located, key: str, findings: Findings) -> str | None:
         findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
         return None
     return shown
-
-
-@accepts({"type": "boolean"})
-def flag(at: Located, key: str, findings: Findings) -> bool | None:
-    """Require true or false."""
-    if not isinstance(at.data, bool):
-        findings.add(at, f"{key}: expected true or false, found {at.plain()!r}")
-        return None
-    return at.data
 
 
 def one_of(*choices: str) -> StatedCheck[str | None]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.yaml_nodes import Check, Findings, Located
+from pytest_accel.core.yaml_nodes import Check
 
 DEEPEST = 0.8
 """The largest share of the clock that a throttle takes while it holds; what `by` has beyond that is always lost."""
@@ -99,15 +99,7 @@ class FaultKind:
     """False if the fault is always there from the start (no `at`)."""
 
 
-def _share(at: Located, key: str, findings: Findings) -> float | None:
-    """Return a share between 0 and 1."""
-    value = yaml_nodes.positive(at, key, findings)
-    if value is not None and value >= 1:
-        findings.add(at, f"{key}: expected a share between 0 and 1, found {value:g}")
-        return None
-    return value
-
-
+_share = yaml_nodes.number_that(lambda found: 0 < found < 1, "a share between 0 and 1")
 LINK_ERRORS = ("replay", "recovery", "crc", "effective")
 """Error counters of NVLinks, the last one from NVLink 5 on. For xGMI the library only reports that errors occurred."""
 HOT = {

@@ -168,14 +168,7 @@ def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | Non
     return None if value is None else ("", value)
 
 
-def _whole(at: Located, key: str, findings: Findings) -> int | None:
-    """Return a whole number."""
-    if isinstance(at.data, bool) or not isinstance(at.data, int):
-        findings.add(at, f"{key}: expected a whole number, found {at.plain()!r}")
-        return None
-    return at.data
-
-
+_whole = yaml_nodes.that(lambda found: type(found) is int, "a whole number")
 _NODE: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(
     {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": _whole, "faults": yaml_nodes.list_of(_fault)},
     required=("sku",),

@@ -65,19 +65,11 @@ def plain(one: Contribution) -> dict[str, Any]:
     return {"contribution": VERSION, **structured.plain(one)}
 
 
-def _number(least: int) -> yaml_nodes.Check:
-    def check(at: Located, key: str, findings: Findings) -> int | None:
-        if isinstance(at.data, bool) or not isinstance(at.data, int) or not least <= at.data <= MOST_NODES:
-            findings.add(at, f"{key}: expected a whole number from {least} to {MOST_NODES}, found {at.plain()!r}")
-            return None
-        return at.data
-
-    return check
-
-
+_number = yaml_nodes.whole(1, MOST_NODES, f"a whole number from 1 to {MOST_NODES}")
+_from_zero = yaml_nodes.whole(0, MOST_NODES, f"a whole number from 0 to {MOST_NODES}")
 _FILE = yaml_nodes.record_of(
     {
-        "contribution": _number(1),
+        "contribution": _number,
         "owner": yaml_nodes.text,
         "sku": yaml_nodes.text,
         "platform": yaml_nodes.text,
@@ -85,7 +77,7 @@ _FILE = yaml_nodes.record_of(
         "levels": yaml_nodes.list_of(yaml_nodes.text),
         "software": yaml_nodes.mapping_of(yaml_nodes.list_of(yaml_nodes.text)),
         "simulated": yaml_nodes.flag,
-        "left_out": _number(0),
+        "left_out": _from_zero,
         "metrics": yaml_nodes.mapping_of(
             yaml_nodes.record_of(
                 {
@@ -93,7 +85,7 @@ _FILE = yaml_nodes.record_of(
                     "conditions": yaml_nodes.mapping_of(yaml_nodes.anything),
                     "devices": yaml_nodes.list_of(
                         yaml_nodes.record_of(
-                            {"node": _number(1), "device": _number(0), "runs": yaml_nodes.list_of(yaml_nodes.positive)},
+                            {"node": _number, "device": _from_zero, "runs": yaml_nodes.list_of(yaml_nodes.positive)},
                             required=("node", "device", "runs"),
                         )
                     ),

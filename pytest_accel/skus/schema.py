@@ -31,23 +31,17 @@ WHOLE = ("source",)
 """Mappings that a file replaces as a whole where it lies over another; all others are merged key by key."""
 
 
-@yaml_nodes.accepts({"type": ["string", "number", "boolean"]})
-def _method_value(at: Located, key: str, findings: Findings) -> str | float | bool | None:
-    """Return a value of a method: a text, a number, or true or false."""
-    if isinstance(at.data, str | int | float):
-        return at.data
-    findings.add(at, f"{key}: expected a text, a number, true or false")
-    return None
-
-
-@yaml_nodes.accepts({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_SPREAD})
-def _deviation(at: Located, key: str, findings: Findings) -> float | None:
-    """Return a standard deviation as a share of the value."""
-    if isinstance(at.data, int | float) and not isinstance(at.data, bool) and 0 < at.data <= MOST_SPREAD:
-        return float(at.data)
-    findings.add(at, f"{key}: expected a share of the value in (0, {MOST_SPREAD:g}], not {at.data!r}")
-    return None
-
+_method_value = yaml_nodes.that(
+    lambda found: isinstance(found, str | int | float),
+    "a text, a number, true or false",
+    type=["string", "number", "boolean"],
+)
+_deviation = yaml_nodes.number_that(
+    lambda found: 0 < found <= MOST_SPREAD,
+    f"a share of the value in (0, {MOST_SPREAD:g}]",
+    exclusiveMinimum=0,
+    maximum=MOST_SPREAD,
+)
 
 _source_keys = yaml_nodes.record_of(
     {
