@@ -26,8 +26,7 @@ from typing import NamedTuple
 from drawn_device import DrawnDevice
 from population import OUTLIER, PARTS, Healthy, part_of
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import NODE, Measurement, is_rate
+from pytest_accel.core.measurement import NODE, Measurement, Names, is_rate
 from pytest_accel.core.reasons import NoBudget
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Platform, Sku

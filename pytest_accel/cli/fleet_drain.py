@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from pytest_accel.cli.actions import Actions, Subcommand
 from pytest_accel.cli.fleet_run import folder_or_nights
+from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
 from pytest_accel.core.printable import printable

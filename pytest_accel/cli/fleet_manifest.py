@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pytest_accel.cli.actions import Subcommand
+from pytest_accel.cli.parser import Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable

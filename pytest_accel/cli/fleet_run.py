@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest_accel
 from pytest_accel.cli import delivery, result_file
-from pytest_accel.cli.actions import Actions, Subcommand
+from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable

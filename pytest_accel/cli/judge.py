@@ -8,13 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import external_results, rejudge, screen, table_report
+from pytest_accel.cli import external_results, rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Verdict
@@ -201,8 +200,8 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
-    screen.show([(line, "yellow") for line in table_report.not_judged(verdicts)])
-    missing = table_report.lacking(lacking, names)
+    screen.show([(line, "yellow") for line in external_results.not_judged(verdicts)])
+    missing = external_results.lacking(lacking, names)
     screen.show([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
         closing = _by_platform(figures, sku, terms)
@@ -213,7 +212,7 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
 
 def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, terms: Terms) -> Closing:
     """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
-    taken, others = terms.platform.name, table_report.alternatives(sku, terms.platform)
+    taken, others = terms.platform.name, external_results.alternatives(sku, terms.platform)
     fitting = [replace(terms, platform=each) for each in (terms.platform, *others)]
     judged = {each.platform.name: external_results.judge_figures(figures, sku, each)[:2] for each in fitting}
     statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
@@ -221,7 +220,7 @@ def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, t
         if found != statuses[taken]:
             why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
             screen.show([(f"{why}: --accel-platform={name}", "yellow")])
-    return table_report.by_platform({name: closing for name, (_, closing) in judged.items()})
+    return external_results.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
 def _figures(path: Path, sku: Sku) -> list[external_results.ExternalFigure]:

@@ -6,7 +6,7 @@ import argparse
 from datetime import date
 
 from pytest_accel.cli import freeze, screen
-from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
+from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits
 from pytest_accel.skus import lint, loader
 from pytest_accel.views import lint_report, sheet, terminal

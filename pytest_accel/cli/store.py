@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pytest_accel.cli import result_file
-from pytest_accel.cli.actions import Actions, Subcommand, declare, run_chosen
+from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits, paths
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -94,6 +94,19 @@ class Device:
     def name(self) -> str:
         """The display name: "gpu0" or "cpu0"."""
         return f"{self.called}{self.index}"
+
+
+class Names(dict[str, str]):
+    """Display name by subject, which is the UUID of a device, or NODE. Any other subject is its own name."""
+
+    def __missing__(self, subject: str) -> str:
+        """Return the subject itself."""
+        return subject
+
+    @classmethod
+    def of(cls, devices: Iterable[Device]) -> Names:
+        """Return the names of the node and of its devices."""
+        return cls({NODE: NODE, **{device.uuid: device.name for device in devices}})
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.contradiction import Contradiction
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.measurement import Device, Measurement, Names
 from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.verdict import Verdict, Waiver
 

@@ -1,7 +1,8 @@
-"""Units that mean the same as another one, all of them decimal (not GiB/s), and the rate of a PCIe lane."""
+"""Units that mean the same as another one, all of them decimal (not GiB/s); the rate of a PCIe lane; sizes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -35,3 +36,14 @@ def rewritten(figures: Mapping[str, Any], given: str, wanted: str) -> str:
     numbers = {key: value for key, value in figures.items() if isinstance(value, int | float)}
     shown = [f"{key}: {float(Decimal(str(value)) * Decimal(factor)):.12g}" for key, value in numbers.items()]
     return ", ".join([*shown, f"unit: {wanted}"])
+
+
+OF_SIZES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+SIZE = r"([1-9]\d*)(KiB|MiB|GiB)"
+"""The sizes of messages, written as "64KiB" or "8GiB"."""
+
+
+def in_bytes(size: str) -> int | None:
+    """Return a size in bytes, None for a text that is no size."""
+    found = re.fullmatch(SIZE, size)
+    return int(found[1]) * OF_SIZES[found[2]] if found else None

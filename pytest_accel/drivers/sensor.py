@@ -9,6 +9,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,43 @@ from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
-from pytest_accel.drivers.sampling import Sampling
+
+
+class Sampling:
+    """Counts the readings of the devices, their duration, and the processor time of this process while it reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readings, self._reading_s = 0, 0.0
+        self._watched_s = self._cpu_s = 0.0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Count what is done within as one reading of a device."""
+        began = time.monotonic()
+        yield
+        with self._lock:
+            self._readings += 1
+            self._reading_s += time.monotonic() - began
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count the time and the processor time of this process within, all of its threads together."""
+        began, used = time.monotonic(), time.process_time()
+        yield
+        self._watched_s += time.monotonic() - began
+        self._cpu_s += time.process_time() - used
+
+    def totals(self) -> dict[str, float]:
+        """Return what was counted so far: the number of readings, and seconds."""
+        with self._lock:
+            return {
+                "readings": self._readings,
+                "reading_s": self._reading_s,
+                "watched_s": self._watched_s,
+                "cpu_s": self._cpu_s,
+            }
+
 
 Answer = TypeVar("Answer")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,11 @@ NO_XLA = "torch_xla has no streams and events that can be timed, so pytest_accel
 
 HOST_KIND = "cpu"
 """The type of a `torch.device` whose work the processor does."""
+
+
+def importing(module: str, name: str) -> Callable[[Sequence[Hint]], Driver]:
+    """Return a function that makes the driver of a module, which is imported, with its library, when it is called."""
+    return lambda _: getattr(importlib.import_module(module), name)()
 
 
 @dataclass(frozen=True)

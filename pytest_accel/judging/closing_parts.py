@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin

@@ -16,9 +16,8 @@ from functools import partial
 
 from pytest_accel.core import simulated, versions
 from pytest_accel.core.contradiction import Contradiction, Contradicts
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import NODE, Measurement, Value, is_rate, is_time
+from pytest_accel.core.measurement import NODE, Measurement, Names, Value, is_rate, is_time
 from pytest_accel.core.reasons import BehindNeighbours, BehindPast
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.stats import SAMPLE_DIGITS

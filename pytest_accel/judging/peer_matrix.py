@@ -7,8 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from pytest_accel.core.details import Cell, Details
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair
 
 SHORT = 0.97

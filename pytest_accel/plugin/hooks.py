@@ -14,7 +14,7 @@ from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing import Closing, Errors
-from pytest_accel.plugin import closing_lines, junit, page_file, reports, timeouts
+from pytest_accel.plugin import closing_lines, page_file, reports, timeouts
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
@@ -279,7 +279,7 @@ class Acceptance:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
         """Let the JUnit file tell a limit that could not be judged from one that is broken."""
         yield
-        junit.mark_not_judged(self._config, report)
+        reports.mark_not_judged(self._config, report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected: nothing in it was measured."""
@@ -310,7 +310,7 @@ class Acceptance:
         self._interrupts.no_timer()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
-        junit.add_properties(self._config, self._about())
+        reports.add_properties(self._config, self._about())
         try:
             yield
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.core import sizes
+from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import SIZES, Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -68,7 +68,7 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
 
 def _bytes(size: str) -> int:
     """Return a size such as 8GiB in bytes. Raises NotApplicable for anything else."""
-    count = sizes.in_bytes(size)
+    count = in_bytes(size)
     if count is None:
         raise NotApplicable(f"size {size!r} is not a whole number followed by KiB, MiB or GiB, such as 8GiB")
     return count

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 
-from pytest_accel.core import sizes
+from pytest_accel.core import units
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import UNITS
@@ -59,7 +59,7 @@ DEFAULT_BUDGETS = {"quick": 2.0, "standard": 5.0, "long": 15.0}
 
 ANY = re.compile(r"[^@]+")
 """The variants of a probe that takes any name."""
-SIZES = re.compile(sizes.PATTERN)
+SIZES = re.compile(units.SIZE)
 """The variants of a probe that takes any size: 8GiB."""
 
 Variants = Sequence[str] | re.Pattern[str]

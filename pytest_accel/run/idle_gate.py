@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Names
 from pytest_accel.drivers import registry
 from pytest_accel.judging import preconditions
 from pytest_accel.run.processes.worker_pool import WorkerPool

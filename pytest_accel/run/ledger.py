@@ -12,9 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances, RequestEntry, Run
 from pytest_accel.core.sku import DeclaredBy

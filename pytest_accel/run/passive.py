@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock
-from pytest_accel.core.display_names import Names
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile

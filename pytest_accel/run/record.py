@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import structured, untrusted
-from pytest_accel.core.display_names import Names
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.run import (
     SCHEMA,
     ClosingEntry,

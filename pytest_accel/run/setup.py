@@ -6,8 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name

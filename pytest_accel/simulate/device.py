@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import sizes
 from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import significant
+from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
@@ -312,7 +312,7 @@ def _amount(value: Any, variant: str = "") -> float:
     if isinstance(value, Mapping):
         return math.prod(value.get(variant, ()))
     if isinstance(value, str):
-        return float(sizes.in_bytes(value) or 1)
+        return float(in_bytes(value) or 1)
     return float(value) if isinstance(value, int | float) else 1.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_accel.core.display_names import Names
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Change, Verdict
 from pytest_accel.views.table import limit_of

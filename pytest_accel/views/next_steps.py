@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.words import listed
 from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.fault_codes import Severity

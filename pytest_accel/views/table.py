@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, finite
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted

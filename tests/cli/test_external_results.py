@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, names, parse
+from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, measurable, names, parse
 from pytest_accel.cli.main import main
-from pytest_accel.cli.table_report import measurable
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Sku

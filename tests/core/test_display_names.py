@@ -1,7 +1,6 @@
 """Display names: those of the devices and of the node; anything else is its own name."""
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE, Device, Names
 
 
 def test_a_subject_without_a_name_is_its_own() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from host_tree import METAL, make, value, why
 
-from pytest_accel.drivers.host import ipmi, nvme
+from pytest_accel.drivers.host import chassis, nvme
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 
 DRIVES = {f"{folder}/nvme{drive}{file}": "live" for drive in (0, 1)
@@ -98,7 +98,7 @@ def controller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    ipmi._ask.cache_clear()
+    chassis._ask.cache_clear()
     make(tmp_path, {"dev/ipmi0": ""})
 
     def says(script: str) -> Path:
@@ -108,7 +108,7 @@ def controller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         return tmp_path
 
     yield says
-    ipmi._ask.cache_clear()
+    chassis._ask.cache_clear()
 
 
 def elist(fan: str = "ok ", rpm: str = "9720 RPM", supply: str = "Presence detected") -> str:
@@ -134,7 +134,7 @@ def test_the_controller_is_asked_once_and_not_where_the_kernel_knows(controller:
     for name in ("inlet", "fan_alarms", "power_supplies"):
         value(root, name)
     assert (root / "bin/asked").read_text() == "x\n"
-    ipmi._ask.cache_clear()
+    chassis._ask.cache_clear()
     make(root, {"sys/class/hwmon/hwmon3/fan1_input": "9000"})
     assert value(root, "fan_alarms") == 0
     assert (root / "bin/asked").read_text() == "x\n"
@@ -143,7 +143,7 @@ def test_the_controller_is_asked_once_and_not_where_the_kernel_knows(controller:
 def test_a_controller_that_does_not_answer_costs_its_time_limit_once(
     controller: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ipmi, "SECONDS", 0.3)
+    monkeypatch.setattr(chassis, "SECONDS", 0.3)
     root = controller("exec sleep 60")
     began = time.monotonic()
     for name in ("inlet", "fan_alarms", "power_supplies"):

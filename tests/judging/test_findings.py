@@ -13,8 +13,7 @@ import pytest
 from worded import worded
 
 from pytest_accel.core.details import Details
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement
+from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES

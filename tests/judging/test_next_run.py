@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.judge import judge

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit

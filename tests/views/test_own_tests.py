@@ -1,7 +1,6 @@
 """The table tells a user's tests apart that share the name of a probe."""
 
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.judge import judge

@@ -12,8 +12,7 @@ import pytest
 from worded import worded
 
 from pytest_accel import suite
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Device, Measurement, Peak
+from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit

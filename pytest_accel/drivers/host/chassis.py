@@ -1,14 +1,82 @@
-"""Facts of the chassis: memory modules and their errors, fans, power supplies, air temperature."""
+"""Facts of the chassis: memory modules and their errors, fans, power supplies, air temperature.
+
+The sensors of the management controller are read once for all facts, by `ipmitool` if it is installed.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import shutil
 import struct
+import subprocess
+import threading
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_accel.drivers.host import HiddenFact, HostAnswer, counted, fact, ipmi, maybe, number, shown, some, text
+from pytest_accel.drivers.host import HiddenFact, HostAnswer, counted, fact, maybe, number, shown, some, text
+
+SECONDS = 8.0
+"""The time limit of ipmitool, which reads the list of all sensors over a slow bus; some controllers need longer."""
+FINE = ("ok", "ns")
+"""The states of a sensor that is within its limits or has no reading (ipmitool, lib/ipmi_sdr.c)."""
+SUPPLY, FAN, INLETS = 10, 29, (55, 64)
+"""Entity ids of sensors (IPMI 2.0, table 43-13)."""
+_ROW = re.compile(r"([^|]+?)\s*\|\s*\w+h?\s*\|\s*(\w+)\s*\|\s*(\d+)\.\d+\s*\|\s*(.*?)\s*")
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True)
+class IpmiSensor:
+    """A row of `ipmitool sdr elist`."""
+
+    name: str
+    state: str
+    entity: int
+    reading: str
+
+
+def sensors(root: Path) -> list[IpmiSensor]:
+    """Return all sensors of the management controller. Raises HiddenFact with what is missing."""
+    device = root / "dev/ipmi0"
+    if not device.exists():
+        raise HiddenFact("there is no /dev/ipmi0")
+    if not os.access(device, os.R_OK | os.W_OK):
+        raise HiddenFact("/dev/ipmi0: permission denied (requires root)")
+    program = shutil.which("ipmitool")
+    if program is None:
+        raise HiddenFact("ipmitool, which reads the management controller, is not installed")
+    with _LOCK:  # every fact has a thread of its own
+        output, why = _ask(program)
+    if why:
+        raise HiddenFact(why)
+    rows = filter(None, map(_ROW.fullmatch, output.splitlines()))
+    return [IpmiSensor(row[1], row[2], int(row[3]), row[4]) for row in rows]
+
+
+@functools.cache
+def _ask(program: str) -> tuple[str, str]:
+    """Return the output of ipmitool and an empty text, or an empty text and the reason of the failure."""
+    try:
+        done = subprocess.run(
+            [program, "sdr", "elist"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"ipmitool did not answer within {SECONDS:g} s"
+    except OSError as error:
+        return "", f"ipmitool: {error.strerror}"
+    failed = done.returncode and not done.stdout
+    return done.stdout, f"ipmitool: {done.stderr.strip()[:200] or done.returncode}" if failed else ""
+
 
 _HOST = "the host sees them"
 _BMC = "the host has them"
@@ -80,7 +148,7 @@ def inlet(root: Path) -> HostAnswer:
     if not celsius:
         for sensor in _controller(root, "no sensor in /sys/class/hwmon is at the inlet"):
             degrees = re.fullmatch(r"(-?\d+(?:\.\d+)?) degrees C", sensor.reading)
-            if degrees and (sensor.entity in ipmi.INLETS or _is_inlet(sensor.name)):
+            if degrees and (sensor.entity in INLETS or _is_inlet(sensor.name)):
                 celsius[sensor.name] = float(degrees[1])
     if not celsius:
         raise HiddenFact("no sensor in /sys/class/hwmon or of the management controller is at the inlet")
@@ -103,10 +171,10 @@ def fan_alarms(root: Path) -> HostAnswer:
         raised = [f"{flag.parent.name} {flag.name}" for flag in flags if maybe(flag) == "1"]
         return HostAnswer(len(raised), some(raised))
     every = _controller(root, "no fan is in /sys/class/hwmon")
-    fans = [each for each in every if each.entity == ipmi.FAN or each.reading.endswith("RPM")]
+    fans = [each for each in every if each.entity == FAN or each.reading.endswith("RPM")]
     if not fans:
         raise HiddenFact("no fan is in /sys/class/hwmon or known to the management controller")
-    raised = [f"{each.name} {each.reading} ({each.state})" for each in fans if each.state not in ipmi.FINE]
+    raised = [f"{each.name} {each.reading} ({each.state})" for each in fans if each.state not in FINE]
     return HostAnswer(len(raised), some(raised))
 
 
@@ -118,10 +186,10 @@ def power_supplies(root: Path) -> str:
     if mains:
         return some([f"{name} is off" for name, online in mains.items() if online != "1"]) or "on"
     every = _controller(root, "no power supply is in /sys/class/power_supply")
-    known = [each for each in every if each.entity == ipmi.SUPPLY]
+    known = [each for each in every if each.entity == SUPPLY]
     if not known:
         raise HiddenFact("no power supply is in /sys/class/power_supply or known to the management controller")
-    faulty = [each for each in known if each.state not in ipmi.FINE or _FAILED.search(each.reading)]
+    faulty = [each for each in known if each.state not in FINE or _FAILED.search(each.reading)]
     return some([f"{each.name}: {each.reading} ({each.state})" for each in faulty]) or "on"
 
 
@@ -129,12 +197,12 @@ def _sensors(root: Path, pattern: str) -> list[Path]:
     return sorted((root / "sys/class/hwmon").glob(f"hwmon*/{pattern}"))
 
 
-def _controller(root: Path, lacking: str) -> list[ipmi.IpmiSensor]:
+def _controller(root: Path, lacking: str) -> list[IpmiSensor]:
     """Return the sensors of the management controller.
 
     Raises HiddenFact with what the files lack (`lacking`) and why the controller could not be asked either.
     """
     try:
-        return ipmi.sensors(root)
+        return sensors(root)
     except HiddenFact as why:
         raise HiddenFact(f"{lacking}; {why}") from None

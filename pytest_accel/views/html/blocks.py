@@ -1,21 +1,50 @@
-"""The plots of the blocks of every measurement, with the limit drawn in. Pure."""
+"""The plots of the blocks of every measurement, with the limit drawn in; long series are shortened. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev
 
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement, finite
+from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.judging.rounds import round_of
-from pytest_accel.views.html.series import POINTS, rounded, thinned
 from pytest_accel.views.html.words import meaning
+
+POINTS = 400
+"""The largest number of points of a series in a plot."""
+
+
+def rounded(value: float, digits: int = 5) -> float | int | None:
+    """Return a number to so many significant digits; None for one that is not finite."""
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def thinned(values: Sequence[float | None]) -> list[float | int | None]:
+    """Return at most POINTS of the values, rounded: of each part the one farthest from the median of all."""
+    count = min(len(values), POINTS)
+    middle = median([each for each in values if each is not None] or [0.0])
+    kept = []
+    for part in range(count):
+        some = values[part * len(values) // count : (part + 1) * len(values) // count]
+        kept.append(max(some, key=lambda each: -1.0 if each is None else abs(each - middle)))
+    return [None if each is None else rounded(each) for each in kept]
+
+
+def spans(active: Iterable[bool]) -> list[tuple[int, int]]:
+    """Return the begin and the end of every stretch of True, the end excluded."""
+    runs = ([place for place, _ in run] for on, run in groupby(enumerate(active), key=itemgetter(1)) if on)
+    return [(run[0], run[-1] + 1) for run in runs]
+
 
 Mark = tuple[str, float]
 """A value that is drawn as a line across a plot: label and value."""

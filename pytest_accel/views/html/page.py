@@ -22,8 +22,7 @@ from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
 from pytest_accel.judging import peer_matrix
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
-from pytest_accel.views.html import blocks, limits, overview, peers, series, traces, words
-from pytest_accel.views.html.figures import Figures
+from pytest_accel.views.html import blocks, figures, peers, traces, words
 from pytest_accel.views.table import next_run
 
 if TYPE_CHECKING:
@@ -90,38 +89,38 @@ def code(style: str, script: str) -> dict[str, str]:
 
 def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
-    found = Figures(record)
+    found = figures.Figures(record)
     plots, rounds = blocks.blocks(record, found.names), blocks.rounds(record, found.names)
     all_plots = [*(drawn.plots if drawn else ()), *rounds, *plots]
     return {
         "record": record,
-        "word": overview.word(record),
-        "kind": overview.kind(record),
+        "word": figures.word(record),
+        "kind": figures.kind(record),
         "figures": found,
         "findings": found.findings(),
         "facts": found.facts(),
         "places": places_of(record),
         "codes": findings_of(record),
-        "columns": overview.columns(record),
-        "lines": overview.lines(record),
+        "columns": figures.columns(record),
+        "lines": figures.lines(record),
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
         "rounds": rounds,
         "matrices": peers.matrices(record, found.names),
-        "conditions": limits.conditions(record),
+        "conditions": words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
     }
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "badge": words.badge,
-    "bound": limits.bound,
-    "bounds": limits.bounds_of,
+    "bound": words.bound,
+    "bounds": words.bounds_of,
     "counts": words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
-    "healthy": limits.healthy,
-    "limit": lambda verdict, note: limits.bounds_of(verdict) + (note if verdict.advises else ""),
+    "healthy": words.healthy,
+    "limit": lambda verdict, note: words.bounds_of(verdict) + (note if verdict.advises else ""),
     "margin": margin_of,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
@@ -132,11 +131,11 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plain": words.plain,
     "sentence": sentence_of,
     "rank": lambda verdict: WORST_FIRST.index(verdict.status),
-    "seconds": limits.seconds,
-    "several": overview.several,
+    "seconds": words.seconds,
+    "several": figures.several,
     "short": words.short,
     "show": lambda value, unit="": show(value, unit),
-    "simulated": limits.simulated,
+    "simulated": words.simulated,
     "tally": words.tally,
     "time": words.time_of,
     "tint": peers.tint,
@@ -147,7 +146,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 CONSTANTS = {
     "meanings": words.MEANINGS,
     "signs": words.SIGNS,
-    "points": series.POINTS,
+    "points": blocks.POINTS,
     "shortest": peer_matrix.SHORT,
     "counted": traces.COUNTED,
 }

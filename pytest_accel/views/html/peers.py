@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pytest_accel.core.display_names import Names
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import finite
+from pytest_accel.core.measurement import Names, finite
 from pytest_accel.core.run import Run
 from pytest_accel.judging.peer_matrix import SHORT, fastest
 

@@ -9,13 +9,11 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.display_names import Names
-from pytest_accel.core.measurement import Measurement, finite
+from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
 from pytest_accel.judging.telemetry import NAMED, REASONS
 from pytest_accel.views.exports.figures import seconds_of
-from pytest_accel.views.html.blocks import Plot
-from pytest_accel.views.html.series import POINTS, rounded, spans
+from pytest_accel.views.html.blocks import POINTS, Plot, rounded, spans
 
 Reading = Mapping[str, Any]
 

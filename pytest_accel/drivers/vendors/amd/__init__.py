@@ -1,22 +1,82 @@
 """AMD GPUs, through amdsmi and torch's build for ROCm."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from pytest_accel.drivers.interface import Driver, Hint
-from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor
-from pytest_accel.drivers.vendors.amd.visibility import RocmVisibility
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor, importing
+from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries
+
+ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""ROCr reads the first, by index or UUID. HIP selects among the remaining devices by the first of the others that is
+set."""
 
 
-def _open(_shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.vendors.amd.driver import AmdDriver
+class RocmVisibility(Visibility):
+    """Selection by ROCr, then by HIP among the remaining devices; indices are in HIP's order."""
 
-    return AmdDriver()
+    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return the entries of the ROCr variable, then those of the HIP variable, as UUIDs where they are known."""
+        left, said = sorted((_place(device) for device in found), key=int), {}
+        for name in (ROCR, next((each for each in HIP if each in environment), HIP[0])):
+            if name in environment:
+                chosen = entries(environment[name])
+                left = [left[int(each)] if each.isdigit() and int(each) < len(left) else each for each in chosen]
+                said[name] = [_uuid(each, found) for each in left]
+        return said
+
+    def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which ROCr shows only these devices, and HIP all of them."""
+        names = [str(device.facts.get("visible_as", device.index)) for device in group]
+        return {ROCR: ",".join(names), **dict.fromkeys((*HIP, "GPU_DEVICE_ORDINAL"))}
+
+    def mistaken(self, properties: Any, device: Device) -> str | None:
+        """Compare address and UUID: either may prove the device, if torch reports it."""
+        uuid, known = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
+        evidence = {
+            address_of(properties): bus_place(device),
+            _spelled(uuid): known.removeprefix("gpu-").replace("-", "") if known.startswith("gpu-") else "",
+        }
+        comparable = {opened: meant for opened, meant in evidence.items() if opened and meant}
+        if not comparable or any(opened == meant for opened, meant in comparable.items()):
+            return None
+        return " ".join(comparable)
+
+
+def _place(device: Device) -> str:
+    """Return the index of the device in HIP's own order."""
+    return str(device.facts.get("hip_id", device.index))
+
+
+def _uuid(entry: str, found: Sequence[Device]) -> str:
+    """Return the UUID of the device for HIP's index or HIP's UUID; any other entry is returned unchanged."""
+    for device in found:
+        if entry == _place(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
+            return device.uuid
+    return entry
+
+
+def _spelled(uuid: str) -> str:
+    """Return the UUID that torch prints for a HIP device in HIP's own spelling.
+
+    HIP's 16 bytes are the hexadecimal digits of the number as ASCII characters, which torch prints as if they were
+    bytes of a UUID.
+    """
+    plain = uuid.replace("-", "")
+    try:
+        letters = bytes.fromhex(plain).decode("ascii")
+        int(letters, 16)
+    except ValueError:
+        return plain
+    return letters.lower()
 
 
 VENDOR = Vendor(
     name="amd",
     title="AMD",
-    make_driver=_open,
+    make_driver=importing("pytest_accel.drivers.vendors.amd.driver", "AmdDriver"),
     library="amdsmi",
     install="pip install 'pytest-accel[amd]'",
     pci_vendor="0x1002",

@@ -1,21 +1,11 @@
 """The processor as a device, through /proc, /sys, psutil and torch on the CPU."""
 
-from collections.abc import Sequence
-
-from pytest_accel.drivers.interface import Driver, Hint
-from pytest_accel.drivers.vendor import TorchKind, Vendor
-
-
-def _open(_shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
-
-    return CpuDriver()
-
+from pytest_accel.drivers.vendor import TorchKind, Vendor, importing
 
 VENDOR = Vendor(
     name="cpu",
     title="CPU",
-    make_driver=_open,
+    make_driver=importing("pytest_accel.drivers.vendors.cpu.driver", "CpuDriver"),
     library="psutil",
     install="pip install psutil",
     short_name="cpu",

@@ -1,22 +1,41 @@
 """NVIDIA GPUs, through NVML and torch.cuda."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Any
 
-from pytest_accel.drivers.interface import Driver, Hint
-from pytest_accel.drivers.vendor import DISPLAY_3D, VGA, TorchKind, Vendor
-from pytest_accel.drivers.vendors.nvidia.visibility import CudaVisibility
+from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.vendor import DISPLAY_3D, VGA, TorchKind, Vendor, importing
+from pytest_accel.drivers.visibility import Visibility
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+QUEUES, MOST_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", 32
+"""The number of work queues of a context: 8 by default, at most 32. Copies on streams that share a queue wait for each
+other (CUDA programming guide, environment variables), and a process that copies between all devices at once has two
+streams per device and peer. Training scripts set it to 1, so no worker inherits it."""
 
 
-def _open(_shown: Sequence[Hint]) -> Driver:
-    from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
+class CudaVisibility(Visibility):
+    """Selection by UUID; the environment may name devices by index or UUID."""
 
-    return NvidiaDriver()
+    variables = (CUDA,)
+
+    def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
+        """Return the environment in which CUDA shows only these devices, with enough queues to copy between them."""
+        chosen = {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return {**chosen, QUEUES: str(MOST_QUEUES) if len(group) > 1 else None}
+
+    def mistaken(self, properties: Any, device: Device) -> str | None:
+        """Compare the UUIDs; NVML's has "GPU-" before it."""
+        uuid = str(getattr(properties, "uuid", "")).lower()
+        return uuid if uuid and uuid not in device.uuid.lower() else None
 
 
 VENDOR = Vendor(
     name="nvidia",
     title="NVIDIA",
-    make_driver=_open,
+    make_driver=importing("pytest_accel.drivers.vendors.nvidia.driver", "NvidiaDriver"),
     library="pynvml",
     install="pip install nvidia-ml-py",
     pci_vendor="0x10de",
