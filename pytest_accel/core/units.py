@@ -43,7 +43,7 @@ SIZE = r"([1-9]\d*)(KiB|MiB|GiB)"
 """The sizes of messages, written as "64KiB" or "8GiB"."""
 
 
-def in_bytes(size: str) -> int | None:
-    """Return a size in bytes, None for a text that is no size."""
+def in_bytes(size: str) -> int:
+    """Return a size in bytes; 0 for a text that is no size."""
     found = re.fullmatch(SIZE, size)
-    return int(found[1]) * OF_SIZES[found[2]] if found else None
+    return int(found[1]) * OF_SIZES[found[2]] if found else 0

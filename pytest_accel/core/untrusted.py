@@ -15,6 +15,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,29 +69,19 @@ def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: b
     A file that is larger than `most` bytes, or no regular file, is not read: a pipe would block, a device has no end.
     `follow` allows a symbolic link at the end of the path; where others can write into the folder, it has to be False.
     """
-    shown = shown or str(path)
-    try:
-        return _bytes(path, most, follow)
-    except _Unfit as unfit:
-        raise BadFile(f"{shown}: {unfit}") from None
-    except OSError as error:
-        raise BadFile(f"{shown}: cannot be read: {_why(path, error)}") from None
-    except ValueError:
-        raise BadFile(f"{shown}: is not the name of a file") from None
+    with _telling(path, shown):
+        with open(_open(path, follow), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            raw = _fill(file.fileno(), most + 1) if size <= most else b""
+        if max(size, len(raw)) > most:
+            raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
+    return raw
 
 
 def read_end(path: Path, most: int) -> bytes:
     """Return the last `most` bytes of a regular file, which is no link. Raises BadFile."""
-    try:
-        handle = _open(path, follow=False)
-        try:
-            return os.pread(handle, most, max(0, os.fstat(handle).st_size - most))
-        finally:
-            os.close(handle)
-    except _Unfit as unfit:
-        raise BadFile(f"{path}: {unfit}") from None
-    except OSError as error:
-        raise BadFile(f"{path}: cannot be read: {_why(path, error)}") from None
+    with _telling(path), open(_open(path, follow=False), "rb") as file:
+        return os.pread(file.fileno(), most, max(0, os.fstat(file.fileno()).st_size - most))
 
 
 def exists(path: Path) -> bool:
@@ -119,16 +110,8 @@ def lines(path: Path, shown: str = "") -> Iterator[bytes]:
 
     A file whose name ends in .gz is unpacked on the way; the limits hold for what it unpacks to.
     """
-    shown = shown or str(path)
-    try:
-        with open(_open(path, follow=False), "rb") as file:
-            yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadFile(f"{shown}: is no gzip file, or a part of one: {error}") from None
-    except _Unfit as unfit:
-        raise BadFile(f"{shown}: {unfit}") from None
-    except OSError as error:
-        raise BadFile(f"{shown}: cannot be read: {_why(path, error)}") from None
+    with _telling(path, shown), open(_open(path, follow=False), "rb") as file:
+        yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)
 
 
 def read_json(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> Any:
@@ -199,16 +182,19 @@ class _Unfit(ValueError):
     """A reason why a file is not read."""
 
 
-def _bytes(path: Path, most: int, follow: bool) -> bytes:
-    handle = _open(path, follow)
+@contextmanager
+def _telling(path: Path, shown: str = "") -> Iterator[None]:
+    """Raise BadFile with the name of the file for whatever is wrong with it."""
     try:
-        size = os.fstat(handle).st_size
-        raw = _fill(handle, most + 1) if size <= most else b""
-    finally:
-        os.close(handle)
-    if max(size, len(raw)) > most:
-        raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
-    return raw
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadFile(f"{shown or path}: is no gzip file, or a part of one: {error}") from None
+    except _Unfit as unfit:
+        raise BadFile(f"{shown or path}: {unfit}") from None
+    except OSError as error:
+        raise BadFile(f"{shown or path}: cannot be read: {_why(path, error)}") from None
+    except ValueError:
+        raise BadFile(f"{shown or path}: is not the name of a file") from None
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:

@@ -205,14 +205,6 @@ def scaled(scale: float) -> Callable[[Any], float]:
     return lambda value: value * scale
 
 
-def named(names: Mapping[int, str], place: int | None = None) -> Callable[[Any], str]:
-    """Return a reader that turns a number of an enumeration into its name, or "unknown (N)".
-
-    With `place` the number is the element of the answer at that index.
-    """
-
-    def read(value: Any) -> str:
-        number = value if place is None else value[place]
-        return names.get(number, f"unknown ({number})")
-
-    return read
+def named(names: Mapping[int, str]) -> Callable[[Any], str]:
+    """Return a reader that turns a number of an enumeration into its name, or "unknown (N)"."""
+    return lambda number: names.get(number, f"unknown ({number})")

@@ -30,109 +30,83 @@ class Xid:
     do: str
 
 
-def _all(kind: str, do: str, meanings: Mapping[int, str]) -> dict[int, Xid]:
-    return {number: Xid(kind, means, do) for number, means in meanings.items()}
-
-
 _COPY = (*range(39, 42), *range(70, 73), *range(75, 78), 85, *range(126, 136))
 _VIDEO = (68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139)
 
 BY_TEXT = range(144, 151)
 """Xids of NVLink 5: only the text in the kernel log tells whether the error is fatal."""
 
-XIDS = {
-    **_all(
-        HARDWARE,
-        _RESET,
-        {
-            46: "the GPU stopped processing",
-            48: "an uncorrectable ECC error of two bits",
-            62: "its power controller halted",
-            64: "a row of memory could not be retired or remapped",
-            94: "a memory error that was contained to one program",
-            95: "a memory error that was not contained",
-            109: "a context switch timed out",
-            110: "a security fault",
-            119: "its system processor (GSP) does not answer",
-            120: "an error in its system processor (GSP)",
-            140: "ECC errors that could not be corrected, nor their rows retired",
-            143: "it could not be initialised",
-            151: "the rotation of a key failed",
-            154: "the driver now requests recovery",
-            156: "one of its resources was retired",
-            157: "one of its resources could not be retired",
-            158: "a fatal timeout",
-            168: "its memory has shrunk",
-            169: "its security processor halted",
-            171: "an uncorrectable error in its memory",
-            172: "an uncorrectable error in its SRAM",
-        },
-    ),
-    **_all(
-        HARDWARE,
-        _REBOOT,
-        {
-            32: "commands were corrupted on the way over PCI Express",
-            79: "it has fallen off the bus",
-            167: "a fatal timeout on PCI Express",
-        },
-    ),
-    **_all(
-        HARDWARE,
-        "connect its auxiliary power",
-        {
-            54: "its auxiliary power is not connected",
-        },
-    ),
-    **_all(
-        HARDWARE,
-        _LINK,
-        {
-            74: "an error on an NVLink",
-            136: "an NVLink could not be trained",
-            155: "an NVLink was taken down",
-        },
-    ),
-    **_all(APPLICATION, _LINK, dict.fromkeys(BY_TEXT, "an NVLink reports an error")),
-    **_all(
-        APPLICATION,
-        _PROGRAM,
-        {
-            8: "the GPU stopped processing for a program",
-            13: "an exception of the graphics engine",
-            31: "a page fault in its memory",
-            43: "a program hit a fault of its own and was stopped",
-            45: "the driver cleaned up after a program, as after a kill",
-            60: "an exception of the video processor",
-            80: "corrupted commands were sent to it",
-            **dict.fromkeys((11, 25, 69), "an invalid or corrupted stream of commands"),
-            **dict.fromkeys(_COPY, "an exception of a copy engine"),
-            **dict.fromkeys(_VIDEO, "an exception of a video engine"),
-        },
-    ),
-    **_all(
-        INFORMATION,
-        _NOTHING,
-        {
-            14: "an error that was injected",
-            37: "an error of the driver's firmware",
-            38: "a timeout of the driver's firmware",
-            44: "a fault during a context switch",
-            63: "a row of memory was retired or will be remapped",
-            66: "an illegal access by a program",
-            67: "an illegal access by a program",
-            92: "many corrected ECC errors",
-            106: "a test message",
-            107: "a test message",
-            108: "a translation error at the other end of an NVLink",
-            121: "a corrected error on the link to the processor",
-            137: "a forbidden access over NVLink",
-            141: "an error on the fast path of a channel",
-            160: "a channel was retired",
-            161: "a channel could not be retired",
-        },
-    ),
+_TABLE: Mapping[tuple[str, str], Mapping[int, str]] = {
+    (HARDWARE, _RESET): {
+        46: "the GPU stopped processing",
+        48: "an uncorrectable ECC error of two bits",
+        62: "its power controller halted",
+        64: "a row of memory could not be retired or remapped",
+        94: "a memory error that was contained to one program",
+        95: "a memory error that was not contained",
+        109: "a context switch timed out",
+        110: "a security fault",
+        119: "its system processor (GSP) does not answer",
+        120: "an error in its system processor (GSP)",
+        140: "ECC errors that could not be corrected, nor their rows retired",
+        143: "it could not be initialised",
+        151: "the rotation of a key failed",
+        154: "the driver now requests recovery",
+        156: "one of its resources was retired",
+        157: "one of its resources could not be retired",
+        158: "a fatal timeout",
+        168: "its memory has shrunk",
+        169: "its security processor halted",
+        171: "an uncorrectable error in its memory",
+        172: "an uncorrectable error in its SRAM",
+    },
+    (HARDWARE, _REBOOT): {
+        32: "commands were corrupted on the way over PCI Express",
+        79: "it has fallen off the bus",
+        167: "a fatal timeout on PCI Express",
+    },
+    (HARDWARE, "connect its auxiliary power"): {
+        54: "its auxiliary power is not connected",
+    },
+    (HARDWARE, _LINK): {
+        74: "an error on an NVLink",
+        136: "an NVLink could not be trained",
+        155: "an NVLink was taken down",
+    },
+    (APPLICATION, _LINK): dict.fromkeys(BY_TEXT, "an NVLink reports an error"),
+    (APPLICATION, _PROGRAM): {
+        8: "the GPU stopped processing for a program",
+        13: "an exception of the graphics engine",
+        31: "a page fault in its memory",
+        43: "a program hit a fault of its own and was stopped",
+        45: "the driver cleaned up after a program, as after a kill",
+        60: "an exception of the video processor",
+        80: "corrupted commands were sent to it",
+        **dict.fromkeys((11, 25, 69), "an invalid or corrupted stream of commands"),
+        **dict.fromkeys(_COPY, "an exception of a copy engine"),
+        **dict.fromkeys(_VIDEO, "an exception of a video engine"),
+    },
+    (INFORMATION, _NOTHING): {
+        14: "an error that was injected",
+        37: "an error of the driver's firmware",
+        38: "a timeout of the driver's firmware",
+        44: "a fault during a context switch",
+        63: "a row of memory was retired or will be remapped",
+        66: "an illegal access by a program",
+        67: "an illegal access by a program",
+        92: "many corrected ECC errors",
+        106: "a test message",
+        107: "a test message",
+        108: "a translation error at the other end of an NVLink",
+        121: "a corrected error on the link to the processor",
+        137: "a forbidden access over NVLink",
+        141: "an error on the fast path of a channel",
+        160: "a channel was retired",
+        161: "a channel could not be retired",
+    },
 }
+"""The meanings of Xids by number, under their kind and what to do."""
+XIDS = {number: Xid(kind, means, do) for (kind, do), rows in _TABLE.items() for number, means in rows.items()}
 CLEANUP = (43, 45)
 """Xids that the driver reports about a program that was killed."""
 

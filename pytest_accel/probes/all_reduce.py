@@ -44,7 +44,7 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
     """
     import torch.distributed as dist
 
-    n = _bytes(size) // 4
+    n = in_bytes(size) // 4
     if device.world < 2:
         raise NotApplicable("all-reduce needs at least two devices")
     device.require_memory(4 * n + 4 * 8 * _CHUNK)
@@ -64,14 +64,6 @@ def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
     if account:
         result.details["account"] = account
     return result
-
-
-def _bytes(size: str) -> int:
-    """Return a size such as 8GiB in bytes. Raises NotApplicable for anything else."""
-    count = in_bytes(size)
-    if count is None:
-        raise NotApplicable(f"size {size!r} is not a whole number followed by KiB, MiB or GiB, such as 8GiB")
-    return count
 
 
 def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:

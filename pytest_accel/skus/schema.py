@@ -5,6 +5,7 @@ The loader reads files by these checks, and scripts/schemas.py writes the JSON S
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -227,6 +228,42 @@ _platform = yaml_nodes.record_of(
 ).stating(title="platform")
 
 
+DATASHEET: Mapping[str, tuple[StatedCheck[Any], str, str]] = {
+    "memory.type": (text, "memory", ""),
+    "memory.gb": (positive, "memory size", "GB"),
+    "memory.gb_per_s": (positive, "memory bandwidth", "GB/s"),
+    "memory.clock_mhz": (positive, "memory clock", "MHz"),
+    "memory.bus_bits": (positive, "memory bus", "bit"),
+    "compute.units": (count, "compute units", ""),
+    "compute.kind": (text, "kind of compute unit", ""),
+    "compute.tensor_clock_mhz": (positive, "clock of the tensor peak", "MHz"),
+    "compute.tensor_flops_per_clock": (positive, "tensor FLOPs per clock and unit", ""),
+    "compute.fp32_clock_mhz": (positive, "clock of the fp32 peak", "MHz"),
+    "compute.fp32_flops_per_clock": (positive, "fp32 FLOPs per clock and unit", ""),
+    "compute.max_clock_mhz": (positive, "highest clock reported", "MHz"),
+    "power.watts": (positive, "power", "W"),
+    "power.min_watts": (positive, "lowest settable power", "W"),
+    "power.max_watts": (positive, "highest settable power", "W"),
+    "temperature.max_operating_c": (positive, "highest operating temperature", "C"),
+    "temperature.slowdown_c": (positive, "slowdown temperature", "C"),
+    "temperature.shutdown_c": (positive, "shutdown temperature", "C"),
+    "temperature.memory_max_c": (positive, "highest memory temperature", "C"),
+}
+"""Check, label and unit of the values of a datasheet for one device, by key, beside the peaks by dtype."""
+_GROUPS = {
+    "memory": "the memory of one device",
+    "compute": "the compute units of one device",
+    "power": "the power limit of one device",
+    "temperature": "the limits of temperature of one device",
+}
+
+
+def _group(group: str) -> StatedCheck[Any]:
+    rows = {key.removeprefix(f"{group}."): row for key, row in DATASHEET.items() if key.startswith(f"{group}.")}
+    told = {name: check.described(f"{what} in {unit}" if unit else what) for name, (check, what, unit) in rows.items()}
+    return yaml_nodes.record_of(told).described(_GROUPS[group])
+
+
 _datasheet = yaml_nodes.record_of(
     {
         "tflops": yaml_nodes.record_of(
@@ -236,43 +273,7 @@ _datasheet = yaml_nodes.record_of(
             }
         ).described("peak rate of matrix products by dtype, dense (never sparse)"),
         "unsupported": yaml_nodes.list_of(yaml_nodes.one_of(*DTYPES)).described("dtypes that have no fast path"),
-        "memory": yaml_nodes.record_of(
-            {
-                "type": text.described("kind of the memory, such as HBM3"),
-                "gb": positive.described("GB (decimal)"),
-                "gb_per_s": positive.described("GB/s"),
-                "clock_mhz": positive.described("MHz"),
-                "bus_bits": positive.described("width of the bus in bits"),
-            }
-        ).described("the memory of one device"),
-        "compute": yaml_nodes.record_of(
-            {
-                "units": count.described("number of compute units"),
-                "kind": text.described("name of a compute unit, such as SM or CU"),
-                "tensor_clock_mhz": positive.described(
-                    "MHz: the clock that the peak of the tensor cores is stated for"
-                ),
-                "tensor_flops_per_clock": positive.described("FLOPs of the tensor cores for each clock and unit, bf16"),
-                "fp32_clock_mhz": positive.described("MHz: the clock that the peak of fp32 is stated for"),
-                "fp32_flops_per_clock": positive.described("FLOPs of fp32 for each clock and unit"),
-                "max_clock_mhz": positive.described("MHz: the highest clock that the device reports"),
-            }
-        ).described("the compute units of one device"),
-        "power": yaml_nodes.record_of(
-            {
-                "watts": positive.described("W: the default power limit"),
-                "min_watts": positive.described("W: the lowest power limit that can be set"),
-                "max_watts": positive.described("W: the highest power limit that can be set"),
-            }
-        ).described("the power limit of one device"),
-        "temperature": yaml_nodes.record_of(
-            {
-                "max_operating_c": positive.described("degrees C: the highest in operation"),
-                "slowdown_c": positive.described("degrees C: the hardware slows down"),
-                "shutdown_c": positive.described("degrees C: the device shuts down"),
-                "memory_max_c": positive.described("degrees C: the highest of the memory"),
-            }
-        ).described("the limits of temperature of one device"),
+        **{group: _group(group) for group in _GROUPS},
         "source": _source.described("where the figures of the datasheet come from"),
         "sources": yaml_nodes.mapping_of(_source).described(
             "sources of single figures (tflops.int8) or groups (memory) that have one of their own"

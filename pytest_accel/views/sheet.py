@@ -13,30 +13,8 @@ from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Sourc
 from pytest_accel.judging.smallest_losses import before_a_run, sentence
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
+from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.markdown import table as markdown_table
-
-DATASHEET_LABELS = {
-    "memory.type": ("memory", ""),
-    "memory.gb": ("memory size", "GB"),
-    "memory.gb_per_s": ("memory bandwidth", "GB/s"),
-    "memory.clock_mhz": ("memory clock", "MHz"),
-    "memory.bus_bits": ("memory bus", "bit"),
-    "compute.units": ("compute units", ""),
-    "compute.kind": ("kind of compute unit", ""),
-    "compute.tensor_clock_mhz": ("clock of the tensor peak", "MHz"),
-    "compute.tensor_flops_per_clock": ("tensor FLOPs per clock and unit", ""),
-    "compute.fp32_clock_mhz": ("clock of the fp32 peak", "MHz"),
-    "compute.fp32_flops_per_clock": ("fp32 FLOPs per clock and unit", ""),
-    "compute.max_clock_mhz": ("highest clock reported", "MHz"),
-    "power.watts": ("power", "W"),
-    "power.min_watts": ("lowest settable power", "W"),
-    "power.max_watts": ("highest settable power", "W"),
-    "temperature.max_operating_c": ("highest operating temperature", "C"),
-    "temperature.slowdown_c": ("slowdown temperature", "C"),
-    "temperature.shutdown_c": ("shutdown temperature", "C"),
-    "temperature.memory_max_c": ("highest memory temperature", "C"),
-}
-"""Labels and units of the values in a datasheet, by their key in the threshold file."""
 
 WITH_PRODUCT = 110
 """Columns of the narrowest terminal on which the list of SKUs names the products."""
@@ -153,7 +131,7 @@ def _datasheet(sku: Sku, sources: _Sources) -> Table:
     ]
     if data.unsupported:
         rows.append(("no fast path", ", ".join(data.unsupported), sources.number(data.source_of("unsupported"))))
-    for key, (label, unit) in DATASHEET_LABELS.items():
+    for key, (_, label, unit) in DATASHEET.items():
         group, _, name = key.partition(".")
         if name in (values := getattr(data, group)):
             rows.append((label, _shown(values[name], unit), sources.number(data.source_of(key))))

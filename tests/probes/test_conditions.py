@@ -29,6 +29,10 @@ from pytest_accel.run.request import request_of
         (probes.stream, {"op": "relu"}, "op: 'relu' is not known"),
         (probes.stream, {"op": 5}, "op: expected a name, found 5"),
         (probes.all_reduce, {"size": "8GB"}, "size: '8GB' is not known: expected a size such as 8GiB"),
+        (probes.all_reduce, {"size": "0MiB"}, "size: '0MiB' is not known: expected a size such as 8GiB"),
+        (probes.host_copy, {"direction": "up"}, "direction: 'up' is not known; known: both, d2h, h2d"),
+        (probes.peer_copy, {"direction": "up"}, "direction: 'up' is not known; known: both, one_way"),
+        (probes.peer_copy_all, {"how": "twice"}, "how: 'twice' is not known; known: all, rounds"),
     ],
 )
 def test_a_value_that_a_packaged_probe_cannot_use(function: Any, given: dict[str, Any], message: str) -> None:

@@ -115,10 +115,6 @@ def summary(links: list[dict[str, Any]], count: int | None) -> dict[str, Any]:
     return {"nvlink_up": len(up), **({"nvlink_gb_per_s": min(rates)} if rates and len(rates) == len(up) else {})}
 
 
-def _state(info: Any) -> str | None:
-    return named(FABRIC_STATES)(info.state) if info.state else None
-
-
 def _faults(info: Any) -> list[str]:
     mask = info.healthMask
     faults = [name for place, name in FABRIC_FAULTS.items() if mask >> place & 3 == 1]
@@ -138,7 +134,7 @@ def _info(read: Any, *structs: str) -> tuple[Answerer, ...]:
 
 
 FABRIC: Table = {
-    "fabric_state": _info(_state, _V3, _V2, _V1),
+    "fabric_state": _info(lambda info: named(FABRIC_STATES)(info.state) if info.state else None, _V3, _V2, _V1),
     "fabric_status": _info(lambda info: info.status, _V3, _V2, _V1),
     "fabric_cluster": _info(lambda info: str(uuid.UUID(bytes=bytes(info.clusterUuid))), _V3, _V2, _V1),
     "fabric_clique": _info(lambda info: info.cliqueId, _V3, _V2, _V1),
