@@ -18,8 +18,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus import skeleton
 from pytest_accel.skus.products import Product
-from pytest_accel.views import devices as device_view
-from pytest_accel.views import host as host_view
+from pytest_accel.views import devices as view
 
 DESCRIPTION = """Show devices, matching SKU and host facts as a run would see them, and list the facts that this user
 cannot read. Where no shipped SKU matches, show every device with its ids, the nearest SKU, what differs from it, and a
@@ -53,8 +52,8 @@ def run(chosen: argparse.Namespace) -> int:
         pool.stop()
     if chosen.skeleton:
         return _print_skeleton(products, refused)
-    print("\n".join([*_sku_lines(setup, products), *device_view.lines(setup.devices, in_full=bool(refused))]))
-    print("\n".join(host_view.lines(host)))
+    print("\n".join([*_sku_lines(setup, products), *view.lines(setup.devices, in_full=bool(refused))]))
+    print("\n".join(view.host_lines(host)))
     for product in products:
         if not product.skus:
             print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")

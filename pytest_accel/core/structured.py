@@ -276,10 +276,6 @@ def _or_text(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _is_class(hint: Any) -> bool:
-    return is_dataclass(hint) or is_typeddict(hint)
-
-
 def _is(*origins: Any) -> Callable[[Any], bool]:
     return lambda hint: get_origin(hint) in origins
 
@@ -295,7 +291,7 @@ def _converter(*, detailed: bool) -> Converter:
     made.register_structure_hook(date, _day)
     made.register_structure_hook_func(lambda hint: isinstance(hint, type) and issubclass(hint, Enum), _member)
     made.register_structure_hook_func(_is(Literal), lambda raw, hint: _choice(raw, get_args(hint)))
-    made.register_structure_hook_factory(_is_class, _of_class)
+    made.register_structure_hook_factory(lambda hint: is_dataclass(hint) or is_typeddict(hint), _of_class)
     made.register_structure_hook_factory(_is(Union, UnionType), _of_union)
     made.register_structure_hook_func(lambda hint: hint == Reason, _reason)
     made.register_structure_hook_factory(_is(list, tuple, Sequence), _of_list)

@@ -16,7 +16,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
 from pytest_accel.core.yaml_nodes import BadFile, Findings, Located, items_of
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import classes, contract, methods, shipped, skeleton
+from pytest_accel.skus import classes, contract, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -33,7 +33,8 @@ from pytest_accel.skus.counterpart import EXPECTED, compared, same_product
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
-SHIPPED = shipped.FOLDER
+_HERE = Path(__file__).parents[1]
+SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "thresholds") if home.is_dir()), _HERE)
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 LISTED = "'pytest-accel sku list' shows all"
