@@ -10,6 +10,7 @@ from pytest_accel.core.reasons import BeyondMethod, OtherMethod
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
+from pytest_accel.skus import loader
 
 DIFFERS = ("data uniform 0..2^32 (ours: normal(0, 1))",)
 OTHER = Limit(
@@ -54,6 +55,17 @@ def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:
     without = judged(90.0, SAME, conditions={"tunable_op": False})
     assert without.status is Status.MARGINAL
     assert without.advisory == ("tunable op True (ours: False)",)
+
+
+@pytest.mark.parametrize("metric", ["stream.copy_kernel", "stream.triad"])
+def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelstream(metric: str) -> None:
+    """torch's elementwise kernels came up to those of BabelStream on gfx942 from 2025 on (pytorch 153634, 160444)."""
+    limit = loader.load("mi300x").limits[metric]
+    assert limit.floor
+    assert limit.source
+    slow = Measurement(metric, "GPU-0", "GB/s", 0.95 * limit.floor, conditions=limit.source.method)
+    assert judge([slow], limit, {"torch": "2.8.0+rocm6.4"}).status is Status.MARGINAL
+    assert judge([slow], limit, {"torch": "2.9.0+rocm6.4"}).status is Status.FAIL
 
 
 def test_a_fault_of_the_device_fails_under_an_advisory_limit_too() -> None:
