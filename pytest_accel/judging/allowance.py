@@ -27,33 +27,22 @@ def allowance(limit: Limit) -> float:
     return room / limit.reference if room > 0 else USUAL_ALLOWANCE
 
 
-def far(verdict: Verdict, limit: Limit) -> bool:
-    """Return True for a shortfall that is beyond doubt although the run had no time to measure it again.
+def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
+    """Return True for a shortfall that counts although the run had no time to measure it again.
 
-    A limit that demands one value has no allowance. A share of a few kelvin is nothing that a sensor resolves.
+    With `once`, for one that counts although the metric held when it was measured again. A limit that demands one value
+    has no allowance. That of a ceiling without a reference is all of the ceiling then: what it bounds is 0 on a healthy
+    device, and a share of a small ceiling is noise, as is one of a few kelvin, which no sensor resolves.
     """
     if verdict.unit == "K":
         return False
-    if verdict.advises:
-        return _far_below_class(verdict, limit)
-    return verdict.margin is None or -verdict.margin > BEYOND_NOISE * allowance(limit)
-
-
-def far_once(verdict: Verdict, limit: Limit) -> bool:
-    """Return True for a shortfall that counts although the metric held when it was measured again.
-
-    The allowance of a ceiling without a reference is all of the ceiling: what it bounds is 0 on a healthy device, and a
-    share of a small ceiling is noise, as is one of a few kelvin.
-    """
-    if verdict.unit == "K":
-        return False
-    if verdict.metric in SLOWDOWNS:
+    if once and verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.advises:
         return _far_below_class(verdict, limit)
     if verdict.margin is None:
-        return limit.equals is not None
-    room = 1.0 if limit.floor is None and not limit.reference else allowance(limit)
+        return not once or limit.equals is not None
+    room = 1.0 if once and limit.floor is None and not limit.reference else allowance(limit)
     return -verdict.margin > BEYOND_NOISE * room
 
 

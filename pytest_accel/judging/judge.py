@@ -26,7 +26,7 @@ from pytest_accel.core.reasons import (
 )
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far, far_once
+from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
 from pytest_accel.judging.distance import unconfirmed
@@ -192,7 +192,7 @@ def _seen_before(
         if each.trouble:
             continue
         once = _excused(_explained(each, limit, len(rounds), explain), each, limit, software)
-        if once.status is Status.FAIL and far_once(once, limit):
+        if once.status is Status.FAIL and far(once, limit, once=True):
             return once.because(Repeated(verdict.value, verdict.unit, fails=True))
     if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit):
         first = rounds[0]
