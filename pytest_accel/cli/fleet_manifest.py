@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from pytest_accel.cli.parser import Subcommand
@@ -55,23 +56,7 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_manifest(chosen: argparse.Namespace) -> int:
     """Print the manifest; return 0."""
-    wanted = ManifestRequest(
-        image=chosen.image,
-        sku=chosen.sku,
-        level=chosen.level,
-        nodes=chosen.nodes,
-        count=chosen.count,
-        gpus=chosen.gpus,
-        resource=chosen.resource,
-        name=chosen.name,
-        namespace=chosen.namespace,
-        cron=chosen.cron,
-        claim=chosen.claim or "",
-        host_path=chosen.host_path or "",
-        selector=tuple(chosen.selector),
-        time_limit=chosen.time_limit or "",
-        kernel_log=chosen.kernel_log,
-    )
+    wanted = ManifestRequest(**{each.name: getattr(chosen, each.name) for each in fields(ManifestRequest)})
     print(manifest.text([manifest.manifest(wanted)]), end="")
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -132,12 +133,16 @@ def _show(chosen: argparse.Namespace) -> int:
 
 def _rendered(found: Night, form: str) -> str:
     """Return a night in one of the formats."""
-    from pytest_accel.fleet.nights import metrics, night, text
+    from pytest_accel.fleet.nights import metrics, text
 
     if form == "json":
-        shown = {"schema": 1, **night.plain(found), "exit": found.exit}
-        return json.dumps(shown, indent=1, allow_nan=False) + "\n"
+        return _json({"schema": 1, **asdict(found), "exit": found.exit}) + "\n"
     return metrics.text(found) if form == "prometheus" else text.text(found)
+
+
+def _json(data: object) -> str:
+    """Return data as JSON; days are ISO 8601."""
+    return json.dumps(data, indent=1, allow_nan=False, default=str)
 
 
 # -- device
@@ -166,7 +171,7 @@ def _device(chosen: argparse.Namespace) -> int:
             raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
         found = [history.history(fleet, row, chosen.metric) for row in known]
     if chosen.format == "json":
-        print(json.dumps([history.plain(each) for each in found], indent=1, allow_nan=False))
+        print(_json(list(map(asdict, found))))
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
     return exits.NOT_JUDGED if any(each.doubled for each in found) else exits.HOLDS
@@ -190,16 +195,16 @@ def _prune(chosen: argparse.Namespace) -> int:
     store.is_simulated(chosen.store)  # demands a store
     every = store.sizes(chosen.store)
     night = chosen.night and chosen.night.isoformat()
-    gone = [each for each in every if each.night == night] if night else every[: -chosen.keep_nights]
+    gone = [each for each in every if each == night] if night else list(every)[: -chosen.keep_nights]
     if night and not gone:
         raise BadFile(f"--night: {chosen.store} holds no night {night}")
     if chosen.yes:
-        store.prune(chosen.store, [each.night for each in gone])
+        store.prune(chosen.store, gone)
     what = "removed" if chosen.yes else "would remove"
     for each in gone:
-        print(f"{what} {each.night}: {each.bytes / 1e6:.1f} MB")
-    stay = [each for each in every if each not in gone]
-    print(f"{counted(len(stay), 'night')} with {sum(each.bytes for each in stay) / 1e6:.1f} MB stay")
+        print(f"{what} {each}: {every[each] / 1e6:.1f} MB")
+    stay = [size for each, size in every.items() if each not in gone]
+    print(f"{counted(len(stay), 'night')} with {sum(stay) / 1e6:.1f} MB stay")
     if gone and not chosen.yes:
         print("nothing was removed; --yes removes them")
     return 0

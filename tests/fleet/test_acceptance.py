@@ -112,8 +112,8 @@ def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
     assert found["of_devices"] == {"accepted": 8, "rejected": 1, "not judged": 7, "missing": 0}
     (one,) = found["rejections"]
     assert (one["node"], one["place"], one["serial"]) == ("node1", "gpu3 (0000:03:00.0)", "16500013")
-    assert one["fault"]["title"] == "A203 memory-unrepairable"
-    assert one["fault"]["do"] == "drain the node and return the device"
+    assert one["title"] == "A203 memory-unrepairable"
+    assert one["do"] == "drain the node and return the device"
 
 
 def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path: Path) -> None:

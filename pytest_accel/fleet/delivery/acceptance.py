@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_accel.core import exits
-from pytest_accel.core.measurement import NODE
-from pytest_accel.fleet.delivery.against import Against, compare, with_list
+from pytest_accel.core.groups import grouped
+from pytest_accel.fleet.delivery.against import Against, compare
 from pytest_accel.fleet.delivery.distribution import Distribution, Figure, distribution
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of
-from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records, place_of
+from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records
 from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
 JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
 """Those of `TERMS` that decide what a node is accepted for. The others only explain its figures."""
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A finding that rejects a board, or a node as a whole (`place` is "node")."""
-
-    node: str
-    place: str
-    serial: str
-    fault: Fault
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,8 @@ class Delivery:
     """Each serial number or UUID that several boards have: its kind ("serial" or "UUID"), its value, and the boards."""
     against: Against | None
     metrics: Sequence[Distribution]
-    rejections: Sequence[Rejection]
+    rejections: Sequence[Fault]
+    """What rejects boards and nodes; the faults of one board are together."""
     older: int
     """Records that a newer one of the same node replaces."""
     refused: Sequence[tuple[str, str]] = field(default=())
@@ -112,9 +103,7 @@ def delivery(
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
     nodes = [node_of(each) for each in records.nodes]
-    against = compare(boards, records.nodes, nodes) if boards else None
-    if boards:
-        nodes = [with_list(node, one, boards) for node, one in zip(nodes, records.nodes, strict=True)]
+    against, nodes = compare(boards, records.nodes, nodes) if boards else (None, nodes)
     seen = [board for node in nodes for board in node.boards]
     hosts = [each.host for each in records.nodes]
     days = sorted(each.started[:10] for each in nodes if each.started)
@@ -139,7 +128,12 @@ def delivery(
         duplicates=[*_twice("serial", seen), *_twice("UUID", seen)],
         against=against,
         metrics=_metrics(records.nodes),
-        rejections=[each for node in records.nodes for each in _rejections(node)],
+        rejections=[
+            replace(fault, node=node.node)
+            for node in records.nodes
+            for some in grouped(node.faults, lambda each: each.uuid).values()
+            for fault in some
+        ],
         older=records.older,
         shared=records.shared,
         refused=records.refused,
@@ -178,16 +172,6 @@ def _twice(what: str, boards: Iterable[Board]) -> Iterator[tuple[str, str, list[
         if value:
             found[same(value)].append(each)
     yield from ((what, value, several) for value, several in sorted(found.items()) if len(several) > 1)
-
-
-def _rejections(record: NodeRecord) -> Iterator[Rejection]:
-    """Yield what rejects the boards of a node, those of one board together."""
-    devices = {each.uuid: each for each in record.devices}
-    order = {uuid: place for place, uuid in enumerate(dict.fromkeys(each.uuid for each in record.faults))}
-    for fault in sorted(record.faults, key=lambda each: order[each.uuid]):
-        device = devices.get(fault.uuid)
-        place = place_of(device) if device else NODE
-        yield Rejection(record.node, place, (device.serial or "") if device else "", fault)
 
 
 def _metrics(records: Sequence[NodeRecord]) -> list[Distribution]:

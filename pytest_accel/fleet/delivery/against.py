@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, OPEN, REJECTED, Board, Node
 from pytest_accel.fleet.delivery.records import NodeRecord
 from pytest_accel.judging.delivery import UNKNOWN, ListState, differences, standing
@@ -67,45 +68,38 @@ class Against:
         return bool(self.swapped or self.moved or self.unlisted or self.differing)
 
 
-def with_list(node: Node, record: NodeRecord, boards: PackingList) -> Node:
-    """Return a node of whose boards only those are accepted that the list has there, as they are."""
-    results = [
-        RESULTS.get(standing(boards, device, record.host).state, ACCEPTED) if board.result == ACCEPTED else board.result
-        for board, device in zip(node.boards, record.devices, strict=True)
-    ]
-    return replace(
-        node, boards=[replace(board, result=result) for board, result in zip(node.boards, results, strict=True)]
-    )
+def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> tuple[Against, list[Node]]:
+    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes.
 
-
-def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> Against:
-    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
+    Of the nodes that are returned only those boards are accepted that the list has there, as they are.
+    """
     misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
     found: set[str] = set()
-    seen = [
-        (board, device, record.host)
-        for record, node in zip(records, nodes, strict=True)
-        for board, device in zip(node.boards, record.devices, strict=True)
-    ]
-    for board, device, host in seen:
-        stands = standing(boards, device, host)
-        if stands.row:
-            found.add(same(stands.row.serial))
-        if stands.state is ListState.NOT_LISTED:
-            unlisted.append(board)
-        elif stands.state is ListState.BUT_FOR_ZEROS and stands.row:
-            zeros.append((board, stands.row))
-        elif stands.state is ListState.ELSEWHERE and stands.row:
-            misplaced.append(Misplaced(board.serial, stands.row.node, host, board.place, stands.row.line))
-        elif stands.state is ListState.DIFFERENT and stands.row:
-            differing.append((board, "; ".join(differences(stands.row, device))))
-        elif stands.state in UNKNOWN:
-            unknown.append((board, stands.words))
+    compared = []
+    for record, node in zip(records, nodes, strict=True):
+        here = []
+        for seen, device in zip(node.boards, record.devices, strict=True):
+            stands, board = standing(boards, device, record.host), seen
+            if seen.result == ACCEPTED:
+                board = replace(seen, result=RESULTS.get(stands.state, ACCEPTED))
+            here.append(board)
+            if stands.row:
+                found.add(same(stands.row.serial))
+            if stands.state is ListState.NOT_LISTED:
+                unlisted.append(board)
+            elif stands.state is ListState.BUT_FOR_ZEROS and stands.row:
+                zeros.append((board, stands.row))
+            elif stands.state is ListState.ELSEWHERE and stands.row:
+                row = stands.row
+                misplaced.append(Misplaced(board.serial, row.node, record.host, board.place, row.line))
+            elif stands.state is ListState.DIFFERENT and stands.row:
+                differing.append((board, "; ".join(differences(stands.row, device))))
+            elif stands.state in UNKNOWN:
+                unknown.append((board, stands.words))
+        compared.append(replace(node, boards=here))
     swapped, moved = _pairs(misplaced, boards.nodes)
-    here: dict[str, list[str]] = defaultdict(list)
-    for each in records:
-        here[boards.nodes.find(each.host)].append(each.node)
-    return Against(
+    by_name = grouped(records, lambda each: boards.nodes.find(each.host))
+    against = Against(
         file=boards.file,
         sha256=boards.sha256,
         boards=len(boards.rows),
@@ -117,9 +111,10 @@ def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[
         but_for_zeros=zeros,
         differing=differing,
         unknown=unknown,
-        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in here],
-        several=[(name, meant) for name, meant in here.items() if name and len(meant) > 1],
+        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in by_name],
+        several=[(name, [each.node for each in meant]) for name, meant in by_name.items() if name and len(meant) > 1],
     )
+    return against, compared
 
 
 def _pairs(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeGuard
 
 from pytest_accel.core import untrusted
-from pytest_accel.core.measurement import Device, Value
-from pytest_accel.core.run import Circumstances, FindingEntry, Run
+from pytest_accel.core.measurement import NODE, Device, Value
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.summary import Summary
@@ -51,8 +51,11 @@ NOT_FIGURES = ("text", "version", "count")
 
 @dataclass(frozen=True)
 class Fault:
-    """A verdict that rejects a device, or the node (`uuid` is NODE): its fault code, sentence and next step."""
+    """A verdict that rejects a device, or the node (`uuid` and `place` are NODE): its code, sentence and next step."""
 
+    node: str
+    place: str
+    serial: str
     uuid: str
     metric: str
     code: str
@@ -159,7 +162,7 @@ def _node(run: Run) -> NodeRecord:
         node=run.host,
         sha256=run.sha256,
         judged_on=_terms(run),
-        faults=list(_faults(run.verdicts, run.findings)),
+        faults=list(_faults(run)),
         marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
         measured=list(_figures(run.verdicts)),
         objection=f"the record contradicts itself: {told.contradiction}" if told.contradiction else "",
@@ -186,20 +189,28 @@ def _terms(record: Run) -> dict[str, str]:
     return {name: str(known[name]) for name in TERMS if known[name]}
 
 
-def _faults(verdicts: Sequence[Verdict], findings: Sequence[FindingEntry]) -> Iterator[Fault]:
+def _faults(run: Run) -> Iterator[Fault]:
     """Yield the verdicts that reject, in the order of the record's findings, worst first."""
-    failed = {(each.metric, each.subject): each for each in verdicts if each.rejects}
-    for each in findings:
-        verdict = failed.pop((each["metric"], each["subject"]), None)
-        if verdict is not None:
-            yield _fault(verdict, each["code"], f"{each['code']} {each['name']}", each["do"], each["severity"])
-    for verdict in failed.values():  # of a run that did not end
-        code = of_metric(verdict.metric)
-        yield _fault(verdict, code.code, f"{code.code} {code.name}", code.do, code.severity.value)
-
-
-def _fault(verdict: Verdict, code: str, title: str, do: str, severity: str) -> Fault:
-    return Fault(verdict.blamed or verdict.subject, verdict.metric, code, title, sentence_of(verdict), do, severity)
+    devices = {each.uuid: each for each in run.devices}
+    failed = {(each.metric, each.subject): each for each in run.verdicts if each.rejects}
+    told = [(each["metric"], each["subject"]) for each in run.findings]
+    known = {(each["metric"], each["subject"]): each for each in reversed(run.findings)}
+    for key in dict.fromkeys([*(each for each in told if each in failed), *failed]):
+        verdict, finding, code = failed[key], known.get(key), of_metric(key[0])  # no finding in a run that did not end
+        uuid = verdict.blamed or verdict.subject
+        device = devices.get(uuid)
+        yield Fault(
+            node=run.host,
+            place=place_of(device) if device else NODE,
+            serial=(device.serial or "") if device else "",
+            uuid=uuid,
+            metric=verdict.metric,
+            code=finding["code"] if finding else code.code,
+            title=f"{finding['code']} {finding['name']}" if finding else f"{code.code} {code.name}",
+            words=sentence_of(verdict),
+            do=finding["do"] if finding else code.do,
+            severity=finding["severity"] if finding else code.severity.value,
+        )
 
 
 def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:

@@ -58,10 +58,10 @@ class ManifestRequest:
     name: str = "accel"
     namespace: str = ""
     cron: str = ""
-    claim: str = ""
-    host_path: str = ""
-    selector: tuple[tuple[str, str], ...] = ()
-    time_limit: str = ""
+    claim: str | None = None
+    host_path: str | None = None
+    selector: Sequence[tuple[str, str]] = ()
+    time_limit: str | None = None
     kernel_log: bool = False
 
 

@@ -12,11 +12,8 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.night import plain
 from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.judging.closing import SIMULATED
-
-__all__ = ["DeviceHistory", "history", "plain", "text"]
 
 TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
 """The statuses that are told of each night."""

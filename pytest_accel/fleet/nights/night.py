@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -173,18 +171,3 @@ def look(fleet: StoredNights) -> Night:
 def _run(node: str, word: str, state: str, status: int | None, *others: Any) -> NodeRun:
     ended = state == FINISHED and bool(word)
     return NodeRun(node, word if ended else NOT_ENDED, status if ended else None, *others)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses by the names of their fields, days as text, infinities as null."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

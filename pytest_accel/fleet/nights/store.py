@@ -249,28 +249,11 @@ def _merge(connection: DuckDBPyConnection, folder: Path, runs: Sequence[tuple[St
 # -- retention
 
 
-@dataclass(frozen=True)
-class StoredNight:
-    """A night of a store, and the space that its files take."""
-
-    night: str
-    bytes: int
-
-
-def sizes(store: Path) -> list[StoredNight]:
-    """Return the nights of a store with their space, oldest first."""
-    return [
-        StoredNight(each, sum(_size(folder_of(store, each) / name) for name in (FIGURES, RUNS)))
-        for each in nights(store)
-    ]
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file, 0 if it is not there."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+def sizes(store: Path) -> dict[str, int]:
+    """Return the space of the files of each night of a store in bytes, oldest first."""
+    return {
+        each: sum(file.stat().st_size for file in folder_of(store, each).glob("*.parquet")) for each in nights(store)
+    }
 
 
 def prune(store: Path, gone: Collection[str]) -> None:

@@ -53,9 +53,9 @@ def _faults(of: Delivery) -> list[str]:
             each.node,
             each.place,
             each.serial or "-",
-            each.fault.title,
-            f"{each.fault.metric}: {each.fault.words}",
-            each.fault.do,
+            each.title,
+            f"{each.metric}: {each.words}",
+            each.do,
         )
         for each in of.rejections
     ]
