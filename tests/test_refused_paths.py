@@ -56,8 +56,6 @@ COMMANDS = [
 ]
 OPTIONS = [
     "--accel-output={path}",
-    "--accel-resume={path}",
-    "--accel-resume={path} --accel-output={path}",
     "--accel-report={path}.html",
     "--accel-baseline={path}",
     "--accel-waivers={path}",

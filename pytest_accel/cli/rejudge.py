@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import NODE, Measurement, Peak
+from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, Run
@@ -25,7 +25,6 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.limit_differences import differences, facts_of
 from pytest_accel.judging.preconditions import skip_verdict
-from pytest_accel.judging.rounds import FirstRound, Later, extreme_rounds, in_round, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
@@ -154,12 +153,7 @@ class _Again:
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
         self.past_of = baseline.kept_in(record.baseline)
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
-        first = [each for each in record.measurements if round_of(each) == 1]
-        self.attempts = grouped(first, lambda each: (each.metric, each.subject))
-        uuids = {uuid for uuid, kind in self.kinds.items() if kind is not None}
-        self.first_round = FirstRound(
-            record.rounds.get("series", {}), {*uuids, NODE} if uuids else (), record.started[:10]
-        )
+        self.attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
         for each in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):
             self._exchange_fact(each)
 
@@ -177,32 +171,7 @@ class _Again:
         pairs: list[tuple[Limit | None, Verdict | None]] = [(each.limit, each) for each in markers]
         if own or not markers:
             pairs.append((own, next((each for each in old if not _by_marker(each)), None)))
-        return [_waived(self._of_all_rounds(place, limit, then), then) for limit, then in pairs]
-
-    def _of_all_rounds(self, place: Place, limit: Limit | None, then: Verdict | None) -> Verdict:
-        """Return the worst of the verdicts on the first round and on the later ones that the record holds something of.
-
-        Of most later rounds it holds the values alone: the lowest and the highest are judged where the limit is another
-        one than then.
-        """
-        first = self._verdict(place, limit, then)
-        if limit is not None and not limit.required and first.status is Status.NOT_APPLICABLE:
-            return first
-        same = (
-            then is not None and then.limit is not None and limit is not None and _bounds(then.limit) == _bounds(limit)
-        )
-        later, entry = Later(), self.record.rounds.get("series", {}).get(place[0])
-        extremes = set() if same or entry is None or limit is None else extreme_rounds(entry, place[1])
-        held = {round_of(each) for each in self.record.measurements if (each.metric, each.subject) == place}
-        spread = self.terms.spread_of(place[0])
-        for number in sorted((held | extremes) - {1}):
-            attempts = in_round(self.record.measurements, self.attempts, entry, place[0], number)
-            if place not in attempts:
-                continue
-            beside = background_of(attempts, self.kinds, place, spread, self.first_round.past_of)
-            peaked = [self._peaked(each) for each in attempts[place]]
-            later.keep(first, judge(peaked, limit, self.record.software, self.explain, beside), number)
-        return later.merged({first.key: first}, self.record.rounds.get("complete", 0))[0]
+        return [_waived(self._verdict(place, limit, then), then) for limit, then in pairs]
 
     def _verdict(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         terms, attempts = self.terms, _of_then(self.attempts.get(place, []), old)
@@ -240,11 +209,6 @@ class _Again:
             return measurement
         peak = peaks.peak(self.terms.sku, measurement.metric, self.terms.platform)
         return replace(measurement, peak=Peak(*peak) if peak else None)
-
-
-def _bounds(limit: Limit) -> object:
-    """Return what a limit demands, to be compared."""
-    return facts_of(limit)
 
 
 def _places(record: Run) -> list[Place]:

@@ -8,8 +8,17 @@ share, continues from there.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 _epoch = time.time() - time.monotonic()
+
+
+def boot_id() -> str:
+    """Return the id of the boot of this host, empty where it is not known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def epoch() -> float:

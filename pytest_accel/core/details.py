@@ -341,9 +341,6 @@ class JudgingDetails(TypedDict, total=False):
     judging/peer_matrix, as the two below."""
     worst_pair: str
     """peer_copy: the pair that the device is judged by, by name."""
-    round: int
-    """The round of a long run that the measurement was made in; absent in the first. Written and read by
-    judging/rounds."""
     explains: str
     """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by judging/judge. Records of older
     versions hold it for every measurement."""

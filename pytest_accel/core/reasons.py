@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, get_args
 
 from pytest_accel.core.details import Value
 
-Since = Literal["first accepted", "last", "first round"]
-"""The run that a device is compared with: an earlier one, or the first round of this run."""
+Since = Literal["first accepted", "last"]
+"""The earlier run that a device is compared with."""
 Side = Literal["floor", "ceiling"]
 """The bound that a value is compared with."""
 
@@ -57,7 +57,6 @@ NoteKind = Literal[
     "first_failed",
     "beyond_noise",
     "one_round",
-    "before_resumption",
 ]
 
 
@@ -270,7 +269,7 @@ class BehindNeighbours(Figures):
 
 @dataclass(frozen=True)
 class BehindPast(Figures):
-    """The device has lost a share since an earlier run, or the first round of this one; two may differ by `allowed`."""
+    """The device has lost a share since an earlier run; two runs may differ by `allowed`."""
 
     lost: float
     allowed: float
@@ -293,18 +292,13 @@ class AllAlike(Figures):
 
 
 @dataclass(frozen=True)
-class InRound(Figures):
-    """The verdict is of a later round of a long run."""
+class DidNotEnd(Figures):
+    """A run of a series began and did not end: it was killed, or the host went down under it."""
 
-    round: int
-    of: int
-
-
-@dataclass(frozen=True)
-class NothingWorse(Figures):
-    """No verdict became worse in the rounds after the first."""
-
-    rounds: int
+    boot: str
+    """The id of the boot in which it ran; empty where it is not known."""
+    last: str
+    """The time of its last reading: ISO 8601, in UTC."""
 
 
 @dataclass(frozen=True)

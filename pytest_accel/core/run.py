@@ -80,15 +80,6 @@ class Circumstances:
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     cut_short: str | None = None
     """The reason why not every test was run, where the run is judged all the same; or None."""
-    hours: float = 0.0
-    """The hours that the run was to go on (--accel-hours); 0 for one pass through its measurements."""
-    hours_done: float = 0.0
-    rounds: int = 0
-    """The number of complete rounds of a run with `hours`."""
-    resumed: int = 0
-    """How often the run was resumed."""
-    reboots: int = 0
-    """How often the host was booted meanwhile."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -100,40 +91,6 @@ class Circumstances:
         return Names(self.names)
 
 
-class SeriesEntry(TypedDict):
-    """The values of one metric in every round."""
-
-    unit: str
-    values: dict[str, list[float | None]]
-    """The values by subject, one for each round from the first on; null where there is no number."""
-
-
-class FoundEntry(TypedDict):
-    """A verdict that a later round made worse than the first round had it."""
-
-    metric: str
-    subject: str
-    limit: str
-    """Where the limit was declared; empty without one."""
-    round: int
-
-
-class RoundsEntry(TypedDict, total=False):
-    """The rounds of a run with --accel-hours; empty in any other run."""
-
-    hours: float
-    """The hours that were asked for."""
-    done: float
-    """The hours that the run was going, without the time between a stop and a resumption."""
-    complete: int
-    """The number of complete rounds."""
-    now: str
-    """How far the run is, in words."""
-    series: dict[str, SeriesEntry]
-    """The entries by metric."""
-    found: list[FoundEntry]
-
-
 class WaiversEntry(TypedDict, total=False):
     """The file of waivers as the record holds it; empty in a run without one."""
 
@@ -143,25 +100,13 @@ class WaiversEntry(TypedDict, total=False):
     """The waivers that cover a verdict."""
 
 
-class StartEntry(TypedDict):
-    """One start of the run: the first one, or one that resumed it."""
+class CountedEntry(TypedDict):
+    """The error counters of a device at one moment."""
 
-    at: str
-    """ISO 8601, in UTC."""
-    boot: str
-    """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""
-    seconds: float
-    """The seconds that the run was going from this start to the last time that the record was written."""
-
-
-class RequestEntry(TypedDict):
-    """A measurement that is complete, so that a resumed run does not make it again."""
-
-    probe: str
-    conditions: str
-    metrics: list[str]
-    until: float
-    """The time at which the last measurement of a complete attempt began, in seconds since the epoch."""
+    at: float
+    """Seconds since the epoch."""
+    numbers: Mapping[str, int]
+    """The totals by the variant of the metric `counters.*`."""
 
 
 class LauncherEntry(TypedDict, total=False):
@@ -185,6 +130,8 @@ class RunEntry(TimeSpent, total=False):
     started: str
     ended: str
     host: str
+    boot: str
+    """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""
     command: list[str]
     """The command line."""
     level: str
@@ -194,10 +141,10 @@ class RunEntry(TimeSpent, total=False):
     """The folder of the record."""
     environment: dict[str, dict[str, str]]
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
+    counted: dict[str, CountedEntry]
+    """The last reading of the error counters, by UUID: the next run of a series counts from there."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
-    starts: list[StartEntry]
-    """The starts of a run at level long, which can be resumed; absent at other levels."""
     launcher: LauncherEntry
     """The launcher that started the run on one of many nodes; absent without one."""
     simulated: dict[str, Any]
@@ -257,8 +204,6 @@ class Past:
     runs: int = 0
     fails: bool = False
     """True if the user wants a drop to fail instead of being marginal."""
-    of_this_run: bool = False
-    """True if `first` is the figure of the first round of this run, and there is no earlier run."""
 
 
 class BaselineEntry(TypedDict, total=False):
@@ -351,9 +296,6 @@ class Run:
     """Sentences that a reader should know besides the verdicts."""
     earlier_attempts: list[EarlierRecord] = field(default_factory=list)
     baseline: BaselineEntry = field(default_factory=BaselineEntry)
-    requests: list[RequestEntry] = field(default_factory=list)
-    """The complete measurements of the first round of a run at level long."""
-    rounds: RoundsEntry = field(default_factory=RoundsEntry)
     telemetry: TelemetryFile = field(default_factory=TelemetryFile)
     state: Literal["running", "interrupted", "finished"] = "running"
     closing: ClosingEntry = field(default_factory=ClosingEntry)

@@ -10,7 +10,7 @@ from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.reasons import NoteKind, Reason
 from pytest_accel.core.verdict import Verdict, show, show_margin
-from pytest_accel.core.words import age, counted, listed
+from pytest_accel.core.words import age, listed
 
 NOTES: Mapping[NoteKind, str] = {
     "value": "{shown}",
@@ -48,7 +48,6 @@ NOTES: Mapping[NoteKind, str] = {
     "first_failed": "measured only on the repeat; first: {text}",
     "beyond_noise": "which no noise explains",
     "one_round": "another round could not be compared",
-    "before_resumption": "found before the run was resumed",
 }
 """The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
 
@@ -117,12 +116,10 @@ def _behind_neighbours(one: reasons.BehindNeighbours, _: Verdict) -> str:
 
 
 def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
-    time, of_round = is_time(one.unit), one.since == "first round"
-    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if time else f"{one.lost:.1%} below"
-    run = one.since if of_round else f"{one.since} run of {one.day}"
-    two = f"two {'rounds' if of_round else 'runs'} differ by up to {one.allowed:.1%}"
+    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(one.unit) else f"{one.lost:.1%} below"
+    two = f"two runs differ by up to {one.allowed:.1%}"
     differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in one.differs.items())
-    return f"{AT_FIRST * one.at_first}{behind} its {run} ({show(one.value, '')}; {two}{differs})"
+    return f"{AT_FIRST * one.at_first}{behind} its {one.since} run of {one.day} ({show(one.value, '')}; {two}{differs})"
 
 
 WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
@@ -162,8 +159,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.AllAlike: lambda one, _: (
         f"all {one.devices} devices alike: look at what they share (power, cooling, settings, software)"
     ),
-    reasons.InRound: lambda one, _: f"in round {one.round} of {one.of}",
-    reasons.NothingWorse: lambda one, _: f"nothing became worse over {counted(one.rounds, 'complete round')}",
+    reasons.DidNotEnd: lambda one, _: f"began and did not end (boot {one.boot or 'unknown'}, last reading {one.last})",
     reasons.NoBudget: lambda one, _: (
         f"level {one.level} has no time budget for this probe; "
         + (f"use --accel-level={one.enough}" if one.enough else "set one under `budgets` in the threshold file")
@@ -174,7 +170,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
 
 BEFORE = {"at": ", ", "during": ", ", "beyond_noise": ", "}
 """What joins a reason of this kind to the one before it, where that is no semicolon."""
-AFTER = {"value": ", ", "in_round": ": "}
+AFTER = {"value": ", "}
 """What joins the next reason to one of this kind."""
 
 

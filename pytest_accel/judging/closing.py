@@ -124,8 +124,8 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
         return f"; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
     if undecided:
         return f"; {closing_parts.undecided(undecided, around.called)}"
-    if unfinished := [*filter(None, [around.cut_short, closing_parts.unfinished(around.hours, around.hours_done)])]:
-        return f"; {'; '.join(unfinished)}"
+    if around.cut_short:
+        return f"; {around.cut_short}"
     if (missing := _missing(verdicts, around)) and not around.filtered:
         return f"; no verdict on {closing_parts.missing(missing, around.called)}"
     return f", but the record could not be written: {around.record_problem}" if around.record_problem else ""
@@ -192,8 +192,6 @@ def _behind(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
 def _beside(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
     extra = [closing_parts.marginal(limits, around.called), closing_parts.waivers(limits, around.called, around.day)]
-    extra += [closing_parts.duration(around.hours_done, around.rounds)] if around.hours else []
-    extra += [closing_parts.resumptions(around.resumed, around.reboots)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []

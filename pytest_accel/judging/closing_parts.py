@@ -209,24 +209,6 @@ def _date(day: str) -> date | None:
         return None
 
 
-def unfinished(hours: float, done: float) -> str:
-    """Return how much of the hours of a long run are done; empty if all are, or if none were asked for."""
-    return f"{done:.3g} of {hours:g} hours are done" if done < hours else ""
-
-
-def duration(hours: float, rounds: int) -> str:
-    """Return the hours of a long run and its rounds: "72.1 h in 41 complete rounds"."""
-    return f"{hours:.3g} h in {counted(rounds, 'complete round')}"
-
-
-def resumptions(resumed: int, reboots: int) -> str:
-    """Return how often a run was resumed: "resumed twice, 1 reboot"; empty if it never was."""
-    if not resumed:
-        return ""
-    times = {1: "once", 2: "twice"}.get(resumed, f"{resumed} times")
-    return ", ".join(filter(None, [f"resumed {times}", counted(reboots, "reboot") if reboots else ""]))
-
-
 # -- words
 
 

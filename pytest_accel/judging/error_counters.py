@@ -15,6 +15,7 @@ from typing import Any
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.run import CountedEntry
 from pytest_accel.judging import fact_metrics, inventory
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -221,6 +222,23 @@ class CounterReadings:
     def windows(self) -> Mapping[str, list[ReadingWindow]]:
         """The windows by UUID, one for each probe; without the counters of the links."""
         return self._counters.windows
+
+    def follow(self, counted: Mapping[str, CountedEntry]) -> None:
+        """Count from the last reading of the run before, by UUID: the first window is the time between the two runs."""
+        for uuid, entry in counted.items():
+            for book in (self._counters, self._links):
+                numbers = {name: number for name, number in entry["numbers"].items() if name in book.names}
+                book.last[uuid] = CounterReading(entry["at"], numbers)
+                book.never[uuid] = {}
+
+    @property
+    def counted(self) -> dict[str, CountedEntry]:
+        """The newest totals of the devices, by UUID."""
+        links = self._links.last
+        return {
+            uuid: {"at": each.at, "numbers": {**each.numbers, **(links[uuid].numbers if uuid in links else {})}}
+            for uuid, each in self._counters.last.items()
+        }
 
     @property
     def links_stale(self) -> bool:

@@ -380,13 +380,6 @@ class Attempts:
         self._unrecorded.append(measurement)
         self._verdicts = {each: given for each, given in self._verdicts.items() if each[0] != measurement.metric}
 
-    def restore(self, attempts: Sequence[Measurement]) -> None:
-        """Take over the attempts that the record of a resumed run holds, oldest first."""
-        for each in attempts:
-            self.add(each)
-        self.take_unrecorded()
-        self.repeated = any(len(together(each)) > 1 for each in self.attempts.values())
-
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
 

@@ -19,6 +19,7 @@ from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
 from pytest_accel.run.options import (
     add_options,
     is_acceptance_run,
+    is_series,
     option_words,
     plans_only,
     shows_by_command,
@@ -28,7 +29,7 @@ from pytest_accel.run.options import (
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
 
-pytest_plugins = ("pytest_accel.plugin.fixtures",)
+pytest_plugins = ("pytest_accel.plugin.fixtures", "pytest_accel.plugin.series")
 
 SUITE = "pytest_accel.suite"
 ASKING = ("--accel-sku", "--accel-simulate")
@@ -84,7 +85,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
-    return exit_status(status, _of_closing(config))
+    return status if is_series(config.option) else exit_status(status, _of_closing(config))
 
 
 def _of_closing(config: pytest.Config) -> int | None:
@@ -116,8 +117,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", registration(name))
     if not any(word.startswith("--benchmark") for word in option_words(config)):
         config.pluginmanager.register(UnaskedBenchmark(), "accel-unasked-benchmark")
-    if config.option.accel_resume and not is_acceptance_run(config.option):
-        raise pytest.UsageError("--accel-resume needs the options that the run was begun with, such as --accel-sku")
     if is_acceptance_run(config.option) and not shows_only(config.option):
         from pytest_accel.plugin import compact
         from pytest_accel.plugin.hooks import Acceptance

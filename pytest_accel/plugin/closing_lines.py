@@ -31,7 +31,6 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *_folded(steps, width),
         *terminal.next_lines(closing, width),
         *_repeated(session, tests, closing),
-        *_resumed(session),
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
         *terminal.contract_lines(session.setup.terms.sku),
@@ -49,17 +48,9 @@ def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal
     if not named:
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
-    kept = without_options(command, ("-k", "--accel-output", "--accel-resume", "--accel-hours"))
+    kept = without_options(command, ("-k", "--accel-output", "--accel-hours", "--accel-follows"))
     words = [*kept, "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]
-
-
-def _resumed(session: Session) -> list[terminal.Line]:
-    """Return the command that goes on with a long run that was ended early."""
-    if not session.resumable or not session.ledger.folder.path:
-        return []
-    words = without_options(session.setup.options.command, ("--accel-resume", "--accel-output"))
-    return [(f"resume: {shlex.join(words)} --accel-resume={shlex.quote(str(session.ledger.folder.path))}", "")]
 
 
 def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:

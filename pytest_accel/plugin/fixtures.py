@@ -102,28 +102,6 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
     return check
 
 
-@pytest.fixture
-def accel_rounds(request: pytest.FixtureRequest, _accel_subject: str) -> Callable[[], list[Verdict]]:
-    """Return the function that repeats all measurements before this test for the hours of --accel-hours.
-
-    It fails the test if that makes a verdict on the test's subject fail.
-    """
-    session, item = _session(request), request.node
-
-    def rounds() -> list[Verdict]:
-        """Repeat everything that was measured, and return what became worse for the subject of this test."""
-        if session.setup.options.hours is None:
-            pytest.skip("needs --accel-hours=N")
-        with _as_probe_error():
-            verdicts = session.repeat_rounds(_accel_subject)
-        found = [*verdicts, *session.changes_of(_accel_subject)]
-        item.stash.setdefault(VERDICTS, []).extend(found)
-        _conclude(session, found)
-        return found
-
-    return rounds
-
-
 def _session(request: pytest.FixtureRequest) -> Session:
     """Return the session of the acceptance run; skips the test if there is none."""
     session = request.config.stash.get(SESSION, None)

@@ -88,7 +88,7 @@ class Acceptance:
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
-        self.accel_session = Session(_options(config, own_paths), self._progress, self._progress.announce)
+        self.accel_session = Session(options_from(config, own_paths), self._progress)
         self._reports = reports.TestReports(self.accel_session)
         self._interrupts = Interrupts(self.accel_session.deadline)
         config.stash[SESSION] = self.accel_session
@@ -176,7 +176,7 @@ class Acceptance:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
-        """Leave out tests over the limited facts of a SKU that limits none, and rounds that are not asked for."""
+        """Leave out tests over the limited facts of a SKU that limits none."""
         made = yield
         if not isinstance(made, list):
             return made
@@ -184,15 +184,11 @@ class Acceptance:
         self._found |= {(place, item.originalname) for item in functions if (place := _place(item)) is not None}
         return [item for item in made if not self._is_empty(item)]
 
-    def _is_empty(self, item: object) -> bool:
-        """Return True for a packaged test that has nothing to do: one over no fact, or over the rounds of no hours."""
+    @staticmethod
+    def _is_empty(item: object) -> bool:
+        """Return True for a packaged test that has nothing to do, over no fact."""
         given = item.callspec.params if hasattr(item, "callspec") else {}
-        no_fact = any(given.get(f"accel_{probe}", "") is None for probe in LIMITED)
-        return no_fact or (isinstance(item, pytest.Item) and self._is_not_asked(_place(item)))
-
-    def _is_not_asked(self, place: int | None) -> bool:
-        """Return True for the place of the module over rounds, in a run without hours."""
-        return place == ORDER.index("test_rounds") and self.accel_session.setup.options.hours is None
+        return any(given.get(f"accel_{probe}", "") is None for probe in LIMITED)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
@@ -222,7 +218,7 @@ class Acceptance:
         kept = set(session.items)
         taken_out = [item for item in collected if item not in kept]
         self._note_missing(taken_out, "taken out by a plugin or a conftest.py")
-        lacking = [name for place, name in sorted(functions() - self._found) if not self._is_not_asked(place)]
+        lacking = [name for _, name in sorted(functions() - self._found)]
         if lacking and not self.accel_session.setup.filtered:  # by an ini file or a hook
             self.accel_session.setup.rule_out(f"the packaged suite was collected without {', '.join(lacking)}")
         ordered = iter(ours)
@@ -436,7 +432,7 @@ class Acceptance:
                 reporter.write_line(printable(text), **({colour: True, "bold": bold} if colour else {}))
 
 
-def _options(config: pytest.Config, own_tests: bool) -> Options:
+def options_from(config: pytest.Config, own_tests: bool) -> Options:
     """Return the options of a run as pytest has read them. Raises pytest.UsageError for a wrong one of the ini file."""
     filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(config.option, name, None)]
     if own_tests:

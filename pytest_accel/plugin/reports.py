@@ -80,8 +80,7 @@ class TestReports:
             self.not_run.append(item.name)
         if call.when == "call":
             for verdict in verdicts:
-                if "accel_rounds" not in getattr(item, "fixturenames", ()):  # what it tells, another test measures
-                    self.tests[verdict.key] = item.name
+                self.tests[verdict.key] = item.name
                 _properties(session, item, report, verdict)
             failing = [verdict for verdict in verdicts if verdict.fails]
             repeats = [self._repeats(item, verdict) for verdict in failing]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
+from pytest_accel.core import clock
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Circumstances, RequestEntry, Run
+from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
@@ -23,50 +23,16 @@ from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
 from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.rounds import Later, round_of
 from pytest_accel.judging.smallest_losses import sentence, smallest_losses
-from pytest_accel.probes.request import Request
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.resume import Resumed
 from pytest_accel.run.setup import Setup
 
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
-
-
-RESUMABLE = "long"
-"""The level of a run that can be resumed. A run of minutes is made again."""
-
-
-def boot_id() -> str:
-    """Return the id of the boot of this host, empty where it is not known."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-class Elapsed:
-    """The time that a run has been going, over all of its starts. On a simulated node its own clock counts."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self._pool, self._began = pool, time.monotonic()
-        self.before = 0.0
-        """The seconds of the earlier starts."""
-
-    @property
-    def of_this_start(self) -> float:
-        """The seconds since this start. The devices of a simulated node work for longer than the host's clock goes."""
-        return max(time.monotonic() - self._began, self._pool.device_seconds)
-
-    @property
-    def seconds(self) -> float:
-        """The seconds since the first start, without the time in which the run did not go."""
-        return self.before + self.of_this_start
 
 
 class Ledger:
@@ -75,39 +41,25 @@ class Ledger:
     def __init__(self, setup: Setup, pool: WorkerPool) -> None:
         self.folder = RecordFolder()
         self.record = Run(run={})
-        self.resumed: Resumed | None = None
-        """The record of the run that this one resumes: what it holds is not measured again."""
         self.baseline = baseline.Baseline(History((), (), dict), setup.options.baseline)
         self._setup, self._pool = setup, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
-        """Those of the first round, which is the only one of most runs."""
-        self._later = Later()
-        self.elapsed = Elapsed(pool)
 
     @property
     def begun(self) -> bool:
         """True once the record says how the run was started and holds its devices."""
         return self.folder.path is not None and bool(self.record.run)
 
-    def begin(self, folder: Path, resumed: Resumed | None = None) -> None:
-        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be.
-
-        The record of a run that is `resumed` is continued.
-        """
+    def begin(self, folder: Path) -> None:
+        """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
         try:
-            self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY, more=resumed is not None)
+            self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY)
         except OSError as error:
             raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
-        self.resumed = resumed
-        if resumed:
-            self._continue(resumed)
-        else:
-            self._enter_start(folder)
+        self._enter_start(folder)
         self._enter_subjects()
-        if resumed:
-            self.record.devices += resumed.missing(self.record.devices)
         self._enter_earlier(folder)
         self.save()
         if self.folder.problem:
@@ -116,17 +68,6 @@ class Ledger:
         if chosen and folder != chosen.absolute() and not self._setup.options.shared:
             self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
 
-    def _continue(self, resumed: Resumed) -> None:
-        """Take over what the record of a resumed run holds of its complete measurements."""
-        self.record = resumed.record()
-        self.elapsed.before = resumed.seconds
-        for each in self.record.measurements:
-            self._newest[each.metric, each.subject] = each
-        self._verdicts = {each.key: each for each in resumed.standing}
-        self._later.restore(self.record.rounds.get("found", []), {each.key: each for each in resumed.old.verdicts})
-        self.record.run["starts"].append({"at": now(), "boot": boot_id(), "seconds": 0.0})
-        self.record.notes.append(resumed.note(now(), boot_id()))
-
     def _enter_start(self, folder: Path) -> None:
         """Enter command, host, environment and time limit of the run."""
         options, node = self._setup.options, self._setup.node
@@ -134,6 +75,7 @@ class Ledger:
         self.record.run = {
             "started": now(),
             "host": node_name(),
+            "boot": clock.boot_id(),
             "command": list(options.command),
             "level": self._setup.terms.level,
             "platform": self._setup.terms.platform.name,
@@ -144,14 +86,10 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.run["launcher"] = record.launcher_entry(options.launch)
-        if self._setup.terms.level == RESUMABLE:
-            self.record.run["starts"] = [{"at": now(), "boot": boot_id(), "seconds": 0.0}]
-        if options.hours is not None:
-            self.record.rounds = {"hours": options.hours, "done": 0.0, "complete": 0, "series": {}, "found": []}
         if options.time_limit is not None:
             self.record.run["time_limit"] = options.time_limit
         if node:
-            self.record.run["simulated"] = simulation.for_record(node)
+            self.record.run["simulated"] = simulation.for_record(node, self._setup.elapsed)
 
     def _enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
@@ -209,7 +147,7 @@ class Ledger:
     @property
     def verdicts(self) -> list[Verdict]:
         """The worst verdict on each limit so far."""
-        return self._later.merged(self._verdicts, self.record.rounds.get("complete", 0))
+        return list(self._verdicts.values())
 
     def status(self, key: tuple[str, str, str]) -> Status | None:
         """Return the status of the verdict with this `Verdict.key`, None if there is none."""
@@ -226,47 +164,6 @@ class Ledger:
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
-
-    def keep_of_round(self, verdict: Verdict, place: int) -> bool:
-        """Keep a verdict of a later round if it is worse than all before; return True if its measurements are needed.
-
-        The measurements of a verdict whose place it takes, because that said nothing about the device, are removed.
-        """
-        verdict = self._waived(verdict)
-        changed = self._later.keep(self._verdicts.get(verdict.key), verdict, place)
-        if changed is not None:
-            self.record.rounds["found"] = self._later.entries()
-            self.record.verdicts = self.verdicts
-        if changed is not None and changed is not verdict:
-            self._forget_rounds_of(verdict)
-        return changed is verdict
-
-    def _forget_rounds_of(self, verdict: Verdict) -> None:
-        """Remove the measurements of later rounds that no verdict on this metric and subject refers to any more."""
-        place = verdict.metric, verdict.subject
-        if any(each[:2] == place for each in self._later.found):
-            return
-        self.record.measurements = [
-            each for each in self.record.measurements if (each.metric, each.subject) != place or round_of(each) == 1
-        ]
-
-    def of_rounds(self, subject: str) -> list[Verdict]:
-        """Return the verdicts on a subject that a later round made worse."""
-        return [each for each in self.verdicts if each.subject == subject and each.key in self._later.found]
-
-    def measured(self, request: Request, found: Sequence[Measurement]) -> None:
-        """Note that the attempts at a request are complete, so that a resumed run does not make them again."""
-        if "starts" not in self.record.run:
-            return
-        probe, conditions = request.key
-        kept = [each for each in self.record.requests if (each["probe"], each["conditions"]) != request.key]
-        entry: RequestEntry = {
-            "probe": probe,
-            "conditions": conditions,
-            "metrics": sorted({each.metric for each in found}),
-            "until": max((each.started for each in found), default=0.0),
-        }
-        self.record.requests = [*kept, entry]
 
     def forget_counters(self) -> None:
         """Forget the verdicts on error counters that hold, since a probe that runs now may raise a counter."""
@@ -292,18 +189,11 @@ class Ledger:
         """
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
-        self._enter_time()
         self.record.software.update(self._pool.software)
+        self.record.run["counted"] = self._pool.sensor.counters.counted
         self.record.waivers = self._setup.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)
-
-    def _enter_time(self) -> None:
-        """Enter how long the run has been going."""
-        if "starts" in self.record.run:
-            self.record.run["starts"][-1]["seconds"] = round(self.elapsed.of_this_start, 1)
-        if self.record.rounds:
-            self.record.rounds["done"] = round(self.elapsed.seconds / 3600, 4)
 
     def _give_up_telemetry(self) -> bool:
         """Give up the file of the telemetry for the record on a full disk; return False if there is none."""

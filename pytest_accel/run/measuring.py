@@ -18,7 +18,6 @@ from pytest_accel.core.reasons import NoBudget, Note, Reason
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
-from pytest_accel.judging.background import PastOf
 from pytest_accel.judging.diagnosis import explaining
 from pytest_accel.judging.evidence import with_evidence, with_excuse
 from pytest_accel.judging.inventory import facts, host_fact, withheld
@@ -28,7 +27,7 @@ from pytest_accel.judging.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.idle_gate import IdleCheck, check_idle, settle
+from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Setup
@@ -51,14 +50,12 @@ class Measuring:
         self._results: dict[tuple[str, str], Attempts] = {}
         self._left_out: dict[str, dict[str, str]] = {}
         """Why devices are left out of a probe, by its place."""
-        self._of_round: list[Measurement] | None = None
-        """The measurements of the later round that is being measured, None in the first."""
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
 
     @cached_property
     def _repeats(self) -> Repeats:
-        """The time for repeats of a round, by the level, which a contract settles when the run is opened."""
+        """The time for repeats, by the level, which a contract settles when the run is opened."""
         return Repeats(self._setup.terms.level)
 
     @property
@@ -140,53 +137,26 @@ class Measuring:
         if request.declaration.fact:
             key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
         if key not in self._results:
-            result = self._attempts(self._ledger.baseline.past_of)
+            result = self._attempts()
             if request.declaration.fact:
                 for each in self._facts(request.metric):
                     result.add(each)
                 self.save(result, soon=True)
-            elif (before := resumed.attempts(key) if (resumed := self._ledger.resumed) else None) is not None:
-                result.restore(before)
             else:
                 self._enter()
                 self._measure(result, request)
             self._results[key] = result
         return self._results[key]
 
-    def _attempts(self, past_of: PastOf) -> Attempts:
-        """Return an empty result, whose figures are compared with those that `past_of` finds."""
+    def _attempts(self) -> Attempts:
+        """Return an empty result, whose figures are compared with the baseline of the run."""
         kinds = {device.uuid: kind_of(device) for device in self._devices}
-        terms = self._setup.terms
-        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=terms.spread_of, past_of=past_of)
-
-    # -- later rounds
-
-    def begin_round(self) -> None:
-        """Begin another round of a long run: with devices at rest, as the first one, and with time for repeats."""
-        self._of_round, self._repeats = [], Repeats(self._setup.terms.level)
-        self._enter()
-        settle(self._pool)
-
-    def end_rounds(self) -> None:
-        """Let the record hold what is measured from now on, as in the first round."""
-        self._of_round = None
-
-    def again(self, request: Request, past_of: PastOf) -> Attempts:
-        """Measure a request in a later round. The record does not hold its measurements yet."""
-        result = self._attempts(past_of)
-        self._measure(result, request)
-        return result
+        spread_of, past_of = self._setup.terms.spread_of, self._ledger.baseline.past_of
+        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
 
     def save(self, result: Attempts, *, soon: bool = False) -> None:
-        """Add the new measurements of a result to the record, and write it.
-
-        Those of a later round are added once they are judged, if a verdict needs them.
-        """
-        new = result.take_unrecorded()
-        if self._of_round is not None:
-            self._of_round += new
-            return
-        self._ledger.add(new)
+        """Add the new measurements of a result to the record, and write it."""
+        self._ledger.add(result.take_unrecorded())
         self._ledger.save(soon=soon)
 
     def _facts(self, metric: str) -> list[Measurement]:
@@ -205,9 +175,10 @@ class Measuring:
         return facts(metric, self._setup.discovery, self._setup.terms.sku, clock.now())
 
     def _enter(self) -> None:
-        """Pass the idle gate, once in a run: before the first worker opens a device."""
+        """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
-            self._idle_check = check_idle(self._pool, self._devices)
+            follows = self._setup.follows_directly
+            self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
 
     # -- again
@@ -305,18 +276,14 @@ class Measuring:
             outcome.findings = [each for each in outcome.findings if self._own(request, each["metric"])]
             outcomes.append(outcome)
 
-        complete = False
         try:
             self._pool.measure(call, [alone] if alone else self._measured(request), keep)
-            complete = not self._deadline.over
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
             call = replace(call, ended=clock.now(), lost=lost)
             self._stood_still = self._pool.stood_still_since(call.started)
             with self._pool.timeline.on("checks"):
                 self._gather(result, outcomes, call)
-                if complete and self._of_round is None:
-                    self._ledger.measured(request, [each for own in result.attempts.values() for each in own])
                 self.save(result)
 
     def _own(self, request: Request, metric: str) -> bool:
@@ -364,7 +331,7 @@ class Measuring:
                 device,
                 sku,
                 readings=readings,
-                earlier=self._ledger.record.measurements if self._of_round is None else self._of_round,
+                earlier=self._ledger.record.measurements,
                 foreign=self._foreign(device),
                 excuse=self._excuse(device),
                 moved=window.moved if window else {},

@@ -35,6 +35,9 @@ STANDARD = "standard"
 PAGE_ENDINGS = (".html", ".htm")
 """The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
 
+FIRST = "none"
+"""The value of --accel-follows in the first run of a series."""
+
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
 
@@ -65,8 +68,9 @@ class Options:
     patience: float = 60.0
     time_limit: float | None = None
     hours: float | None = None
-    """The hours that a run at level long goes on; None for one pass through its measurements."""
-    resume: Path | None = None
+    """The hours that a series of runs goes on; None for one run."""
+    follows: str = ""
+    """The record of the run before in a series, or FIRST; empty for a run by itself."""
     simulate: str | None = None
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
@@ -80,8 +84,8 @@ class Options:
 
     @property
     def shared(self) -> bool:
-        """True if other nodes of a job may write into the same output folder."""
-        return self.launch is not None and self.launch.shared
+        """True if other nodes of a job may write into the same output folder; that of a series is the node's own."""
+        return self.launch is not None and self.launch.shared and not self.follows
 
 
 def options_of(read: argparse.Namespace, **more: Any) -> Options:
@@ -197,18 +201,12 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-hours",
         metavar="N",
         type=_hours,
-        help="Go on for N hours at level long (which it implies): all measurements are repeated in rounds, judged by "
-        "the same limits, and compared with the first round. Published acceptance standards ask for 72 or 168 hours. "
-        "Default: one round.",
+        help="Make complete runs for N hours, at level long if no other is named, each with a record of its own in the "
+        "folder that --accel-output names, and compare each with the first. After a stop, a kill or a reboot the same "
+        "command goes on with the time that is left. Published acceptance standards ask for 72 or 168 hours. Default: "
+        "one run.",
     )
-    add(
-        "--accel-resume",
-        metavar="RECORD",
-        type=_file,
-        help="Go on with a run at level long that was stopped, from its RECORD or folder, under the options that it "
-        "was begun with. Complete measurements are not made again. If --accel-output names the same folder and nothing "
-        "is there, the run begins: one command line starts a run and resumes it.",
-    )
+    add("--accel-follows", metavar="RECORD", help=argparse.SUPPRESS)  # what a series gives to its runs
     parser.addini("accel_time_limit", "the default of --accel-time-limit")
     parser.addini(
         "accel_required",
@@ -252,6 +250,12 @@ def shows_by_command(words: Iterable[object]) -> bool:
     """Return True if one of the words of a command line asks pytest to print something about itself."""
     shown = ("--help", "--version", "--markers", "--fixtures", "--funcargs", "--cache-show")
     return any(str(word).startswith(shown) or re.match(r"-[A-Za-z]*[hV]", str(word)) for word in words)
+
+
+def is_series(option: argparse.Namespace) -> bool:
+    """Return True if the options ask for a series of runs, and this is none of these."""
+    asked = is_acceptance_run(option) and option.accel_hours is not None and not option.accel_follows
+    return asked and not shows_only(option) and not plans_only(option)
 
 
 def plans_only(option: argparse.Namespace) -> bool:

@@ -8,7 +8,6 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core.run import Run
@@ -37,17 +36,6 @@ def numbered(first: Path) -> Iterator[Path]:
     yield from (first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS))
 
 
-def of_this_node(folder: Path, host: str, *, shared: bool) -> Path:
-    """Return the folder of the last run of this `host` if `folder` is shared by several nodes, else `folder`."""
-    if not shared:
-        return folder if host_of(folder / record.FILE) in (None, host) else folder / file_name(host)
-    if host_of(folder / record.FILE) == host:
-        return folder
-    own = folder / file_name(host)
-    there = takewhile(lambda place: (place / record.FILE).exists(), numbered(own))
-    return max((place for place in there if host_of(place / record.FILE) == host), key=_began, default=own)
-
-
 class RecordFolder:
     """The folder that the record of one run is written to.
 
@@ -61,7 +49,6 @@ class RecordFolder:
         self.problem: str | None = None
         """The reason why the last write to `path` failed; None if it succeeded."""
         self._saved = 0.0
-        self._resumed = False
 
     @property
     def file(self) -> Path | None:
@@ -105,15 +92,6 @@ class RecordFolder:
             except OSError as error:
                 raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
         raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
-
-    def reopen(self, folder: Path) -> Path:
-        """Go on in the folder of a run that is resumed. Raises Refused if it cannot be written."""
-        try:
-            (folder / record.LOGS).mkdir(exist_ok=True)
-        except OSError as error:
-            raise Refused(f"--accel-resume: cannot write to {folder}: {error.strerror}") from None
-        self.path, self._resumed = folder, True
-        return folder
 
     @staticmethod
     def _places(chosen: Path | None, host: str, name: str, shared: bool) -> Iterator[Path]:
@@ -170,11 +148,8 @@ class RecordFolder:
             self.elsewhere = None
 
     def take_back(self) -> None:
-        """Remove the record of a run that never began, so that its folder can be used again.
-
-        The record of a run that was to be resumed stays as it was.
-        """
-        if self.path and not self._resumed:
+        """Remove the record of a run that never began, so that its folder can be used again."""
+        if self.path:
             record.remove(self.path)
         self.path = None
 
@@ -188,11 +163,6 @@ def _leftovers(folder: Path) -> str | None:
         name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY, record.PACKED) if (folder / name).exists()
     ]
     return found[0] if found and not (folder / record.FILE).exists() else None
-
-
-def _began(folder: Path) -> float:
-    """Return when the logs of a run were made, by which its folder is told from older ones."""
-    return (folder / record.LOGS).stat().st_ctime if (folder / record.LOGS).exists() else 0.0
 
 
 def host_of(path: Path) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import pairwise
 from typing import IO, Any
 
 from pytest_accel.core.node_name import node_name
@@ -19,15 +18,14 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.judging.judge import judge
-from pytest_accel.run import device_lock, earlier_records, resume
+from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.deadline import Deadline
-from pytest_accel.run.ledger import RESUMABLE, Ledger
+from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import NONE, Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
-from pytest_accel.run.rounds import Rounds
 from pytest_accel.run.setup import Setup
 
 Tell = Callable[[str, float, float], None]
@@ -41,21 +39,16 @@ class Session:
         self,
         options: Options,
         progress: Tell = lambda what, spent, expected: None,
-        announce: Callable[[str], None] = lambda text: None,
         pool: WorkerPool | None = None,
     ) -> None:
-        """`announce` is called with a line of text when a round of a long run begins."""
         self.setup = Setup(options)
         self.deadline = Deadline(options.time_limit)
         self.pool = pool or WorkerPool(SensorClient(options.patience, self.deadline), progress)
         self.ledger = Ledger(self.setup, self.pool)
         self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger)
         self.errors = Errors()
-        self.rounds = Rounds(self.setup, self.pool, self.deadline, self.ledger, self.measuring, announce=announce)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
-        self._counted = 0
-        """The number of readings of the error counters when they were judged last."""
         self._locks: list[IO[bytes]] = []
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
@@ -85,28 +78,16 @@ class Session:
         host = node_name()
         name = f"{host}{'-simulated' * bool(self.setup.node)}-{stamp}"
         options, folders = self.setup.options, self.ledger.folder
-        resumed = resume.find(options)
-        folder = (
-            folders.reopen(resumed.folder)
-            if resumed
-            else folders.create(options.output, host, name, shared=options.shared)
-        )
+        folder = folders.create(options.output, host, name, shared=options.shared)
         self.setup.discover(self.pool, folder)
-        if resumed:
-            resume.check(resumed, self.setup)
         try:
             names = [] if self.setup.node else [(device.uuid, device.name) for device in self.setup.devices]
             self._locks = device_lock.hold(names, f"record {folder}")
         except device_lock.DeviceLocked as held:
             raise Refused(f"{held}; wait for that run to end, or stop it") from None
-        self.ledger.begin(folder, resumed)
-
-    @property
-    def resumable(self) -> bool:
-        """True if a run that has ended can be resumed by its record: it was stopped, or its hours are not over."""
-        around = self.ledger.record.circumstances
-        left = around is not None and bool(around.interrupted or resume.unfinished(around))
-        return left and "starts" in self.ledger.record.run
+        self.ledger.begin(folder)
+        if before := self.setup.before:
+            self.pool.sensor.follow(before.run.get("counted", {}))
 
     # -- checking
 
@@ -136,43 +117,10 @@ class Session:
         with self.pool.timeline.on("checks"):
             result.add_broken(request.metric, subject)
             judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
-            if request.metric == "inventory.count" and (resumed := self.ledger.resumed):
-                gone = resumed.gone(self.setup.discovery.devices)
-                judged = [each.worsened(Status.FAIL, Note("vanished", gone)) if gone else each for each in judged]
             verdicts = [self.ledger.keep(each) for each in judged]
             self.measuring.save(result, soon=True)
         self._judge_changes()
-        if not request.declaration.fact:
-            self._judge_counters()
-            self.rounds.ask(request, [(request.metric, subject, each) for each in limits or (None,)])
         return verdicts
-
-    def repeat_rounds(self, subject: str) -> list[Verdict]:
-        """Repeat all measurements for the hours that the options ask for, once in a run.
-
-        Returns the verdicts on a subject that became worse by it, or else one for information.
-        """
-        self.rounds.run(self._look_between)
-        return self.ledger.of_rounds(subject) or [self.rounds.information(subject)]
-
-    def _look_between(self) -> None:
-        """Record what became of facts and counters during a measurement."""
-        self._judge_changes()
-        self._judge_counters()
-
-    def _judge_counters(self) -> None:
-        """Record error counters that break their limit by now: if a long run is killed, it reads them anew."""
-        if self.setup.terms.level != RESUMABLE or self._counted == self.pool.sensor.counters.readings:
-            return
-        self._counted = self.pool.sensor.counters.readings
-        for metric, limit in self.setup.terms.required.items():
-            for device in self.setup.devices if metric.startswith("counters.") else ():
-                found = self.pool.sensor.counted(metric, device)
-                verdict = judge([found], replace(limit, metric=metric), self.ledger.record.software)
-                if verdict.status is Status.FAIL and self.ledger.status(verdict.key) is not Status.FAIL:
-                    self.ledger.add([found])
-                    self.ledger.keep(verdict)
-                    self.ledger.save()
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
@@ -238,7 +186,6 @@ class Session:
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
         setup, ledger, options = self.setup, self.ledger, self.setup.options
-        starts = [each["boot"] for each in ledger.record.run.get("starts", [])]
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
@@ -253,11 +200,6 @@ class Session:
             record_problem=self.pool.sensor.telemetry.problem,
             wants_acceptance=setup.wants_acceptance,
             simulated=setup.node is not None,
-            hours=options.hours or 0.0,
-            hours_done=ledger.elapsed.seconds / 3600 if options.hours else 0.0,
-            rounds=ledger.record.rounds.get("complete", 0),
-            resumed=max(0, len(starts) - 1),
-            reboots=sum(resume.boots_differ(one, other) for one, other in pairwise(starts)),
             interrupted=interrupted,
             ended=ended,
         )

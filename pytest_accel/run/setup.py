@@ -6,18 +6,20 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
-from pytest_accel.judging import delivery
+from pytest_accel.judging import delivery, series
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.probes import all_reduce
 from pytest_accel.run import earlier_records, record, simulation, terms
-from pytest_accel.run.options import AUTO, Options, Refused
+from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
@@ -49,6 +51,8 @@ class Setup:
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.node: SimulatedNode | None = None
         """The simulated node, None on real hardware."""
+        self.before: Run | None = None
+        """The record of the run before in a series; None in its first run, and in one by itself."""
         self.filtered = list(options.filtered)
         """Everything that narrowed the run, such as -k, one sentence each."""
         self.no_acceptance: list[str] = []
@@ -72,12 +76,23 @@ class Setup:
         self._wanted = Wanted(sku, options.platform, options.level if options.level_named else None)
         self._named = self._wanted.named(on_hardware=self.node is None)
         level = self._wanted.level_for(self._named, options.level)
-        if options.hours is not None and level != "long":
-            raise Refused(f"--accel-hours: rounds are repeated at --accel-level=long, not at {level}")
         self.terms = Terms(level=level)
         self.waivers = terms.waivers(options.waivers)
         self.boards = terms.boards(options.expect)
         self.baseline = earlier_records.named(options.baseline)
+        if options.follows not in ("", FIRST):
+            self.before = record.read(Path(options.follows))
+
+    @property
+    def follows_directly(self) -> bool:
+        """True if the run before it in a series ended just now: the devices are as idle as it found them."""
+        return self.before is not None and series.directly(self.before, clock.boot_id(), clock.now())
+
+    @property
+    def elapsed(self) -> float:
+        """The simulated seconds at which a simulated node begins: those of the runs before it in a series."""
+        then = self.before.run if self.before else {}
+        return float(then.get("simulated", {}).get("began", 0.0) + then.get("seconds", {}).get("device", 0.0))
 
     def check_torch(self) -> None:
         """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
@@ -97,7 +112,7 @@ class Setup:
 
         Earlier records beside `output` reveal accelerators that have vanished. Raises Refused.
         """
-        processes = simulation.processes(self.node, pool.meeting) if self.node else REAL
+        processes = simulation.processes(self.node, pool.meeting, self.elapsed) if self.node else REAL
         pool.begin(processes, output / record.LOGS if output else None)
         vendor = self._named.vendor if self._named else None
         self.discovery = discovered(pool.sensor.discover(vendor), vendor)

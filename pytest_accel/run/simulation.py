@@ -56,12 +56,15 @@ def node(
     return dataclasses.replace(found, seed=seed)
 
 
-def processes(node: SimulatedNode, folder: Path) -> Processes:
-    """Return the programs of a simulated node: a sensor and workers that share the state of its model in `folder`."""
+def processes(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> Processes:
+    """Return the programs of a simulated node: a sensor and workers that share the state of its model in `folder`.
+
+    `elapsed` are the simulated seconds that it has behind it.
+    """
     return Processes(
         sensor_module="pytest_accel.simulate.sensor",
         worker_module="pytest_accel.simulate.worker",
-        hello={"event": "node", "model": model(node, folder)},
+        hello={"event": "node", "model": model(node, folder, elapsed)},
         hz=lambda devices: HZ,
         threads=lambda group: 1,
         environment=lambda group: without_gpus(1),
@@ -69,17 +72,23 @@ def processes(node: SimulatedNode, folder: Path) -> Processes:
     )
 
 
-def model(node: SimulatedNode, folder: Path) -> dict[str, Any]:
+def model(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> dict[str, Any]:
     """Return the model of the node as a message to every process, and create the file in `folder` that they share."""
-    found = model_of(node, time.time(), str(folder / "board"))
-    SharedState(folder / "board", found.devices)
+    found = model_of(node, time.time() - elapsed, str(folder / "board"))
+    board = SharedState(folder / "board", found.devices)
+    for place in range(found.devices):
+        board.write(place, now=elapsed)
     return dataclasses.asdict(found)
 
 
-def for_record(node: SimulatedNode) -> dict[str, Any]:
-    """Return the entry of the record that says what was simulated: node file and hash, faults, and healthy rates."""
+def for_record(node: SimulatedNode, elapsed: float = 0.0) -> dict[str, Any]:
+    """Return the entry of the record that says what was simulated: node file and hash, faults, and healthy rates.
+
+    `elapsed` are the simulated seconds at which it began.
+    """
     return {
         "node": node.source,
+        "began": elapsed,
         "sha256": node.sha256,
         "sku": node.sku.name,
         "platform": node.platform.name,

@@ -12,7 +12,6 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.history import kept, key, plausible, terms_of
 from pytest_accel.judging.like_devices import value_of
-from pytest_accel.judging.rounds import round_of
 
 SUMMARY: Final = "summary.json"
 DIGITS = 6
@@ -53,14 +52,13 @@ def _identity(device: Device) -> Device:
 def _figures(measurements: Iterable[Measurement], unjudged: Container[tuple[str, str]]) -> dict[str, dict[str, float]]:
     """Return the figures of a record that a later run is compared with; of several attempts the last one counts.
 
-    Of the later rounds of a long run a record holds only bad ones. `unjudged` are those that no verdict could judge,
-    such as an implausible value.
+    `unjudged` are those that no verdict could judge, such as an implausible value.
     """
     figures: dict[str, dict[str, float]] = {}
     before: object = None
     name = ""
     for one in measurements:
-        if round_of(one) == 1 and kept(one) and value_of(one) > 0 and (one.metric, one.subject) not in unjudged:
+        if kept(one) and value_of(one) > 0 and (one.metric, one.subject) not in unjudged:
             method = one.metric, one.unit, one.conditions
             name = name if method == before else key(one)  # like devices follow each other
             figures.setdefault(name, {})[one.subject] = float(f"{one.value:.{DIGITS}g}")

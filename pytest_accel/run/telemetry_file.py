@@ -56,16 +56,6 @@ def pack(path: Path) -> Path:
     return packed
 
 
-def unpack(path: Path) -> None:
-    """Restore the file of a run that goes on, if it was packed. Raises OSError."""
-    packed = path.with_name(f"{path.name}{SUFFIX}")
-    if path.exists() or not packed.exists():
-        return
-    with gzip.open(packed, "rb") as file, open(path, "xb") as plain:
-        shutil.copyfileobj(file, plain)
-    packed.unlink()
-
-
 def readings(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the readings of a file, in the order in which they were taken. Raises BadFile as `untrusted.lines`.
 

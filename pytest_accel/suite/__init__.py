@@ -17,10 +17,9 @@ FIRST = (
 )
 """The modules that run first. Links come before collectives, so that a faulty link explains a slow collective."""
 
-LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_rounds", "test_counters")
+LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_counters")
 """The modules that run last. The soak comes after all that should run on cool devices. Exact products and the memory
-test follow it, on hot devices. The rounds of a long run repeat everything before. The error counters come last, to
-cover all of it."""
+test follow it, on hot devices. The error counters come last, to cover all of it."""
 
 _MODULES = {path.stem: path for path in Path(__file__).parent.glob("test_*.py")}
 

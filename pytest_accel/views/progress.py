@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable
 
@@ -57,13 +56,6 @@ class Progress:
         if left <= 0:
             return ""
         return f", at most {left / 60:.0f} min left" if left >= MINUTES else f", at most {left:.0f} s left"
-
-    def announce(self, text: str) -> None:
-        """Write a line, where there is no terminal, and no further one until the next: those of days are too many."""
-        reporter = self._reporter()
-        if reporter is not None and not reporter.isatty:
-            self._next = math.inf
-            _write_line(reporter, f"accel: {printable(text)}")
 
     def _open(self) -> bool:
         """Open the terminal itself, since pytest captures stdout. Return False if there is none.

@@ -17,7 +17,7 @@ from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, Launch, 
 from pytest_accel.run.processes import environment
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record import create as create_record
-from pytest_accel.run.record_folder import RecordFolder, of_this_node
+from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.simulation import node as simulated_node
 
 STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_PROCID": "3", "SLURM_LOCALID": "0"}
@@ -95,14 +95,6 @@ def test_every_run_of_every_node_of_a_job_has_a_folder(tmp_path: Path) -> None:
     assert {place.name for place in places} == names
     for place, host in zip(places, hosts, strict=True):
         assert json.loads((place / FILE).read_text())["run"]["host"] == host
-
-
-def test_a_run_is_resumed_in_the_folder_of_its_node(tmp_path: Path) -> None:
-    assert of_this_node(tmp_path, "n1", shared=True) == tmp_path / "n1"
-    created(tmp_path, "n1")
-    created(tmp_path, "n2")
-    assert of_this_node(tmp_path, "n1", shared=True) == tmp_path / "n1"
-    assert created(tmp_path, "n1") == of_this_node(tmp_path, "n1", shared=True) == tmp_path / "n1-2"
 
 
 def test_the_past_of_a_node_is_that_of_its_own_folders(tmp_path: Path) -> None:

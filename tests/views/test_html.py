@@ -18,12 +18,11 @@ import html5lib
 import in_process
 import pytest
 import report_record
-from report_record import HOSTILE, SLOW, device, measured, readings, record, saved
+from report_record import HOSTILE, SLOW, device, readings, record, saved
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging import rounds
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
 from pytest_accel.views.html.words import SIGNS
@@ -222,26 +221,6 @@ def test_the_blocks_have_limit_and_healthy_range() -> None:
     assert len(first.x) == 40
     assert list(first.marks) == [("floor", 650.0)]
     assert first.band == (676.0, 730.0)
-
-
-def test_a_long_run_shows_every_round() -> None:
-    found = record()
-    values: list[float | None] = [*(700.0 for _ in range(999)), 650.0, None]
-    found.rounds = {"complete": 1001, "series": {"matmul.bf16": {"unit": "TFLOPS", "values": {device(0).uuid: values}}}}
-    (plot,) = blocks.rounds(found, names_of(found))
-    assert (plot.axis, len(plot.x)) == ("round", 400)
-    assert 650 in dict(plot.series)["gpu0"]
-    assert "Every round of the long run" in words(page.page(found, None))
-    shown = traces.window(found)
-    assert shown
-    assert (shown.seconds, shown.of_soak) == (92.0, False)  # the whole run, whose later rounds keep no measurements
-
-
-def test_a_measurement_of_a_later_round_has_a_plot_of_its_own() -> None:
-    found = record()
-    found.measurements.append(rounds.marked(measured(SLOW), 7))
-    titles = [plot.title for plot in blocks.blocks(found, names_of(found))]
-    assert titles == ["matmul.bf16", "matmul.bf16, attempt 2", "matmul.bf16, round 7", "soak.rate"]
 
 
 def test_a_long_series_keeps_its_dip() -> None:

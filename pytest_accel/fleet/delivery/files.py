@@ -10,9 +10,9 @@ from pathlib import Path
 from pytest_accel.core import paths
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.run import record, summaries
+from pytest_accel.run import record, series, summaries
 
-NO_RECORDS = (summaries.SUMMARY, run_folder.FILE)
+NO_RECORDS = (summaries.SUMMARY, run_folder.FILE, series.FILE)
 """JSON files of ours that are no records."""
 LEFT_BY_A_RUN = (record.FILE, summaries.SUMMARY, record.TELEMETRY)
 """Beginnings of the names of files beside which there has to be a record."""
@@ -42,7 +42,7 @@ def find(folder: Path) -> DeliveryFiles:
         records += here
         runs += [path] if run_folder.FILE in names else []
         left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
-        if left and not here:
+        if left and not here and series.FILE not in names:  # the runs of a series lie in folders of their own
             unreadable.append((str(path), f"has {left[0]}, as a run leaves it, and no {record.FILE}"))
         links = [path / name for name in names if (path / name).is_symlink() and not os.access(path / name, os.F_OK)]
         unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]

@@ -120,7 +120,7 @@ def level_of(arguments: Collection[str], contract: str = "") -> str:
     if "--accel-hours" in named:
         return "long"
     sku = named.get("--accel-sku", "")
-    return "" if "--accel-resume" in named or "/" in sku else STANDARD
+    return "" if "/" in sku else STANDARD
 
 
 def exists(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.run import SamplingCost
+from pytest_accel.core.run import CountedEntry, SamplingCost
 from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import FactWatch
@@ -120,14 +120,25 @@ class SensorClient:
         facts = self._ask("health", "health", links=links).get("facts")
         return None if facts is None else dict(facts)
 
+    def follow(self, counted: Mapping[str, CountedEntry]) -> None:
+        """Count from the last readings of the run before in a series, and hear what the kernel has logged since."""
+        self.counters.follow(counted)
+        self._hear_past(max((each["at"] for each in counted.values()), default=clock.now()))
+
     def kernel_past(self) -> str | None:
         """Enter the reports that the kernel log holds into `reports`; return why it cannot be read, or None."""
+        deaf = self._hear_past(0.0)
+        self.reports.hearing(SOURCE, deaf)
+        return deaf
+
+    def _hear_past(self, since: float) -> str | None:
+        """Enter what the kernel has logged since a time (seconds since the epoch); return why it cannot be read."""
         self._wake_sensor()
         answer = self._ask("kernel_past", "kernel_past")
-        deaf: str | None = answer.get("deaf", answer.get("reason"))
         for each in answer.get("reports", []):
-            self.reports.hear({**each, "source": SOURCE}, self.addresses)
-        self.reports.hearing(SOURCE, deaf)
+            if each["at"] >= since:
+                self.reports.hear({**each, "source": SOURCE}, self.addresses)
+        deaf: str | None = answer.get("deaf", answer.get("reason"))
         return deaf
 
     def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:

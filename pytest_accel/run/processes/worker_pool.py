@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,16 +90,6 @@ class WorkerPool:
     def hold(self, devices: Sequence[Device]) -> None:
         """Set the devices of the run, before the first is measured."""
         self._devices = devices
-
-    @contextmanager
-    def stage(self, name: Callable[[], str]) -> Iterator[None]:
-        """Have the progress say, instead of seconds, how far a run of many measurements is."""
-        tell = self.progress
-        self.progress = lambda what, *_: tell(f"{name()}: {what}" if what else "", 0.0, 0.0)
-        try:
-            yield
-        finally:
-            self.progress = tell
 
     def measure(self, request: Request, devices: Sequence[Device], keep: Callable[[Outcome], None]) -> None:
         """Run a probe on `devices`, in the way that it declares, and pass each outcome to `keep` as it becomes known.

@@ -14,7 +14,6 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Verdict, show
-from pytest_accel.judging.rounds import round_of
 from pytest_accel.views.html.words import meaning
 
 POINTS = 400
@@ -83,13 +82,13 @@ class Plot:
 
 def blocks(record: Run, names: Names) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
-    counts: Counter[tuple[str, str, int]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     keys = []
     sampled = [each for each in record.measurements if each.samples]
     for each in sampled:
-        place = each.metric, each.subject, round_of(each)
+        place = each.metric, each.subject
         counts[place] += 1
-        keys.append((each.metric, round_of(each), counts[place], each.how))
+        keys.append((each.metric, counts[place], each.how))
     groups = grouped(zip(keys, sampled, strict=True), itemgetter(0))
     metrics = list(dict.fromkeys(each.metric for each in sampled))
     verdicts = grouped(record.verdicts, lambda each: each.metric)
@@ -101,13 +100,13 @@ def blocks(record: Run, names: Names) -> list[Plot]:
 
 def _plot(
     place: int,
-    key: tuple[str, int, int, str],
+    key: tuple[str, int, str],
     measured: Sequence[Measurement],
     verdicts: Sequence[Verdict],
     names: Names,
 ) -> Plot:
-    metric, made_in, attempt, how = key
-    again = (f", round {made_in}" if made_in > 1 else "") + (f", attempt {attempt}" if attempt > 1 else "")
+    metric, attempt, how = key
+    again = f", attempt {attempt}" if attempt > 1 else ""
     alone = ", alone" if how == "alone" else ""
     unit = measured[0].unit
     x, columns = _columns([each.samples for each in measured])
@@ -127,25 +126,6 @@ def _plot(
         measured,
         f"{metric}{again}{alone}: the rate of every block of {len(series)} devices; {limit}.",
     )
-
-
-def rounds(record: Run, names: Names) -> list[Plot]:
-    """Return a plot for each metric of a long run, with the value of every round."""
-    verdicts = grouped(record.verdicts, lambda each: each.metric)
-    plots = []
-    for place, (metric, entry) in enumerate(record.rounds.get("series", {}).items()):
-        values = {subject: series for subject, series in entry["values"].items() if series}
-        if not values:
-            continue
-        x, columns = _columns(list(values.values()))
-        series = [(names[subject], column) for subject, column in zip(values, columns, strict=True)]
-        marks = _marks(verdicts.get(metric, []), entry["unit"])
-        told = f"{metric}: the value in every round of {len(series)} devices."
-        band = _band(verdicts.get(metric, []), entry["unit"])
-        plots.append(
-            Plot(f"rounds-{place}", metric, entry["unit"], "round", x, series, marks, band, meaning(metric), told=told)
-        )
-    return plots
 
 
 def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list[list[float | int | None]]]:

@@ -90,8 +90,8 @@ def code(style: str, script: str) -> dict[str, str]:
 def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
     found = figures.Figures(record)
-    plots, rounds = blocks.blocks(record, found.names), blocks.rounds(record, found.names)
-    all_plots = [*(drawn.plots if drawn else ()), *rounds, *plots]
+    plots = blocks.blocks(record, found.names)
+    all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
         "record": record,
         "word": figures.word(record),
@@ -106,7 +106,6 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
-        "rounds": rounds,
         "matrices": peers.matrices(record, found.names),
         "conditions": words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),

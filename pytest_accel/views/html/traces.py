@@ -12,7 +12,6 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
 from pytest_accel.judging.telemetry import NAMED, REASONS
-from pytest_accel.views.exports.figures import seconds_of
 from pytest_accel.views.html.blocks import POINTS, Plot, rounded, spans
 
 Reading = Mapping[str, Any]
@@ -103,13 +102,7 @@ class _Lane:
 
 
 def window(record: Run) -> TraceWindow | None:
-    """Return the time of the soak, that of all measurements where there was none, or that of a whole long run.
-
-    None if nothing was measured.
-    """
-    began, ended = seconds_of(record.run.get("started")) or 0.0, seconds_of(record.run.get("ended")) or 0.0
-    if record.rounds.get("series") and ended > began > 0:
-        return TraceWindow(began, ended, of_soak=False)
+    """Return the time of the soak, or that of all measurements where there was none; None if nothing was measured."""
     timed = [each for each in record.measurements if each.ended > each.started > 0]
     soaks = [each for each in timed if each.metric == SOAK]
     chosen = soaks or timed

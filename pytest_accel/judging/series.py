@@ -1,0 +1,174 @@
+"""A series of runs (--accel-hours): what its runs found together, and its closing line. Pure.
+
+Every run is judged as it would be alone, and its figures are compared with those of the first run. So little is left to
+decide: a limit that is broken in one run is broken; one that could not be judged counts as such if it is so in the last
+run; a run that did not end rules out acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.reasons import DidNotEnd
+from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.summary import moment
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.words import counted
+from pytest_accel.judging.closing import Closing, close
+from pytest_accel.judging.history import terms_of
+from pytest_accel.judging.judge import worst
+from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.waivers import Waivers
+
+DIRECTLY = 600.0
+"""Seconds after the end of a run in which the next one follows it directly: it passes no idle gate, and the time
+between them is a pause of the load. After a longer time the series was stopped meanwhile."""
+LEFT = "the hours are not over"
+"""What the closing line says of a series that can go on."""
+MOST_PAUSED = 0.05
+"""The largest share of the time in which the devices may have no load between two runs."""
+
+
+@dataclass(frozen=True)
+class SeriesRun:
+    """A run of a series, as far as the series is judged by it."""
+
+    number: int
+    state: str
+    """That of its record. A run that is over and whose record says "running" did not end."""
+    whole: bool
+    """True if everything was measured."""
+    seconds: float
+    """How long it took, 0 unless it is whole; on a simulated node the time of its devices."""
+    boot: str
+    last: str
+    """The time of its last reading: ISO 8601, in UTC."""
+    loaded: tuple[float, float] | None
+    """When the first measurement began and the last one ended, in seconds since the epoch; None on a simulated node,
+    whose time is its own."""
+    line: str
+    verdicts: Sequence[Verdict]
+    """Those that break a limit or are MARGINAL."""
+    terms: Mapping[str, str]
+    """What is the same in all runs of a series."""
+
+
+def of_record(number: int, run: Run, last: str) -> SeriesRun:
+    """Return the run whose record this is; `last` is the time of its last reading."""
+    whole = run.finished and not (run.circumstances and run.circumstances.cut_short)
+    began, ended = moment(run.started), moment(run.run.get("ended", ""))
+    took = (ended - began).total_seconds() if began and ended else 0.0
+    seconds = max(took, run.run.get("seconds", {}).get("device", 0.0)) if run.simulated else took
+    terms = terms_of(run.run.get("level", ""), run.run.get("platform", ""), run.software)
+    files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
+    devices = " ".join(sorted(each.uuid for each in run.devices))
+    return SeriesRun(
+        number,
+        run.state,
+        whole,
+        seconds if whole else 0.0,
+        run.run.get("boot", ""),
+        last,
+        None if run.simulated else _loaded(run),
+        run.closing.get("line", ""),
+        [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
+        {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
+    )
+
+
+def _loaded(run: Run) -> tuple[float, float] | None:
+    declared = ((each, declaration_of(each.metric)) for each in run.measurements)
+    timed = [each for each, its in declared if its and not its.fact and each.ended > each.started > 0]
+    return (min(each.started for each in timed), max(each.ended for each in timed)) if timed else None
+
+
+def directly(before: Run, boot: str, now: float) -> bool:
+    """Return True if a run that begins `now` (seconds since the epoch), in this boot, follows directly on another."""
+    ended = moment(before.run.get("ended", ""))
+    return before.run.get("boot") == boot and ended is not None and 0 <= now - ended.timestamp() <= DIRECTLY
+
+
+def hours_done(runs: Sequence[SeriesRun]) -> float:
+    """Return the hours of all runs that are whole."""
+    return sum(each.seconds for each in runs) / 3600
+
+
+def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
+    """Return the worst verdict on each limit.
+
+    `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone: if
+    a later run holds the limit, what disturbed an earlier one is over.
+    """
+    found = {each.key: each for each in last}
+    for run in runs:
+        for each in run.verdicts:
+            found[each.key] = worst(found.get(each.key), each)
+    return list(found.values())
+
+
+def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
+    """Return a verdict on each run that began and did not end, unless it was stopped in order, which its record says.
+
+    A waiver of the limit `series.run_N` explains what ended it, such as a power cut.
+    """
+    return [
+        waivers.apply(Verdict(f"series.run_{each.number}", NODE, Status.UNMEASURED, (DidNotEnd(each.boot, each.last),)))
+        for each in runs
+        if each.state == "running"
+    ]
+
+
+def paused(runs: Sequence[SeriesRun]) -> float:
+    """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
+    loads = [each.loaded for each in runs if each.loaded]
+    pauses = [max(0.0, then[0] - now[1]) for now, then in pairwise(loads)]
+    pause = sum(each for each in pauses if each <= DIRECTLY)
+    return pause / (pause + sum(end - begin for begin, end in loads)) if loads else 0.0
+
+
+def closing(
+    runs: Sequence[SeriesRun], last: Run | None, hours: float, waivers: Waivers, *, stopped: Closing | None = None
+) -> Closing:
+    """Return the closing line of a series that was to go on for so many hours.
+
+    `last` is the record of the last whole run, None before there is one. `stopped` is how a run closed that ended the
+    series early: it was interrupted, or broken by an error of software.
+    """
+    done, share = hours_done(runs), paused(runs)
+    verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
+    around = (last.circumstances if last else None) or Circumstances()
+    against = [*around.no_acceptance, *_differing(runs)]
+    against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
+    left = done < hours
+    found = close(verdicts, replace(around, no_acceptance=against, cut_short=LEFT if left else None))
+    if stopped and found.word != "REJECTED":
+        found = stopped
+    broken = {each.key for each in found.named}
+    first = next((run.number for run in runs for each in run.verdicts if each.key in broken), 0)
+    of_all = f" of {hours:g}" if left else ""
+    told = [f"{counted(len(runs), 'run')} in {done:.3g}{of_all} h", f"load paused for {share:.1%}", *_events(runs)]
+    told += [f"found in run {first}"] * (first > 0)
+    finds = last.closing.get("finds", "") if last else ""
+    return replace(found, line=f"{found.line}; {', '.join(told)}", finds=finds)
+
+
+def _differing(runs: Sequence[SeriesRun]) -> list[str]:
+    """Return in what a run differs from the first: they are no series then."""
+    return list(
+        dict.fromkeys(
+            f"{name} was {runs[0].terms[name]} in run 1, and is {run.terms[name]} in run {run.number}"
+            for run in runs[1:]
+            for name in run.terms
+            if runs[0].terms.get(name) and run.terms[name] and run.terms[name] != runs[0].terms[name]
+        )
+    )
+
+
+def _events(runs: Sequence[SeriesRun]) -> list[str]:
+    """Return how often the series was stopped, and the host was booted."""
+    stops = sum(not each.whole for each in runs)
+    boots = sum(bool(one.boot and two.boot) and one.boot != two.boot for one, two in pairwise(runs))
+    return [counted(number, word) for number, word in ((stops, "stop"), (boots, "reboot")) if number]

@@ -1,0 +1,34 @@
+"""Makes a series of runs of a pytest that is given --accel-hours: it collects nothing itself."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pytest_accel.core.printable import printable
+from pytest_accel.run.options import is_series
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Return the exit status of the series; None for any other run. Raises pytest.UsageError."""
+    if not is_series(config.option):
+        return None
+    from pytest_accel.core import closing_file
+    from pytest_accel.plugin.hooks import options_from
+    from pytest_accel.plugin.stash import OWN_PATHS
+    from pytest_accel.run.options import Refused
+    from pytest_accel.run.series import Started, go_on
+
+    def tell(line: str) -> None:
+        sys.stdout.write(f"accel: {printable(line)}\n")
+        sys.stdout.flush()
+        closing_file.write(line)
+
+    options = options_from(config, config.stash.get(OWN_PATHS, True))
+    arguments = [str(each) for each in config.invocation_params.args]
+    try:
+        return go_on(options, Started(arguments, options.level), tell)
+    except Refused as refused:
+        raise pytest.UsageError(str(refused)) from None

@@ -1,0 +1,196 @@
+"""Repeats complete runs for the hours of --accel-hours, each in a process of its own, and keeps their folder.
+
+The folder of a series holds the records of its runs (run-1, run-2 ...) and what follows from them: series.json, and a
+summary like that of a run. Nothing is read back but the records, so that the next start goes on where the last one was
+stopped or killed: at most one run is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_accel.core import exits, structured
+from pytest_accel.core.node_name import node_name
+from pytest_accel.core.pipe import die_with_parent
+from pytest_accel.core.run import Run
+from pytest_accel.core.summary import FINISHED
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.judging import series as judging
+from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.series import SeriesRun, hours_done
+from pytest_accel.run import record, summaries, telemetry_file
+from pytest_accel.run.deadline import SHORTEST, Deadline
+from pytest_accel.run.options import FIRST, Options, Refused
+from pytest_accel.run.processes.supervisor import START
+from pytest_accel.run.record_folder import file_name
+from pytest_accel.run.terms import waivers
+
+FILE: Final = "series.json"
+OF_RUN = re.compile(r"run-(\d+)")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass
+class Series:
+    """The runs of a series, oldest first, as the records in its folder tell them."""
+
+    folder: Path
+    runs: list[SeriesRun] = field(default_factory=list)
+    last: Run | None = None
+    """The record of the last whole run."""
+
+    @staticmethod
+    def read(folder: Path) -> Series:
+        """Read the records in a folder. Raises Refused for one that is damaged or was changed."""
+        found = Series(folder)
+        named = [(int(match[1]), path) for path in folder.glob("run-*") if (match := OF_RUN.fullmatch(path.name))]
+        for number, path in sorted(named):
+            if (path / record.FILE).exists():
+                found.add(number)
+        return found
+
+    @property
+    def next(self) -> int:
+        """The number of the next run."""
+        return self.runs[-1].number + 1 if self.runs else 1
+
+    def place(self, number: int) -> Path:
+        """Return the folder of a run."""
+        return self.folder / f"run-{number}"
+
+    def add(self, number: int) -> None:
+        """Read the record of one more run. Raises Refused."""
+        file = self.place(number) / record.FILE
+        try:
+            run = record.read(file)
+        except BadFile as bad:
+            raise Refused(f"--accel-output: {bad}; begin a new series in another folder") from None
+        if run.altered:
+            raise Refused(f"--accel-output: {file} was changed after it was written; begin a new series")
+        self.runs.append(judging.of_record(number, run, _last_reading(file.parent, run)))
+        if self.runs[-1].whole:
+            self.last = run
+
+    def write(self, closing: Closing, hours: float) -> None:
+        """Write the closing line and an entry for each run, and the summary by which others know of the series."""
+        told = record.closing_entry(closing)
+        entries = [_entry(each, self.place(each.number).name) for each in self.runs]
+        _replace(self.folder / FILE, {"hours": hours, "done": hours_done(self.runs), "closing": told, "runs": entries})
+        if self.last:
+            found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=_rejected(closing))
+            own = replace(found, line=closing.line, word=closing.word, exit=closing.exit)
+            _replace(self.folder / summaries.SUMMARY, structured.plain(own))
+
+
+def _replace(path: Path, content: Any) -> None:
+    record.replace_file(path, json.dumps(content, indent=1) + "\n")
+
+
+def _rejected(closing: Closing) -> list[str]:
+    return sorted({each.subject for each in closing.named if each.rejects})
+
+
+def _entry(run: SeriesRun, folder: str) -> dict[str, Any]:
+    """Return what the file of the series says of a run; the record in its folder says the rest."""
+    kept = ("number", "state", "whole", "seconds", "boot", "last", "line")
+    return {"folder": folder, **{name: getattr(run, name) for name in kept}}
+
+
+def _last_reading(folder: Path, run: Run) -> str:
+    """Return when the last reading of a run was taken, of one that did not end by its telemetry."""
+    if run.state != "running":
+        return run.run.get("ended", run.started)
+    times = [each.ended for each in run.measurements]
+    with contextlib.suppress(BadFile):
+        times += [each["at"] for each in telemetry_file.readings(folder / record.TELEMETRY) if "at" in each]
+    last = max(times, default=0.0)
+    return datetime.fromtimestamp(last, timezone.utc).isoformat(timespec="seconds") if last else run.started
+
+
+# -- going on
+
+Start = Callable[[Path, str, float | None], int]
+"""Makes a run, and returns its exit status, or the negative number of the signal that killed it: called with the folder
+of its record, the record of the run before (or FIRST), and the seconds that it may take (None for any)."""
+
+
+def folder_of(options: Options) -> Path:
+    """Return the folder of a series: that of the node below it where the nodes of a job share it. Raises Refused."""
+    if options.output is None:
+        raise Refused("--accel-hours: name the folder of the series by --accel-output; the same command goes on there")
+    folder = options.output.absolute()
+    if (folder / record.FILE).exists():
+        raise Refused(f"--accel-output: {folder} holds the record of a run; name a new folder for the series")
+    return folder / file_name(node_name()) if options.shared else folder
+
+
+def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
+    """Begin or continue the series of these options, and return its exit status. Raises Refused.
+
+    It ends with the first run that rejects, and before one that would last longer than the time limit of this start.
+    `tell` is called with one line for each run, and with the closing line.
+    """
+    hours, granted, deadline = options.hours or 0.0, waivers(options.waivers), Deadline(options.time_limit)
+    series = Series.read(folder_of(options))
+    stopped: Closing | None = None
+    while True:
+        closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
+        if closing.exit == exits.REJECTED or hours_done(series.runs) >= hours or stopped:
+            break
+        longest = max((each.seconds for each in series.runs), default=0.0)
+        if deadline.left < max(SHORTEST, longest):
+            break
+        number = series.next
+        place, before = series.place(number), series.place(number - 1) / record.FILE
+        status = start(place, str(before) if series.runs else FIRST, deadline.left if options.time_limit else None)
+        if not (place / record.FILE).exists():  # it was refused, and has said why
+            return status if status > 0 else exits.BROKEN
+        series.add(number)
+        run = series.runs[-1]
+        tell(f"run {number}, {hours_done(series.runs):.3g} of {hours:g} h: {run.line or f'did not end ({status})'}")
+        if status < 0:
+            break
+        if status not in (exits.HOLDS, exits.REJECTED, exits.NOT_JUDGED):
+            word = "INTERRUPTED" if status == exits.INTERRUPTED else "BROKEN"
+            stopped = Closing(run.line or word, status, word)
+    closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
+    if series.runs:
+        series.write(closing, hours)
+    tell(closing.line)
+    return closing.exit
+
+
+class Started:
+    """Starts runs as processes of pytest, and passes on to them the signals that are to end the series."""
+
+    def __init__(self, arguments: Sequence[str], level: str) -> None:
+        """`arguments` are those of the series; what a run has otherwise is given after them. Runs are at `level`."""
+        self._arguments, self._level = arguments, level
+
+    def __call__(self, folder: Path, before: str, seconds: float | None) -> int:
+        """Make a run (see `Start`). The run dies with this process, however it ends."""
+        added = [f"--accel-output={folder}", f"--accel-follows={before}", f"--accel-level={self._level}"]
+        added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
+        added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", START, "pytest", *self._arguments, *added],
+            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
+        )
+        handlers = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
+        try:
+            return process.wait()
+        finally:
+            for each, handler in handlers.items():
+                signal.signal(each, handler)

@@ -1,0 +1,195 @@
+"""What the runs of a series have found together: the worst verdict on each limit, and the closing line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worded import worded
+
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.judging.closing import Closing, close
+from pytest_accel.judging.series import DIRECTLY, SeriesRun, closing, directly, merged, unfinished
+from pytest_accel.skus.waivers import Waivers
+
+LIMITS = ("stream.copy", "matmul.bf16", "health.ecc")
+UUIDS = ("GPU-0", "GPU-1")
+HOUR = 3600.0
+TODAY = date(2026, 11, 25)
+
+
+def verdict(metric: str, uuid: str, status: Status) -> Verdict:
+    return Verdict(metric, uuid, status, worded("its reason"), limit=Limit(metric, "GB/s", floor=1.0, origin="f"))
+
+
+def told(**changed: Status) -> list[Verdict]:
+    """The verdicts of a run; `matmul_bf16=Status.FAIL` changes that of gpu1."""
+    statuses = {name.replace("_", "."): status for name, status in changed.items()}
+    return [
+        verdict(metric, uuid, statuses.get(metric, Status.PASS) if uuid == "GPU-1" else Status.PASS)
+        for metric in LIMITS
+        for uuid in UUIDS
+    ]
+
+
+def run(number: int, verdicts: list[Verdict] | None = None, **more: Any) -> SeriesRun:
+    """A run of an hour that follows the one before within 36 seconds."""
+    began = (number - 1) * HOUR
+    kept = [each for each in verdicts or () if each.status in (Status.FAIL, Status.MARGINAL)]
+    made = SeriesRun(
+        number,
+        "finished",
+        True,
+        HOUR,
+        "boot",
+        f"at {number}",
+        (began, began + 0.99 * HOUR),
+        "",
+        kept,
+        {"driver": "570"},
+    )
+    return replace(made, **more)
+
+
+def closed(runs: list[SeriesRun], last: list[Verdict], hours: float = 2, **more: Any) -> Closing:
+    names = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
+    required = [(metric, uuid, "f") for metric in LIMITS for uuid in UUIDS]
+    around = Circumstances(required=required, names=names, expected_devices=2, wants_acceptance=True)
+    return closing(runs, Run(run={}, verdicts=last, circumstances=around), hours, **{"waivers": Waivers(), **more})
+
+
+def test_a_series_whose_runs_hold_is_accepted_and_says_its_time() -> None:
+    found = closed([run(1), run(2)], told())
+    assert (found.word, found.exit) == ("ACCEPTED", 0)
+    assert found.line.endswith("; 2 runs in 2 h, load paused for 0.5%")
+
+
+def test_a_limit_that_one_run_breaks_is_broken() -> None:
+    found = closed([run(1), run(2, told(stream_copy=Status.FAIL)), run(3)], told(), 3)
+    assert (found.word, found.exit) == ("REJECTED", 1)
+    assert "gpu1: stream.copy" in found.line
+    assert found.line.endswith("found in run 2")
+
+
+def test_what_one_run_finds_marginal_is_counted() -> None:
+    assert "1 marginal: gpu1 stream.copy" in closed([run(1, told(stream_copy=Status.MARGINAL)), run(2)], told()).line
+
+
+@pytest.mark.parametrize("status", [Status.INCONCLUSIVE, Status.UNMEASURED])
+def test_a_disturbance_counts_in_the_last_run_alone(status: Status) -> None:
+    disturbed = told(matmul_bf16=status)
+    assert closed([run(1, disturbed), run(2)], told()).word == "ACCEPTED"
+    found = closed([run(1), run(2, disturbed)], disturbed)
+    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+
+
+def test_hours_that_are_not_over_are_no_acceptance() -> None:
+    found = closed([run(1), run(2)], told(), hours=72)
+    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+    assert found.line.endswith("; the hours are not over; 2 runs in 2 of 72 h, load paused for 0.5%")
+
+
+def test_a_run_that_did_not_end_rules_out_acceptance_until_a_waiver_explains_it() -> None:
+    killed = run(2, state="running", whole=False, seconds=0.0, last="2026-11-25T16:20:31+00:00")
+    runs = [run(1), killed, run(3, boot="another")]
+    found = closed(runs, told())
+    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+    assert "series.run_2: UNMEASURED, began and did not end (boot boot, last reading 2026-11-25T16:20:31" in found.line
+    assert "1 stop, 1 reboot" in found.line
+    power = Waiver("series.run_2", "power cut of row 7", "the owner", TODAY + timedelta(1))
+    assert closed(runs, told(), waivers=Waivers((power,), today=TODAY)).word == "ACCEPTED"
+    other = replace(power, limit="series.run_3")
+    assert closed(runs, told(), waivers=Waivers((other,), today=TODAY)).word == "NOT JUDGED"
+
+
+def test_a_run_that_was_stopped_in_order_is_no_hindrance() -> None:
+    stopped = run(2, state="interrupted", whole=False, seconds=0.0)
+    assert unfinished([stopped], Waivers()) == []
+    found = closed([run(1), stopped, run(3)], told())
+    assert found.word == "ACCEPTED"
+    assert "1 stop" in found.line
+    by_signal = Closing("INTERRUPTED (SIGTERM) after 3 limits: nothing was accepted", 2, "INTERRUPTED")
+    found = closed([run(1), stopped], told(), stopped=by_signal)
+    assert (found.word, found.exit) == ("INTERRUPTED", 2)
+
+
+def test_other_software_in_a_later_run_is_no_acceptance() -> None:
+    found = closed([run(1), run(2, terms={"driver": "580"})], told())
+    assert (found.word, found.exit) == ("HELD", 6)
+    assert "driver was 570 in run 1, and is 580 in run 2" in found.line
+
+
+def test_long_pauses_are_no_acceptance_and_stops_are_no_pauses() -> None:
+    found = closed([run(1), run(2, loaded=(HOUR + DIRECTLY - 60, 2 * HOUR))], told())
+    assert (found.word, found.exit) == ("HELD", 6)
+    assert "the load may pause for 5% of the time" in found.line
+    days = 86400.0
+    assert closed([run(1), run(2, loaded=(days, days + HOUR))], told()).word == "ACCEPTED"
+
+
+def test_a_run_follows_directly_in_the_same_boot_and_soon() -> None:
+    before = Run(run={"boot": "b", "ended": "2026-11-25T12:00:00+00:00"})
+    noon = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
+    assert directly(before, "b", noon + 30)
+    assert not directly(before, "b", noon + DIRECTLY + 1)
+    assert not directly(before, "c", noon + 30)
+    assert not directly(Run(run={"boot": "b"}), "b", noon), "it never ended"
+
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+STATUSES = st.sampled_from([each for each in Status if each is not Status.NOT_APPLICABLE])
+RUNS = st.lists(st.lists(STATUSES, min_size=6, max_size=6), min_size=1, max_size=5)
+
+
+def of(statuses: list[Status]) -> list[Verdict]:
+    places = [(metric, uuid) for metric in LIMITS for uuid in UUIDS]
+    return [verdict(*place, status) for place, status in zip(places, statuses, strict=True)]
+
+
+@UNHURRIED
+@given(RUNS)
+def test_no_series_is_better_than_its_last_run_or_than_what_one_run_has_found(drawn: list[list[Status]]) -> None:
+    every = [of(statuses) for statuses in drawn]
+    runs = [run(number, verdicts) for number, verdicts in enumerate(every, start=1)]
+    found = {each.key: each for each in merged(runs, every[-1])}
+    assert found.keys() == {each.key for each in every[-1]}
+    for key, its in found.items():
+        own = [each for verdicts in every for each in verdicts if each.key == key]
+        assert its.rank <= own[-1].rank
+        broken = [each for each in own if each.status in (Status.FAIL, Status.MARGINAL)]
+        assert its.rank == min(each.rank for each in [*broken, own[-1]])
+    assert (closed(runs, every[-1], 0.5).word == "REJECTED") == any(Status.FAIL in each for each in drawn)
+
+
+@UNHURRIED
+@given(RUNS, st.integers(0, 4))
+def test_it_is_the_same_whichever_run_found_it(drawn: list[list[Status]], turn: int) -> None:
+    """Of the runs before the last, the order changes nothing."""
+    every = [of(statuses) for statuses in drawn]
+    *before, last = every
+    turned = [*before[turn % len(every) :], *before[: turn % len(every)], last]
+
+    def statuses(some: list[list[Verdict]]) -> dict[tuple[str, str, str], Status]:
+        runs = [run(number, verdicts) for number, verdicts in enumerate(some, start=1)]
+        return {each.key: each.status for each in merged(runs, some[-1])}
+
+    assert statuses(every) == statuses(turned)
+
+
+@UNHURRIED
+@given(st.lists(STATUSES, min_size=6, max_size=6))
+def test_a_series_of_one_run_closes_as_that_run(drawn: list[Status]) -> None:
+    verdicts = of(drawn)
+    alone = closed([run(1, verdicts)], verdicts, 1)
+    names = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
+    required = [(metric, uuid, "f") for metric in LIMITS for uuid in UUIDS]
+    found = close(verdicts, Circumstances(required=required, names=names, expected_devices=2, wants_acceptance=True))
+    assert (alone.word, alone.exit) == (found.word, found.exit)
+    assert alone.line.startswith(found.line)

@@ -1,0 +1,310 @@
+"""Series of runs on simulated devices: what becomes worse in a later run, and a series that was stopped or killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import CalledSensor, Here, fast
+
+from pytest_accel import probes
+from pytest_accel.core import clock, exits
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.verdict import Status
+from pytest_accel.fleet.delivery import files
+from pytest_accel.judging.error_reports import ErrorReport
+from pytest_accel.run import measuring, record
+from pytest_accel.run.folder_summary import of_folder
+from pytest_accel.run.idle_gate import IdleCheck, check_idle
+from pytest_accel.run.options import FIRST, Options, Refused
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record import FILE, TELEMETRY
+from pytest_accel.run.series import Series, go_on
+from pytest_accel.run.session import Session
+
+SKU = """
+sku: ours
+extends: h100-sxm
+budgets: {long: {stream: 60, matmul.bf16: 60}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fast() -> Iterator[None]:
+    with fast():
+        yield
+
+
+class Node:
+    """A node of one device or more that a series runs on, in this process: a copy and a product, and some counters."""
+
+    def __init__(self, folder: Path, fault: str = "", platform: str = "single") -> None:
+        self.folder, self.platform, self.told = folder, platform, list[str]()
+        (folder / "ours.yaml").write_text(SKU)
+        self.becomes(fault)
+        self.ends: Callable[[Session], int] = self.finished
+
+    def becomes(self, fault: str) -> None:
+        """Give it a fault."""
+        text = f"sku: ./ours.yaml\nplatform: {self.platform}\nfaults: [{fault}]\n"
+        (self.folder / "node.yaml").write_text(text)
+
+    def options(self, **more: Any) -> Options:
+        given = {"sku": str(self.folder / "ours.yaml"), "simulate": str(self.folder / "node.yaml"), "level": "long"}
+        return Options(**{**given, "output": self.folder / "series", **more})
+
+    def series(self, hours: float, **more: Any) -> int:
+        """Begin or continue a series."""
+        return go_on(self.options(hours=hours, **more), self._run, self.told.append)
+
+    def _run(self, output: Path, before: str, seconds: float | None) -> int:
+        del seconds
+        here = Session(self.options(output=output, follows=before), pool=Here())
+        here.open()
+        for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
+            for device in here.setup.devices:
+                here.check(probe, given, device.uuid)
+        for device in here.setup.devices:
+            here.check(probes.counters, {"fact": "pcie_replays"}, device.uuid)
+        return self.ends(here)
+
+    @staticmethod
+    def finished(here: Session) -> int:
+        here.setup.filtered.append("without most probes")
+        return here.finish().exit
+
+    @staticmethod
+    def killed(here: Session) -> int:
+        """As SIGKILL does: not a word in the record."""
+        here.stop()
+        here.pool.sensor.telemetry.close()
+        return -9
+
+    @staticmethod
+    def stopped(here: Session) -> int:
+        return here.finish("SIGTERM").exit
+
+    def record(self, number: int) -> Any:
+        return record.read(self.folder / "series" / f"run-{number}" / FILE)
+
+
+def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    assert node.series(0.008) == exits.NOT_JUDGED, "filtered, and so HELD"
+    *runs, line = node.told
+    assert len(runs) >= 3
+    assert line.startswith("SIMULATED HELD ")
+    assert line.endswith(f"; {len(runs)} runs in {line.split()[-6]} h, load paused for 0.0%")
+    for number in range(1, len(runs) + 1):
+        saved = node.record(number)
+        assert not saved.altered
+        assert saved.finished
+    told = json.loads((tmp_path / "series/series.json").read_text())
+    assert [each["folder"] for each in told["runs"]] == [f"run-{number}" for number in range(1, len(runs) + 1)]
+    assert told["done"] >= 0.008
+    summary = of_folder(tmp_path / "series")
+    assert summary
+    assert (summary.line, summary.word) == (line, "HELD")
+
+
+def test_a_device_that_becomes_slower_in_the_third_run_is_told_by_the_comparison_with_those_before(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, "{fault: slow-memory, device: 0, by: 0.04, at: 20}")
+    node.ends = lambda here: here.finish().exit  # not filtered: such a run is no past
+    node.series(0.008)
+    copies = [
+        each for number in (1, 2, 3) for each in node.record(number).verdicts if each.metric == "stream.copy_kernel"
+    ]
+    assert [each.status is Status.MARGINAL for each in copies] == [False, False, True]
+    (drop,) = [each for each in copies[-1].reasons if each.kind == "behind_past"]
+    assert 0.03 < drop.lost < 0.05
+    found = json.loads((tmp_path / "series/series.json").read_text())["runs"][2]["line"]
+    assert "NOT JUDGED" in found
+
+
+def test_a_loss_beyond_the_floor_ends_the_series_as_rejected(tmp_path: Path) -> None:
+    node = Node(tmp_path, "{fault: slow-memory, device: 0, by: 0.4, at: 12}")
+    assert node.series(1.0) == exits.REJECTED
+    assert "gpu0: stream.copy_kernel" in node.told[-1]
+    runs = len(node.told) - 1
+    assert node.told[-1].endswith(f"found in run {runs}")
+    assert runs < 6, "no run follows"
+    assert node.series(1.0) == exits.REJECTED, "and none after another start"
+    assert len(node.told) == runs + 2
+
+
+def test_a_series_that_is_killed_twice_goes_on_and_loses_one_run_each(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number in (1, 3):
+        node.ends = lambda here, number=number: (  # type: ignore[misc]
+            node.killed if here.ledger.folder.path.name == f"run-{number}" else node.finished
+        )(here)
+        assert node.series(0.008) == exits.NOT_JUDGED
+        assert "did not end (-9)" in node.told[-2]
+    with open(tmp_path / "series/run-3" / TELEMETRY, "a", encoding="utf-8") as file:
+        file.write('{"uuid": "GPU-')  # what a kill leaves
+    node.ends = node.finished
+    kept = (tmp_path / "series/run-3" / FILE).read_bytes()
+    assert node.series(0.008) == exits.NOT_JUDGED
+    assert "node series.run_1: UNMEASURED" in node.told[-1]
+    assert "(and 1 more)" in node.told[-1]
+    assert "2 stops" in node.told[-1]
+    assert (tmp_path / "series/run-3" / FILE).read_bytes() == kept, "no record is opened again"
+    entry = json.loads((tmp_path / "series/series.json").read_text())["runs"][2]
+    assert (entry["state"], entry["whole"], entry["boot"]) == ("running", False, clock.boot_id())
+    assert entry["last"] > node.record(3).started[:10]
+
+
+def test_a_stop_in_order_is_no_hindrance(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.ends = node.stopped
+    assert node.series(0.005) == exits.INTERRUPTED
+    assert "INTERRUPTED (SIGTERM)" in node.told[-1]
+    node.ends = node.finished
+    node.series(0.005)
+    assert node.told[-1].startswith("SIMULATED HELD")
+    assert "1 stop" in node.told[-1]
+
+
+def test_a_reboot_under_load_is_an_entry_with_its_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path)
+    node.ends = node.killed
+    monkeypatch.setattr(clock, "boot_id", lambda: "the boot before")
+    node.series(0.005)
+    monkeypatch.undo()
+    node.ends = node.finished
+    assert node.series(0.005) == exits.NOT_JUDGED
+    assert "series.run_1: UNMEASURED, began and did not end (boot the boot before, last reading " in node.told[-1]
+    assert "1 stop, 1 reboot" in node.told[-1]
+
+
+def waived(folder: Path) -> Path:
+    file = folder / "waivers.yaml"
+    file.write_text("waivers:\n- {limit: series.run_1, reason: power cut, by: the owner, until: 2999-12-31}\n")
+    return file
+
+
+def test_a_waiver_explains_a_run_that_did_not_end(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.ends = node.killed
+    node.series(0.005)
+    node.ends = node.finished
+    node.series(0.005, waivers=waived(tmp_path))
+    assert "1 waiver: series.run_1 by the owner until 2999-12-31" in node.told[-1]
+
+
+def test_errors_that_are_counted_between_two_runs_are_in_the_next(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.series(0.0001)
+    first = node.record(1)
+    assert first.run["counted"][first.devices[0].uuid]["numbers"]["pcie_replays"] == 0
+    node.becomes("{fault: pcie-replays, device: 0, at: 1, count: 100000}")  # by now it has begun
+    node.series(0.005)
+    (found,) = [each for each in node.record(2).measurements if each.metric == "counters.pcie_replays"]
+    assert found.details["windows"][0]["during"] == "the start"
+    assert "counters.pcie_replays" in node.told[-1]
+    assert node.told[-1].endswith("found in run 2")
+
+
+def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.series(0.0001)
+    between = [{"number": 79, "at": clock.now(), "address": "", "text": "GPU has fallen off the bus", "pid": None}]
+    before = [{**between[0], "at": clock.now() - 1e6}]
+    taken = CalledSensor.send
+
+    def send(sensor: CalledSensor, event: str, **fields: Any) -> None:
+        if event == "kernel_past":
+            reports = [{**each, "uuid": node.record(1).devices[0].uuid} for each in (*before, *between)]
+            sensor.said.send("kernel_past", reports=reports, deaf=None)
+        else:
+            taken(sensor, event, **fields)
+
+    heard = list[ErrorReport]()
+
+    def ended(here: Session) -> int:
+        heard.extend(here.pool.sensor.reports.heard)
+        return node.finished(here)
+
+    monkeypatch.setattr(CalledSensor, "send", send)
+    node.ends = ended
+    node.series(0.005)
+    report = heard[0]
+    assert (report.number, report.at) == (79, between[0]["at"])
+
+
+def test_the_idle_gate_is_passed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = list[int]()
+
+    def counting(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
+        gates.append(1)
+        return check_idle(pool, devices)
+
+    monkeypatch.setattr(measuring, "check_idle", counting)
+    node = Node(tmp_path)
+    node.series(0.008)
+    assert len(node.told) > 3
+    assert len(gates) == 1
+
+
+def test_simulated_time_goes_on_from_run_to_run(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.series(0.008)
+    began = [node.record(number).run["simulated"]["began"] for number in range(1, len(node.told))]
+    assert began[0] == 0
+    assert began[1] == node.record(1).run["seconds"]["device"]
+    assert began == sorted(began)
+
+
+def test_what_is_no_series_is_refused(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    with pytest.raises(Refused, match="name the folder of the series by --accel-output"):
+        node.series(1.0, output=None)
+    node.series(0.0001)
+    with pytest.raises(Refused, match="holds the record of a run; name a new folder for the series"):
+        node.series(1.0, output=tmp_path / "series/run-1")
+    path = tmp_path / "series/run-1" / FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "notes": ["all is well"]}))
+    with pytest.raises(Refused, match=r"run-1/record.json was changed after it was written"):
+        node.series(1.0)
+    path.write_text("{")
+    with pytest.raises(Refused, match="begin a new series in another folder"):
+        node.series(1.0)
+
+
+def test_no_run_begins_that_would_outlast_the_time_limit(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.series(0.0001)
+    longest = Series.read(tmp_path / "series").runs[0].seconds
+    assert node.series(1.0, time_limit=longest) == exits.NOT_JUDGED
+    assert len([line for line in node.told if line.startswith("run ")]) == 1
+    assert "the hours are not over" in node.told[-1]
+
+
+def test_a_run_that_is_refused_ends_the_series_with_its_status(tmp_path: Path) -> None:
+    options = Node(tmp_path).options(hours=1.0)
+    asked, told = list[str](), list[str]()
+
+    def refused(output: Path, before: str, seconds: float | None) -> int:
+        del output, seconds
+        asked.append(before)
+        return exits.WRONG
+
+    assert go_on(options, refused, told.append) == exits.WRONG
+    assert not (tmp_path / "series/series.json").exists()
+    assert asked == [FIRST]
+    assert not told
+
+
+def test_a_delivery_takes_the_runs_of_a_series_and_not_its_own_files(tmp_path: Path) -> None:
+    Node(tmp_path).series(0.005)
+    found = files.find(tmp_path / "series")
+    assert {each.parent.name for each in found.records} >= {"run-1", "run-2"}
+    assert {each.name for each in found.records} == {FILE}
+    assert not found.unreadable
