@@ -9,7 +9,7 @@ import pytest
 from pytest_accel.cli import main
 from pytest_accel.skus import lint, loader
 from pytest_accel.skus.lint.linted_file import LintedFile
-from pytest_accel.skus.lint.physics import magnitude, physics, reach
+from pytest_accel.skus.lint.physics import physics, reach
 from pytest_accel.views import lint_report
 
 TODAY = "2026-11-24"
@@ -93,7 +93,7 @@ def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(factor: float) -> Non
                 slipped = replace(limit, floor=factor * limit.floor, reference=None)
                 alone = replace(platform, limits={limit.metric: slipped})
                 subject = LintedFile(replace(sku, limits={}, platforms={platform.name: alone}), root)
-                if not [*magnitude(subject), *physics(subject)]:
+                if not [*physics(subject)]:
                     unseen.append(f"{name} {platform.name} {limit.metric}")
     assert unseen == []
 
@@ -141,8 +141,8 @@ SLIPS = [
     (("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp32]"), [("schema", 16, "")]),
     (("floor: 48", "floor: 48, software: {torch: new}"), [("schema", 16, "")]),
     # order
-    (("floor: 1200", "floor: 1300"), [("order", 15, "limits.matmul.fp8")]),
-    (("ceiling: 60", "ceiling: 45"), [("order", 24, "limits.ddp.step_ms")]),
+    (("floor: 1200", "floor: 1300"), [("healthy", 15, "limits.matmul.fp8")]),
+    (("ceiling: 60", "ceiling: 45"), [("healthy", 24, "limits.ddp.step_ms")]),
     # physics
     (("floor: 48", "floor: 68"), [("physics", 16, "limits.matmul.fp32")]),
     (("floor: 48", "floor: 26"), [("physics", 16, "limits.matmul.fp32")]),
@@ -156,16 +156,14 @@ SLIPS = [
     (("reference: 478.9", "reference: 790"), [("physics", 35, ALL_REDUCE)]),
     (("soak.power: {floor: 600", "soak.power: {floor: 701"), [("physics", 21, "limits.soak.power")]),
     (("floor: 48, unit: TFLOPS", "floor: 0.3, unit: of peak"), [("physics", 16, "limits.matmul.fp32")]),
-    (("link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}", "link: {type: nvlink4, topology: switch}"),
-     [("unbounded", 34, f"{LIMITS}.peer_copy.one_way"), ("unbounded", 35, ALL_REDUCE)]),
     # powers of ten
-    (("reference: 3180", "reference: 3.18"), [("magnitude", 19, "limits.stream.read")]),
-    (("reference: 3180", "reference: 318"), [("magnitude", 19, "limits.stream.read")]),
-    (("reference: 55,", "reference: 55000,"), [("magnitude", 33, f"{LIMITS}.host_copy.h2d")]),
-    (("floor: 48", "floor: 4800"), [("magnitude", 16, "limits.matmul.fp32")]),
-    (("gb: 80", "gb: 81559"), [("magnitude", 8, "datasheet.memory.gb")]),
+    (("reference: 3180", "reference: 3.18"), [("physics", 19, "limits.stream.read")]),
+    (("reference: 3180", "reference: 318"), [("physics", 19, "limits.stream.read")]),
+    (("reference: 55,", "reference: 55000,"), [("physics", 33, f"{LIMITS}.host_copy.h2d")]),
+    (("floor: 48", "floor: 4800"), [("physics", 16, "limits.matmul.fp32")]),
+    (("gb: 80", "gb: 81559"), [("physics", 8, "datasheet.memory.gb")]),
     (("tensor_clock_mhz: 1830", "tensor_clock_mhz: 1.83"),
-     [("magnitude", 9, "datasheet.compute.tensor_clock_mhz"), ("peak-arithmetic", 6, BF16)]),
+     [("physics", 9, "datasheet.compute.tensor_clock_mhz"), ("peak-arithmetic", 6, BF16)]),
     # burst figures on sustained limits
     (("reference: 730", "reference: 794.5"), [("burst", 14, "limits.matmul.bf16")]),
     (("floor: 1200, reference: 1290", "floor: 1300, reference: 1380"), [("burst", 15, "limits.matmul.fp8")]),
@@ -174,34 +172,34 @@ SLIPS = [
     (("bf16: 989.4, fp16: 989.4", "bf16: 1000, fp16: 1000"), [("peak-arithmetic", 6, BF16), ("siblings", 6, BF16)]),
     (("fp32: 67,", "fp32: 66,"), [("peak-arithmetic", 6, f"{TFLOPS}.fp32")]),
     (("units: 132", "units: 114"), [("peak-arithmetic", 6, f"{TFLOPS}.fp32"), ("peak-arithmetic", 6, BF16)]),
-    (("clock_mhz: 2619", "clock_mhz: 2419"), [("memory-bandwidth", 8, MEMORY)]),
-    (("bus_bits: 5120", "bus_bits: 6144"), [("memory-bandwidth", 8, MEMORY)]),
-    (("sku: mine\n", "sku: mine\ntitle: Mine of 94 GB\n"), [("memory-size", 9, "datasheet.memory.gb")]),
+    (("clock_mhz: 2619", "clock_mhz: 2419"), [("memory", 8, MEMORY)]),
+    (("bus_bits: 5120", "bus_bits: 6144"), [("memory", 8, MEMORY)]),
+    (("sku: mine\n", "sku: mine\ntitle: Mine of 94 GB\n"), [("memory", 9, "datasheet.memory.gb")]),
     (("sku: mine\n", "sku: mine\ntitle: Mine of 80GB\n"), []),
-    (("type: HBM3,", "type: GDDR6,"), [("memory-bandwidth", 8, MEMORY)]),
-    (("bf16: 989.4, fp16: 989.4", "bf16: 989.4, fp16: 950"), [("dtype-ratio", 6, f"{TFLOPS}.fp16")]),
+    (("type: HBM3,", "type: GDDR6,"), [("memory", 8, MEMORY)]),
+    (("bf16: 989.4, fp16: 989.4", "bf16: 989.4, fp16: 950"), [("dtypes", 6, f"{TFLOPS}.fp16")]),
     (("fp8: 1978.9", "fp8: 3957.8"),
-     [("dtype-ratio", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
+     [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
     (("fp8: 1978.9", "fp8: 989.4"),
-     [("dtype-ratio", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
-    (("int8: 1978.9", "int8: 3957.8"), [("dtype-ratio", 6, f"{TFLOPS}.int8")]),
-    (("tf32: 494.7", "tf32: 156"), [("dtype-ratio", 6, f"{TFLOPS}.tf32")]),
-    (("fp64: 67", "fp64: 134"), [("dtype-ratio", 6, f"{TFLOPS}.fp64")]),
-    (("fp64: 67", "fp64: 19.5"), [("dtype-ratio", 6, f"{TFLOPS}.fp64")]),
+     [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
+    (("int8: 1978.9", "int8: 3957.8"), [("dtypes", 6, f"{TFLOPS}.int8")]),
+    (("tf32: 494.7", "tf32: 156"), [("dtypes", 6, f"{TFLOPS}.tf32")]),
+    (("fp64: 67", "fp64: 134"), [("dtypes", 6, f"{TFLOPS}.fp64")]),
+    (("fp64: 67", "fp64: 19.5"), [("dtypes", 6, f"{TFLOPS}.fp64")]),
     (("fp64: 67", "fp64: 1.25"), []),  # cut
     (("fp64: 67", "fp64: 67, fp64_vector: 80"),
-     [("dtype-ratio", 6, f"{TFLOPS}.fp64_vector")] * 2),
-    (("int8: 1978.9", "int8: 1978.9, fp4: 3957.8"), [("unsupported", 6, f"{TFLOPS}.fp4")]),
-    (("architecture: Hopper", "architecture: Ampere"), [("unsupported", 6, FP8)]),
+     [("dtypes", 6, f"{TFLOPS}.fp64_vector")] * 2),
+    (("int8: 1978.9", "int8: 1978.9, fp4: 3957.8"), [("dtypes", 6, f"{TFLOPS}.fp4")]),
+    (("architecture: Hopper", "architecture: Ampere"), [("dtypes", 6, FP8)]),
     (("watts: 650", "watts: 750"), [("power", 10, "datasheet.power.watts")]),
     (("min_watts: 200", "min_watts: 660"), [("power", 10, "datasheet.power.min_watts")]),
     (("power_watts: 700", "power_watts: 190"),
      [("power", 30, f"{HGX8}.power_watts"), ("physics", 21, "limits.soak.power")]),
-    (("slowdown_c: 89", "slowdown_c: 98"), [("temperature", 11, "datasheet.temperature.slowdown_c")]),
-    (("shutdown_c: 95", "shutdown_c: 203"), [("temperature", 11, "datasheet.temperature.shutdown_c")]),
+    (("slowdown_c: 89", "slowdown_c: 98"), [("power", 11, "datasheet.temperature.slowdown_c")]),
+    (("shutdown_c: 95", "shutdown_c: 203"), [("power", 11, "datasheet.temperature.shutdown_c")]),
     # the limit by itself
-    (("floor: 1200", "floor: 880"), [("loose", 15, "limits.matmul.fp8")]),
-    (("floor: 1200", "floor: 1280"), [("tight", 15, "limits.matmul.fp8")]),
+    (("floor: 1200", "floor: 880"), [("healthy", 15, "limits.matmul.fp8")]),
+    (("floor: 1200", "floor: 1280"), [("healthy", 15, "limits.matmul.fp8")]),
     (("ceiling: 0.05", "ceiling: 5"), [("ceiling", 22, "limits.soak.droop_slow")]),
     (("ceiling: 0.05", "ceiling: -0.05"), [("ceiling", 22, "limits.soak.droop_slow")]),
     (("ceiling: 87", "ceiling: 105"), [("ceiling", 23, "limits.host.inlet")]),
@@ -209,8 +207,8 @@ SLIPS = [
     (("floor: 48", "ceiling: 48"), [("ceiling", 16, "limits.matmul.fp32")]),
     (("reference: 478.9, unit: GB/s, ranks: 8, algorithm: nvls, source: SOURCE}\n",
       "reference: 478.9, unit: GB/s, algorithm: nvls, source: {kind: measured, by: us, date: 2026-08, devices: 1}}\n"),
-     [("one-device", 35, f"{ALL_REDUCE}.source.devices")]),
-    (("ranks: 8", "ranks: 4"), [("ranks", 35, f"{ALL_REDUCE}.ranks")]),
+     [("several", 35, f"{ALL_REDUCE}.source.devices")]),
+    (("ranks: 8", "ranks: 4"), [("several", 35, f"{ALL_REDUCE}.ranks")]),
     (("floor: 48", 'floor: 48, software: {nccl: ">=2.20,<2.18"}'),
      [("software", 16, "limits.matmul.fp32.software.nccl")]),
     (("floor: 48", 'floor: 48, software: {nccl: ">=2.18, <3", torch: "==2.7.0"}'), []),
@@ -231,31 +229,28 @@ SLIPS = [
     # collectives of other sizes and ranks
     (("      host_copy.h2d:",
       "      all_reduce.busbw@1GiB: {floor: 520, unit: GB/s, algorithm: nvls, source: SOURCE}\n      host_copy.h2d:"),
-     [("sizes", 33, f"{LIMITS}.all_reduce.busbw@1GiB")]),
+     [("related", 33, f"{LIMITS}.all_reduce.busbw@1GiB")]),
     (("  single: {devices: 1}",
       ("  half: {devices: 4, link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}, source: SOURCE, "
       "limits: {all_reduce.busbw@8GiB: {floor: 550, unit: GB/s, algorithm: nvls, source: SOURCE}}}\n"
       "  single: {devices: 1}")),
-     [("fewer-ranks", 36, "platforms.half.limits.all_reduce.busbw@8GiB")]),
+     [("related", 36, "platforms.half.limits.all_reduce.busbw@8GiB")]),
     # beside the others
     (("gb: 80", "gb: 141"), [("siblings", 8, "datasheet.memory.gb")]),
     (("same: [datasheet.tflops.bf16]", "same: [datasheet.tflops.fp16, datasheet.tflops.bf17]"),
      [("siblings", 37, "siblings.sister.same")]),
     (("siblings: {sister:", "siblings: {sitser:"), [("siblings", 37, "siblings.sitser")]),
     (("NVIDIA Mine", "NVIDIA Sister"), []),  # the memory tells them apart
-    ((", int8: 1978.9}", "}"), [("missing", 37, "siblings.sister")]),
-    (("  stream.read: {floor: derived, reference: 3180, unit: GB/s, source: SOURCE}\n", ""),
-     [("missing", 36, "siblings.sister")]),
     (('pci_ids: ["10de:0001"]', 'pci_ids: ["10de:0001"], compute_units: [130, 131]'),
-     [("units", 4, "match.compute_units")]),
+     [("match", 4, "match.compute_units")]),
     # sources
     (("  source: SOURCE\nlimits", "limits"), [("source", 5, "datasheet")]),
     (("    source: SOURCE\n    limits", "    limits"), [("source", 26, HGX8)]),
     (("floor: 48, unit: TFLOPS, source: SOURCE",
       "floor: 48, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-12}"),
-     [("date", 16, "limits.matmul.fp32.source.date")]),
+     [("source", 16, "limits.matmul.fp32.source.date")]),
     (("    source: SOURCE\n    limits", "    source: {kind: published, by: us, date: 2027-01-01}\n    limits"),
-     [("date", 31, f"{HGX8}.source.date")]),
+     [("source", 31, f"{HGX8}.source.date")]),
 ]  # fmt: skip
 
 
@@ -273,11 +268,11 @@ def test_a_slip_is_caught_by_its_rule_alone(
         # the same name, or an id without a name, and about the same memory
         (
             [("NVIDIA Sister", "NVIDIA Mine"), (', pci_ids: ["10de:0002"]', ""), ("gb: 141", "gb: 80")],
-            [("claimed", 4, "match.names"), ("claimed", 4, "match.names"), ("siblings", 8, "datasheet.memory.gb")],
+            [("match", 4, "match.names"), ("match", 4, "match.names"), ("siblings", 8, "datasheet.memory.gb")],
         ),
         (
             [('names: [NVIDIA Sister], pci_ids: ["10de:0002"]', 'pci_ids: ["10de:0001"]'), ("gb: 141", "gb: 85")],
-            [("claimed", 4, "match.pci_ids"), ("claimed", 4, "match.pci_ids")],
+            [("match", 4, "match.pci_ids"), ("match", 4, "match.pci_ids")],
         ),
         ([("10de:0002", "10de:0001"), ("gb: 141", "gb: 85")], []),  # their names differ
         ([("NVIDIA Sister", "NVIDIA Mine"), ("gb: 141", "gb: 85")], []),  # their ids differ
@@ -321,17 +316,17 @@ def test_like_hardware_may_share_a_figure_of_one_source_or_a_round_one(shipped: 
 def test_a_figure_that_a_file_explains_is_counted_and_its_reason_kept(shipped: Path) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"))
     with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: loose, key: limits.matmul.*, reason: the only one in use}]\n")
+        file.write("explained: [{rule: healthy, key: limits.matmul.*, reason: the only one in use}]\n")
     report = lint.lint([], TODAY)
     assert report.clean
-    assert [(each.rule, each.explained) for each in report.findings] == [("loose", "the only one in use")]
+    assert [(each.rule, each.explained) for each in report.findings] == [("healthy", "the only one in use")]
 
 
 @pytest.mark.parametrize(
     ("rule", "severity", "says"),
     [
-        ("loose", "warning", "expected a finding: delete the entry"),
-        ("losse", "error", "expected a rule; did you mean 'loose'"),
+        ("healthy", "warning", "expected a finding: delete the entry"),
+        ("helthy", "error", "expected a rule; did you mean 'healthy'"),
     ],
 )
 def test_an_explanation_of_nothing_is_found_itself(shipped: Path, rule: str, severity: str, says: str) -> None:
@@ -378,9 +373,9 @@ def test_only_the_lines_of_an_own_file_are_examined(shipped: Path) -> None:
     report = lint.lint([path], TODAY)
     assert [(each.rule, each.file, each.line) for each in report.open] == [
         ("physics", path, 3),
-        ("loose", path, 3),
+        ("healthy", path, 3),
     ]
-    assert [(each.rule, each.file, each.line) for each in report.below] == [("loose", "mine.yaml", 15)]
+    assert [(each.rule, each.file, each.line) for each in report.below] == [("healthy", "mine.yaml", 15)]
     assert (report.files, report.limits) == (1, 1)
 
 
@@ -393,7 +388,7 @@ def test_a_file_is_no_copy_of_the_one_that_it_extends(shipped: Path) -> None:
     assert found(path) == []
     own(shipped, Path(path).read_text().replace("extends: mine", "vendor: nvidia\nplatforms: {any: {}}"))
     edit(shipped.parent, ("{floor: 1210,", "{floor: 1210, reference: 1290.1, unit: TFLOPS,"), name="own")
-    assert {rule for rule, _, _ in found(path)} == {"claimed", "unbounded"}
+    assert {rule for rule, _, _ in found(path)} == {"match"}
 
 
 def test_what_a_file_of_the_vendor_says_is_found_once(shipped: Path) -> None:
@@ -410,11 +405,11 @@ def test_what_a_file_of_the_vendor_says_is_found_once(shipped: Path) -> None:
 def test_an_explanation_is_added_to_those_of_the_extended_file(shipped: Path) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"))
     with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: loose, key: limits.matmul.fp8, reason: in use}]\n")
+        file.write("explained: [{rule: healthy, key: limits.matmul.fp8, reason: in use}]\n")
     text = "extends: mine\nlimits: {matmul.fp32: {floor: 26, source: SOURCE}}\n"
     path = own(shipped, f"{text}explained: [{{rule: physics, key: limits.matmul.fp32, reason: capped at 400 W}}]\n")
     report = lint.lint([path], TODAY)
-    assert {each.rule: each.explained for each in report.findings} == {"physics": "capped at 400 W", "loose": ""}
+    assert {each.rule: each.explained for each in report.findings} == {"physics": "capped at 400 W", "healthy": ""}
     assert [each.explained for each in report.below] == ["in use"]
 
 
@@ -435,28 +430,30 @@ def test_findings_are_one_a_line_errors_first(shipped: Path, capsys: pytest.Capt
     status, (first, second, summary) = run(capsys)
     assert status == 4
     assert first == (
-        "mine.yaml:19: error[magnitude] limits.stream.read: 2.9574, expected another unit or digit: "
+        "mine.yaml:19: error[physics] limits.stream.read: 2.9574, expected another unit or digit: "
         "2957 would be 0.88 of memory datasheet peak, this is 0.00088"
     )
-    assert second.startswith("mine.yaml:15: warning[loose] limits.matmul.fp8: 880, expected at least 1096, ")
+    assert second.startswith("mine.yaml:15: warning[healthy] limits.matmul.fp8: 880, expected at least 1096, ")
     assert summary == "2 files, 16 limits: 1 error, 1 warning, 0 notes, 0 explained"
 
 
 def test_notes_alone_are_no_failure(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    edit(shipped, ("int8: 1978.9}", "}"))
-    assert run(capsys)[1][0] == "mine.yaml: note[missing] 1 (--all shows them)"
+    figures = "reference: 725, unit: TFLOPS, source: {kind: "
+    edit(shipped, (f"{figures}measured", f"{figures}published"))
+    assert run(capsys)[1][0] == "mine.yaml: note[method] 1 (--all shows them)"
     status, lines = run(capsys, "--all")
-    assert (status, lines[0]) == (0, "mine.yaml:37: note[missing] siblings.sister: no peak for int8, sister has one")
+    said = "limits.soak.rate: advises, expected the probe's method: its source states no method"
+    assert (status, lines[0]) == (0, f"mine.yaml:20: note[method] {said}")
 
 
 def test_what_is_explained_is_shown_on_demand(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"))
     with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: loose, key: limits.matmul.fp8, reason: the only one in use}]\n")
+        file.write("explained: [{rule: healthy, key: limits.matmul.fp8, reason: the only one in use}]\n")
     assert run(capsys) == (0, ["2 files, 16 limits: 0 errors, 0 warnings, 0 notes, 1 explained"])
     status, lines = run(capsys, "--all")
     assert status == 0
-    assert lines[0].startswith("mine.yaml:15: warning[loose] limits.matmul.fp8: 880, ")
+    assert lines[0].startswith("mine.yaml:15: warning[healthy] limits.matmul.fp8: 880, ")
     assert lines[0].endswith("(explained: the only one in use)")
 
 
@@ -467,7 +464,7 @@ def test_the_report_as_json(shipped: Path, capsys: pytest.CaptureFixture[str]) -
     (finding,) = report.pop("findings")
     assert status == 4
     assert report == {"files": 2, "limits": 16, "errors": 0, "warnings": 1, "notes": 0}
-    assert (finding["file"], finding["line"], finding["rule"]) == ("mine.yaml", 15, "loose")
+    assert (finding["file"], finding["line"], finding["rule"]) == ("mine.yaml", 15, "healthy")
 
 
 def test_a_file_that_is_not_there_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None:
@@ -489,6 +486,6 @@ def test_every_rule_is_listed_and_has_a_slip_above(capsys: pytest.CaptureFixture
     status, lines = run(capsys, "--list")
     names = [line.split()[0] for line in lines]
     assert status == 0
-    beside = {"claimed", "copied", "explained", "datasheet-differs"}  # the last one: test_lint_own.py
+    beside = {"copied", "explained", "datasheet-differs"}  # the last one: test_lint_own.py
     assert set(names) == {rule for _, expected in SLIPS for rule, _, _ in expected} | beside
     assert all(len(line.split(maxsplit=1)[1]) > 20 for line in lines)

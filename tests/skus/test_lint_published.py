@@ -105,15 +105,15 @@ def test_the_chips_are_good(shipped: Path, chip: str) -> None:
 SIZE = "all_reduce.busbw@8GiB"
 LIMITS = [
     # NVIDIA/DCGM nvvs/diag-skus.yaml.in, memory bandwidth in MB/s; fact 25 of our notes on method
-    ("h200", "stream.copy", "floor: 2.333", "magnitude"),  # 10de:2335
-    ("a100-40gb", "stream.copy", "floor: 137.5", "magnitude"),  # 20b0, its comment computes 1372.5
-    ("l40", "stream.copy", "floor: 49.05", "magnitude"),  # 26b5, its sibling has 551.8
-    ("h100-64gb", "stream.copy", "floor: 122.25", "magnitude"),  # 2337
+    ("h200", "stream.copy", "floor: 2.333", "physics"),  # 10de:2335
+    ("a100-40gb", "stream.copy", "floor: 137.5", "physics"),  # 20b0, its comment computes 1372.5
+    ("l40", "stream.copy", "floor: 49.05", "physics"),  # 26b5, its sibling has 551.8
+    ("h100-64gb", "stream.copy", "floor: 122.25", "physics"),  # 2337
     ("b200", "stream.copy", "floor: 1344.375", "physics"),  # 29bc
     ("b200", "stream.copy", "floor: 2558.124", "physics"),  # 2901 199b
     ("b200", "stream.copy", "floor: 2602.5", "physics"),  # 2941
     ("h20", "stream.copy", "floor: 1507", "physics"),  # 2329, an export part: right, and to be explained
-    ("b200", "matmul.fp32", "floor: 3416.25", "magnitude"),  # 29bc, targeted stress
+    ("b200", "matmul.fp32", "floor: 3416.25", "physics"),  # 29bc, targeted stress
     ("a30", "soak.power", "floor: 194", "physics"),  # target above the power limit of 165
     ("a100-40gb", "soak.power", "floor: 299", "physics"),
     # healthy gates of the same file hold
@@ -121,8 +121,8 @@ LIMITS = [
     ("a100-40gb", "stream.copy", "floor: 969.75", ""),
     ("b200", "stream.copy", "floor: 4072.5", ""),
     # AMD's acceptance documents: MB/s taken for GB/s; the bf16 bar that is a tenth of the peak
-    ("mi300x", "stream.triad", "floor: 3885301", "magnitude"),
-    ("mi300x", "matmul.bf16", "floor: 130.6", "magnitude"),
+    ("mi300x", "stream.triad", "floor: 3885301", "physics"),
+    ("mi300x", "matmul.bf16", "floor: 130.6", "physics"),
     ("mi300x", "matmul.bf16", "reference: 2600, floor: derived", "physics"),  # sparse
     # ROCm/ROCmValidationSuite: targets of zero
     ("mi300x", "matmul.fp32", "floor: 0", "schema"),
@@ -136,8 +136,8 @@ LIMITS = [
     ("h100", SIZE, "floor: 150", "physics"),  # NVSentinel
     ("h100", SIZE, "floor: 460, algorithm: nvls, reference: 478.9", ""),
     # intel/xpumanager: floors above their own references, 8086:e211 and e216
-    ("bmg-24gb", "soak.power", "floor: 102, reference: 54", "order"),
-    ("bmg-24gb", "host_copy.h2d", "floor: 22, reference: 17", "order"),
+    ("bmg-24gb", "soak.power", "floor: 102, reference: 54", "healthy"),
+    ("bmg-24gb", "host_copy.h2d", "floor: 22, reference: 17", "healthy"),
     # boards that boost above their published clock: 1980 over 1830 MHz
     ("h100", "matmul_burst.bf16", "floor: 1000", ""),
     ("h100", "matmul_burst.bf16", "floor: 1080", "physics"),
@@ -158,21 +158,21 @@ def test_a_published_limit(shipped: Path, chip: str, metric: str, figures: str, 
 DATASHEETS = [
     # sparse rates as dense ones: PyTorch's device table, reports on the H100
     ("h100", ("bf16: 989.4, fp16: 989.4, fp8: 1978.9", "bf16: 1979, fp16: 1979, fp8: 3958"),
-     ["dtype-ratio", "peak-arithmetic"]),
-    ("h100", ("bf16: 989.4,", "bf16: 1979,"), ["dtype-ratio", "dtype-ratio", "dtype-ratio", "peak-arithmetic"]),
-    ("l4", ("fp8: 242.5", "fp8: 485"), ["dtype-ratio"]),
-    ("rtx-4090", ("fp8: 330.3", "fp8: 660.6"), ["dtype-ratio"]),  # the rate with fp16 accumulation
-    ("h100", ("tf32: 494.7", "tf32: 156"), ["dtype-ratio"]),
-    ("l4", ("gb_per_s: 300", "gb_per_s: 3350"), ["memory-bandwidth"]),
+     ["dtypes", "peak-arithmetic"]),
+    ("h100", ("bf16: 989.4,", "bf16: 1979,"), ["dtypes", "dtypes", "dtypes", "peak-arithmetic"]),
+    ("l4", ("fp8: 242.5", "fp8: 485"), ["dtypes"]),
+    ("rtx-4090", ("fp8: 330.3", "fp8: 660.6"), ["dtypes"]),  # the rate with fp16 accumulation
+    ("h100", ("tf32: 494.7", "tf32: 156"), ["dtypes"]),
+    ("l4", ("gb_per_s: 300", "gb_per_s: 3350"), ["memory"]),
     # the A100 table with FP8 in it, twice published
-    ("a100-40gb", ("int8: 624", "int8: 624, fp8: 624"), ["unsupported"]),
+    ("a100-40gb", ("int8: 624", "int8: 624, fp8: 624"), ["dtypes"]),
     # MI350X's peak on MI355X; a clock that shipping Gaudi3 do not run; the reported clock of H100 for its tensor clock
     ("mi355x", ("bf16: 2516.6, fp16: 2516.6", "bf16: 2300, fp16: 2300"), ["peak-arithmetic"]),
     ("gaudi3", ("bf16: 1677, fp8: 1677", "bf16: 1835, fp8: 1835"), ["peak-arithmetic"]),
     ("h100", ("bf16: 989.4, fp16: 989.4, fp8: 1978.9", "bf16: 1070, fp16: 1070, fp8: 2140"),
-     ["dtype-ratio", "peak-arithmetic"]),
+     ["dtypes", "peak-arithmetic"]),
     # the "dual" H100 NVL; both directions of a link; bits for bytes
-    ("h100-nvl", ("gb_per_s: 3900", "gb_per_s: 7800"), ["memory-bandwidth"]),
+    ("h100-nvl", ("gb_per_s: 3900", "gb_per_s: 7800"), ["memory"]),
     ("h100", ("gb_per_s: 450", "gb_per_s: 900"), ["link-rate"]),
     ("h100", ("gb_per_s: 63", "gb_per_s: 128"), ["pcie-rate"]),
     ("a100-40gb", ("gb_per_s: 31", "gb_per_s: 252"), ["pcie-rate"]),

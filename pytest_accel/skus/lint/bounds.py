@@ -39,7 +39,7 @@ every ratio that was published for one healthy part."""
 
 @rule
 def related(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor that contradicts the healthy figure of a related metric: all devices faster than one alone."""
+    """Report a floor that the healthy figure of a related metric, message size or number of ranks contradicts."""
     seen = set()
     for platform in subject.sku.platforms.values():
         limits = subject.sku.written_on(platform)
@@ -51,6 +51,11 @@ def related(subject: LintedFile) -> Iterator[LintFinding]:
                 if finding and (finding.key, other) not in seen:
                     seen.add((finding.key, other))
                     yield finding
+        sized = [(message_bytes(metric), limit) for metric, limit in limits.items() if message_bytes(metric)]
+        for (small, one), (large, other_size) in permutations(sized, 2):
+            if small < large and _alike(one, other_size):
+                yield from _sizes(subject, platform, one, other_size)
+    yield from _fewer_ranks(subject)
 
 
 def _most(limit: Limit, times: float = 1.0) -> float | None:
@@ -64,20 +69,6 @@ def _above(subject: LintedFile, key: str, limit: Limit, most: float | None, of: 
     if limit.floor is None or most is None or limit.floor <= NEAR * most:
         return None
     return subject.warning(key, limit.floor, f"expected at most {most:g} by the healthy figure of {of}")
-
-
-@rule
-def sizes(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor of a collective that the figure of another message size contradicts: larger ones are faster."""
-    for platform in subject.sku.platforms.values():
-        sized = [
-            (message_bytes(metric), limit)
-            for metric, limit in subject.sku.written_on(platform).items()
-            if message_bytes(metric)
-        ]
-        for (small, one), (large, other) in permutations(sized, 2):
-            if small < large and _alike(one, other):
-                yield from _sizes(subject, platform, one, other)
 
 
 def _sizes(subject: LintedFile, platform: Platform, small: Limit, large: Limit) -> Iterator[LintFinding]:
@@ -98,9 +89,8 @@ def _alike(one: Limit, other: Limit) -> bool:
     return same and parse(one.metric).base == parse(other.metric).base
 
 
-@rule
-def fewer_ranks(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor of a collective above the healthy figure of more ranks over the same links of a switch or mesh."""
+def _fewer_ranks(subject: LintedFile) -> Iterator[LintFinding]:
+    """Yield a finding for each collective whose floor is above the healthy figure of more ranks over the same links."""
     for few, many in permutations(subject.sku.platforms.values(), 2):
         if not _same_links(few, many) or not (few.devices and many.devices and few.devices < many.devices):
             continue

@@ -57,34 +57,27 @@ def peak_arithmetic(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def memory_bandwidth(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require that memory bandwidth is clock x 2 x bus width / 8, within 2.5 %, and possible for its memory type."""
-    memory = subject.sku.datasheet.memory
-    low, high = next((MEMORY[kind] for kind in MEMORY if str(memory.get("type")).startswith(kind)), (0, float("inf")))
-    if not low <= memory.get("gb_per_s", low) <= high:
-        why = f"expected {low} to {high} for {memory['type']}"
-        yield subject.error("datasheet.memory.gb_per_s", memory["gb_per_s"], why)
-        return
-    expected = memory_rate(subject.sku)
-    if expected and "gb_per_s" in memory and abs(memory["gb_per_s"] / expected - 1) > MEMORY_WITHIN:
-        why = f"expected {expected:.4g} = {memory['clock_mhz']:g} MHz x 2 x {memory['bus_bits']:g} bits / 8"
-        yield subject.error("datasheet.memory.gb_per_s", memory["gb_per_s"], why)
-
-
-@rule
-def memory_size(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require that the memory is what name or title of the SKU state, within 5 %."""
-    stated = subject.sku.datasheet.memory.get("gb")
+def memory(subject: LintedFile) -> Iterator[LintFinding]:
+    """Require the bandwidth that clock and width give and the type can have, and the size that the name states."""
+    sheet = subject.sku.datasheet.memory
+    low, high = next((MEMORY[kind] for kind in MEMORY if str(sheet.get("type")).startswith(kind)), (0, float("inf")))
+    rate, expected, size = sheet.get("gb_per_s"), memory_rate(subject.sku), sheet.get("gb")
+    if rate and not low <= rate <= high:
+        yield subject.error("datasheet.memory.gb_per_s", rate, f"expected {low} to {high} for {sheet['type']}")
+    elif rate and expected and abs(rate / expected - 1) > MEMORY_WITHIN:
+        why = f"expected {expected:.4g} = {sheet['clock_mhz']:g} MHz x 2 x {sheet['bus_bits']:g} bits / 8"
+        yield subject.error("datasheet.memory.gb_per_s", rate, why)
     named = [float(each) for each in GIGABYTES.findall(f"{subject.sku.name} {subject.sku.title}")]
-    if stated and named and all(abs(stated / each - 1) > 0.05 for each in named):
+    if size and named and all(abs(size / each - 1) > 0.05 for each in named):
         why = f"expected {' or '.join(f'{each:g}' for each in named)}, as name or title state"
-        yield subject.error("datasheet.memory.gb", stated, why)
+        yield subject.error("datasheet.memory.gb", size, why)
 
 
 @rule
-def dtype_ratio(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require ratios between dtypes that the architecture has: bf16 = fp16, fp8 twice that; four times is sparse."""
-    tflops = subject.sku.datasheet.tflops
+def dtypes(subject: LintedFile) -> Iterator[LintFinding]:
+    """Require peaks of dtypes with a fast path, in ratios that the architecture has; four times is sparse."""
+    sheet, lacking = subject.sku.datasheet, LACKING.get(subject.sku.architecture, ())
+    tflops = sheet.tflops
     base = "bf16" if "bf16" in tflops else "fp16"
     for dtype, of, allowed in _ratios(subject.sku, base):
         if dtype == of or not {dtype, of} <= tflops.keys():
@@ -95,6 +88,10 @@ def dtype_ratio(subject: LintedFile) -> Iterator[LintFinding]:
             sparse = "; is this the sparse figure?" if ratio > allowed[0][1] else ""
             why = f"expected {known} x {of} ({tflops[of]:g}), not {ratio:.3g} x{sparse}"
             yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], why)
+    for dtype in (each for each in tflops if each in (*sheet.unsupported, *lacking)):
+        of_file = dtype in sheet.unsupported
+        why = "it is in unsupported" if of_file else f"{subject.sku.architecture} has no fast path for it"
+        yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], f"expected none: {why}")
 
 
 def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
@@ -121,35 +118,17 @@ def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, f
 
 
 @rule
-def unsupported(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report the peak of a dtype for which the file or the architecture has no fast path."""
-    sheet, architecture = subject.sku.datasheet, subject.sku.architecture
-    for dtype in sheet.tflops:
-        if dtype in sheet.unsupported:
-            yield subject.error(f"datasheet.tflops.{dtype}", sheet.tflops[dtype], "expected none: it is in unsupported")
-        elif dtype in LACKING.get(architecture, ()):
-            why = f"expected none: {architecture} has no fast path for it"
-            yield subject.error(f"datasheet.tflops.{dtype}", sheet.tflops[dtype], why)
-
-
-@rule
 def power(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require power limits in order, min_watts, watts, max_watts, and a platform's limit between them."""
-    sheet = subject.sku.datasheet.power
-    yield from _ordered(subject, "datasheet.power", sheet, ("min_watts", "watts", "max_watts"))
-    low, high = sheet.get("min_watts", 0), sheet.get("max_watts", sheet.get("watts"))
+    """Require power limits and temperatures in order, a platform's power between them, and 40 to 130 C."""
+    watts, heat = subject.sku.datasheet.power, subject.sku.datasheet.temperature
+    yield from _ordered(subject, "datasheet.power", watts, ("min_watts", "watts", "max_watts"))
+    yield from _ordered(subject, "datasheet.temperature", heat, ("max_operating_c", "slowdown_c", "shutdown_c"))
+    low, high = watts.get("min_watts", 0), watts.get("max_watts", watts.get("watts"))
     for platform in subject.sku.platforms.values():
-        watts = platform.power_watts
-        if watts is not None and high is not None and not low <= watts <= high:
-            yield subject.error(f"platforms.{platform.name}.power_watts", watts, f"expected {low:g} to {high:g}")
-
-
-@rule
-def temperature(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require temperatures in order, max_operating_c, slowdown_c, shutdown_c, and between 40 and 130 C."""
-    sheet = subject.sku.datasheet.temperature
-    yield from _ordered(subject, "datasheet.temperature", sheet, ("max_operating_c", "slowdown_c", "shutdown_c"))
-    for name, value in sheet.items():
+        stated = platform.power_watts
+        if stated is not None and high is not None and not low <= stated <= high:
+            yield subject.error(f"platforms.{platform.name}.power_watts", stated, f"expected {low:g} to {high:g}")
+    for name, value in heat.items():
         if not 40 <= value <= 130:
             yield subject.error(f"datasheet.temperature.{name}", value, "expected 40 to 130 C")
 

@@ -22,39 +22,31 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
 
 
 @rule
-def order(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor above the healthy reference, or a ceiling below it."""
+def healthy(subject: LintedFile) -> Iterator[LintFinding]:
+    """Report a bound on the wrong side of the healthy figure, too far from it (degraded parts pass), or too near it."""
     for key, limit, _ in subject.limits():
-        below = _below(subject, key)
+        below, floor = _below(subject, key), limit.floor
         reference = limit.reference or (below.healthy[1] if below and below.healthy else below and below.reference)
-        if not reference:
-            continue
-        if limit.floor is not None and limit.floor > reference:
-            yield subject.error(key, limit.floor, f"expected a floor below the reference {reference:g}")
-        if limit.ceiling is not None and limit.ceiling < reference:
+        if reference and floor is not None and floor > reference:
+            yield subject.error(key, floor, f"expected a floor below the reference {reference:g}")
+        if reference and limit.ceiling is not None and limit.ceiling < reference:
             yield subject.error(key, limit.ceiling, f"expected a ceiling above the reference {reference:g}")
-
-
-@rule
-def loose(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor that lets badly degraded parts pass: under 0.85 of a healthy link or memory, 0.7 of others."""
-    for key, limit, _ in subject.limits():
-        if limit.floor is None:
-            continue
-        for figure, share, what in _held_against(subject, key, limit):
-            if limit.floor < share * figure:
+        if limit.reference and floor and TIGHT * limit.reference < floor <= limit.reference:
+            expected = f"expected at most {TIGHT * limit.reference:.4g}, {TIGHT} of the reference {limit.reference:g}"
+            yield subject.warning(key, floor, expected)
+        for figure, share, what in _held_against(subject, limit, below) if floor is not None else ():
+            if floor is not None and floor < share * figure:
                 expected = f"expected at least {share * figure:.4g}, {share} of the {what} {figure:g}"
-                yield subject.warning(key, limit.floor, expected)
+                yield subject.warning(key, floor, expected)
                 break
 
 
-def _held_against(subject: LintedFile, key: str, limit: Limit) -> Iterator[tuple[float, float, str]]:
+def _held_against(subject: LintedFile, limit: Limit, below: Limit | None) -> Iterator[tuple[float, float, str]]:
     """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
 
     A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
     floor without any replaces no floor that is clearly higher.
     """
-    below = _below(subject, key)
     own, replaced = _lowest(limit), _lowest(below)
     if own:
         yield own, slack(limit), "healthy"
@@ -81,15 +73,6 @@ def slack(limit: Limit) -> float:
     """Return the smallest share of a healthy figure that a floor may be: smaller for products of another method."""
     compute = limit.unit in ("TFLOPS", "TOPS")
     return LOOSE if limit.unit in RATES and not (compute and limit.differs) else LOOSE_OTHERWISE
-
-
-@rule
-def tight(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor over 0.98 of the healthy reference, which fails healthy parts."""
-    for key, limit, _ in subject.limits():
-        if limit.reference and limit.floor and TIGHT * limit.reference < limit.floor <= limit.reference:
-            expected = f"expected at most {TIGHT * limit.reference:.4g}, {TIGHT} of the reference {limit.reference:g}"
-            yield subject.warning(key, limit.floor, expected)
 
 
 @rule
@@ -126,19 +109,12 @@ def method(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def one_device(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a link or a collective that was validated on a single device."""
-    for key, limit, _ in subject.limits():
-        declared = declaration_of(limit.metric)
+def several(subject: LintedFile) -> Iterator[LintFinding]:
+    """Require that a link was validated on two devices, and that a collective has the ranks of its platform."""
+    for key, limit, platform in subject.limits():
+        declared, stated = declaration_of(limit.metric), limit.conditions.get("ranks")
         if declared and declared.for_several and limit.source is not None and limit.source.devices == 1:
             yield subject.error(f"{key}.source.devices", 1, "expected two or more: a link has two ends")
-
-
-@rule
-def ranks(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require that a collective has as many ranks as its platform has devices, as it will be measured."""
-    for key, limit, platform in subject.limits():
-        stated = limit.conditions.get("ranks")
         if stated and platform.devices and stated != platform.devices:
             yield subject.error(f"{key}.ranks", stated, f"expected {platform.devices}, the devices of {platform.name}")
 

@@ -128,25 +128,6 @@ def _slip(share: float) -> float | None:
     return next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= share * 10.0**n <= 1.0), None)
 
 
-@rule
-def physics(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require floor and reference between 0.4 and 1.0 of what the hardware can do, by its peaks, units and links."""
-    for key, value, rate, most, what in _beside_physics(subject):
-        if _slip(value / rate) is None:
-            yield subject.error(key, value, f"expected {LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}")
-    yield from _past_siblings(subject)
-
-
-@rule
-def unbounded(subject: LintedFile) -> Iterator[LintFinding]:
-    """Note a rate that no figure of the datasheet or platform bounds, so that an error in it would go unnoticed."""
-    for key, limit, platform in subject.limits():
-        sku = with_peaks(subject.sku)
-        bounded = reach(sku, limit, platform) or most_of_siblings(sku, peaks.measured_as(sku, limit.metric))
-        if limit.unit in RATES and limit.floor is not None and bounded is None:
-            yield subject.note(key, limit.floor, "expected a peak or a link rate that bounds it")
-
-
 MAGNITUDES = {
     "memory.gb_per_s": (50, 50_000),
     "memory.gb": (4, 2_000),
@@ -163,17 +144,20 @@ MAGNITUDES = {
 
 
 @rule
-def magnitude(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a figure that is off by a power of ten: TB/s written as GB/s, MB/s as GB/s, a lost digit."""
-    for key, value, rate, _, what in _beside_physics(subject):
+def physics(subject: LintedFile) -> Iterator[LintFinding]:
+    """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
+    for key, value, rate, most, what in _beside_physics(subject):
         slip = _slip(value / rate)
+        expected = f"{LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}"
         if slip is not None:
             meant = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {what}"
-            yield subject.error(key, value, f"expected another unit or digit: {meant}, this is {value / rate:.2g}")
+            expected = f"another unit or digit: {meant}, this is {value / rate:.2g}"
+        yield subject.error(key, value, f"expected {expected}")
     for key, (low, high) in MAGNITUDES.items():
         stated = subject.plain(f"datasheet.{key}")
         if stated is not None and not low <= stated <= high:
             yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
+    yield from _past_siblings(subject)
 
 
 def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str) -> Iterator[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import reach
@@ -34,24 +33,6 @@ def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> It
         yield subject.error(key, mine, f"expected {theirs}, the same as in {name}")
     elif kind == "differ" and mine == theirs:
         yield subject.error(key, mine, f"expected another value than in {name}")
-
-
-@rule
-def missing(subject: LintedFile) -> Iterator[LintFinding]:
-    """Note a peak or a required limit that a sibling has and this file does not."""
-    for name in sorted((subject.plain("siblings") or {}).keys() & subject.others):
-        mine, theirs = subject.sku, subject.others[name].sku
-        peaks = theirs.datasheet.tflops.keys() - mine.datasheet.tflops.keys() - set(mine.datasheet.unsupported)
-        limited = {parse(metric).base for metric, _ in _all_limits(mine)} | mine.not_applicable.keys()
-        required = {parse(metric).base for metric, limit in _all_limits(theirs) if limit.levels}
-        for what, lacking in (("peak", peaks), ("limit", required - limited)):
-            if lacking:
-                yield subject.note(f"siblings.{name}", f"no {what} for {', '.join(sorted(lacking))}", f"{name} has one")
-
-
-def _all_limits(sku: Sku) -> Iterator[tuple[str, Limit]]:
-    for platform in sku.platforms.values():
-        yield from sku.written_on(platform).items()
 
 
 @rule
@@ -141,8 +122,11 @@ def _stated(subject: LintedFile, other: LintedFile, metric: str) -> bool:
 
 
 @rule
-def claimed(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a name or PCI id that two SKUs claim without differing in compute units, subsystem or memory."""
+def match(subject: LintedFile) -> Iterator[LintFinding]:
+    """Report a name or PCI id that another SKU claims, too, and compute units that are not the datasheet's."""
+    known, stated = subject.sku.match.get("compute_units", ()), subject.sku.datasheet.compute.get("units")
+    if known and stated and stated not in known:
+        yield subject.error("match.compute_units", ", ".join(map(str, known)), f"expected {stated} among them")
     for name, other in _unrelated(subject):
         if subject.sku.vendor != other.sku.vendor or _told_apart(subject.sku, other.sku):
             continue
@@ -164,11 +148,3 @@ def _told_apart(one: Sku, two: Sku) -> bool:
             return True
     small, large = sorted(float(sku.datasheet.memory.get("gb", 0.0)) for sku in (one, two))
     return small > 0 and small * MEMORY_SHOWN[1] < large * MEMORY_SHOWN[0]
-
-
-@rule
-def units(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require that the compute units that a device is recognised by are those of its datasheet."""
-    known, stated = subject.sku.match.get("compute_units", ()), subject.sku.datasheet.compute.get("units")
-    if known and stated and stated not in known:
-        yield subject.error("match.compute_units", ", ".join(map(str, known)), f"expected {stated} among them")

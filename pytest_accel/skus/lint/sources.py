@@ -10,7 +10,7 @@ from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 
 @rule
 def source(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require a source for the figures of a datasheet and of a platform."""
+    """Require a source for the figures of a datasheet and of a platform, whose date is not in the future."""
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
     unsourced = [group for group in groups if getattr(sheet, group) and sheet.source_of(group) is None]
@@ -23,11 +23,6 @@ def source(subject: LintedFile) -> Iterator[LintFinding]:
         if figures and platform.source is None:
             why = "expected 'source: {kind, by, date}'"
             yield subject.warning(f"platforms.{platform.name}", f"no source of {', '.join(figures)}", why)
-
-
-@rule
-def date(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report the date of a source that is in the future."""
     for key, at in _dates(subject.root, ""):
         stated = str(at.plain())
         if stated > subject.today[: len(stated)]:
