@@ -134,6 +134,8 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=(*STATES, "html"), help=text)
     text = "the file to replace, in one step (default: standard output)"
     parser.add_argument("--output", metavar="FILE", type=Path, help=text)
+    text = "believe the small files beside the records; else each record is read: 0.1 s for a node of eight devices"
+    parser.add_argument("--trust-summaries", action="store_true", help=text)
     delivery.arguments(parser)
 
 
@@ -354,7 +356,7 @@ def report(chosen: argparse.Namespace) -> int:
         return delivery.report(chosen, form)
     if chosen.expect or chosen.name:
         raise BadFile("--expect and --name are for --acceptance")
-    watch = watch_of(chosen.folder.absolute(), chosen.nights)
+    watch = watch_of(chosen.folder.absolute(), chosen.nights, trusts=chosen.trust_summaries)
     found = _look(watch)
     result_file.write(chosen.output, STATES[form](watch.fleet, found))
     return states.exit_status(found)

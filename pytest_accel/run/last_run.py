@@ -7,7 +7,7 @@ than what the names of its folders say to be this node's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -25,12 +25,14 @@ MOST_OF_NODE = 100
 """Most results of this node that are read, those whose names sort last."""
 
 
-def last_run(place: Path, node: str, *, simulated: bool = False) -> Summary | None:
+def last_run(place: Path, node: str, *, simulated: bool = False, trusts: bool = False) -> Summary | None:
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
     A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
     one counts which `choose` chooses among those that say something of the node, or contradict themselves; one of
     an interrupted run or of a part of the checks does not, and is returned where there is no other.
+
+    What counts is worked out from its record, unless `trusts` is set: its summary alone is read then.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -42,8 +44,18 @@ def last_run(place: Path, node: str, *, simulated: bool = False) -> Summary | No
     hosts = {node, *(each.host for each in read)}
     names = nodes_of(hosts, names_among(hosts))
     found = [each for each in read if names[each.host] == names[node]]
-    telling = [each for each in found if each.good or each.rejects or each.contradiction]
+    while (counts := _counting(found)) and not (trusts or counts.contradiction):
+        made = folder_summary.worked_out(counts.folder)
+        if made is None or not made.contradiction:
+            return made
+        found = [made if each is counts else each for each in found]
+    return counts
+
+
+def _counting(found: Sequence[Summary]) -> Summary | None:
+    """Return the result of a node that counts."""
     now = datetime.now(timezone.utc)
+    telling = [each for each in found if each.good or each.rejects or each.contradiction]
     return choose(telling, now).counts or choose(found, now).counts
 
 

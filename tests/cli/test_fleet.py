@@ -71,7 +71,7 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
     closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
     run = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
     write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")  # type: ignore[arg-type]
-    assert main(["fleet", "report", str(tmp_path)]) == 6
+    assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
     assert "squeue is not installed here" in told.err
     assert [line.split("  ")[0] for line in told.out.splitlines()] == [
@@ -80,7 +80,8 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
         "accepted",
         "3 nodes: 1 no result, 1 skipped, 1 accepted",
     ]
-    assert main(["fleet", "report", str(tmp_path), "--format", "json", "--output", str(tmp_path / "r.json")]) == 6
+    options = ["--trust-summaries", "--format", "json", "--output", str(tmp_path / "r.json")]
+    assert main(["fleet", "report", str(tmp_path), *options]) == 6
     assert '"state": "accepted"' in (tmp_path / "r.json").read_text()
 
 
@@ -339,7 +340,7 @@ def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(
 ) -> None:
     closing = {"line": "REJECTED gpu3", "word": "REJECTED", "exit": 1}
     write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
-    assert main(["fleet", "report", str(tmp_path)]) == 1
+    assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 1
     assert capsys.readouterr().out.startswith("rejected    n1  REJECTED gpu3")
 
 

@@ -405,11 +405,11 @@ def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) 
 def test_results_of_others_are_not_taken_for_ones_own(tmp_path: Path) -> None:
     summary(tmp_path / "node17", "ACCEPTED", hours=3)
     summary(tmp_path / "node17-b", "REJECTED", hours=1, host="node17-b")
-    found = last_run(tmp_path, "node17")
+    found = last_run(tmp_path, "node17", trusts=True)
     assert found is not None
     assert found.word == "ACCEPTED"
-    assert last_run(tmp_path, "node1") is None
-    assert last_run(tmp_path / "nowhere", "node17") is None
+    assert last_run(tmp_path, "node1", trusts=True) is None
+    assert last_run(tmp_path / "nowhere", "node17", trusts=True) is None
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_a_run_that_accepts_nothing_does_not_hide_a_rejection(tmp_path: Path, wo
     """The words are those of a node's runs, the oldest first."""
     for place, word in enumerate(words):
         summary(tmp_path / f"node17-{place}", word, hours=9 - place)
-    found = last_run(tmp_path, "node17")
+    found = last_run(tmp_path, "node17", trusts=True)
     assert found is not None
     assert found.word == counts
 
@@ -448,7 +448,7 @@ def test_a_newest_result_that_contradicts_itself_or_lacks_a_word(
     """As the report of a fleet has them; a run that has not ended says nothing yet."""
     summary(tmp_path / "node17", "ACCEPTED", hours=9)
     summary(tmp_path / "node17-2", hours=2, **newest)
-    found = last_run(tmp_path, "node17")
+    found = last_run(tmp_path, "node17", trusts=True)
     assert found is not None
     assert (found.result, found.rejects, found.good) == (word, rejects, word == "ACCEPTED")
 
@@ -457,7 +457,7 @@ def test_a_result_from_the_future_is_none(tmp_path: Path) -> None:
     """A clock that was not set at boot; such a result would be the newest for as long as it lies ahead."""
     summary(tmp_path / "node17", "REJECTED", hours=2)
     summary(tmp_path / "node17-2", "ACCEPTED", hours=-48)
-    found = last_run(tmp_path, "node17")
+    found = last_run(tmp_path, "node17", trusts=True)
     assert found is not None
     assert found.word == "REJECTED"
 
@@ -466,11 +466,11 @@ def test_the_name_of_a_host_may_have_its_domain(tmp_path: Path) -> None:
     summary(tmp_path / "nights" / "2026-11-20" / "node17", "REJECTED", hours=2)
     summary(tmp_path / "own" / "node17.cluster", "REJECTED", hours=2, host="node17.cluster")
     for place, node in (("nights", "node17.cluster"), ("own", "node17"), ("own", "node17.cluster")):
-        assert (found := last_run(tmp_path / place, node)), (place, node)
+        assert (found := last_run(tmp_path / place, node, trusts=True)), (place, node)
         assert found.rejects
-    assert last_run(tmp_path / "own", "node17.other") is None
+    assert last_run(tmp_path / "own", "node17.other", trusts=True) is None
     summary(tmp_path / "own" / "node17.other", "ACCEPTED", hours=1, host="node17.other")
-    assert last_run(tmp_path / "own", "node17") is None, "which of the two is not known"
+    assert last_run(tmp_path / "own", "node17", trusts=True) is None, "which of the two is not known"
 
 
 def test_what_a_job_may_set_is_not_judged_beside_it() -> None:

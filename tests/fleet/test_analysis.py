@@ -167,7 +167,7 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert run("show", place) == 1  # since the node was rejected in the night before, and not judged since
     assert "failed again (" not in capsys.readouterr().out
-    broken = replace(fleet_nights.record(1, 2), state="interrupted", closing={})
+    broken = replace(fleet_nights.record(1, 2), state="running", closing={})
     run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
     capsys.readouterr()
     assert run("show", place) == 1

@@ -135,7 +135,7 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-001-2", "gpu-001", "NOT JUDGED", "2026-11-23T03:00:00+00:00")
     summary(tmp_path / "gpu-002", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
-    assert main(["fleet", "labels", str(tmp_path)]) == 0
+    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 0
     label = (
         "kubectl label node {} --overwrite pytest-accel/result={} pytest-accel/sku=h100-sxm pytest-accel/day=2026-11-23"
     )
@@ -155,7 +155,7 @@ def test_a_rejected_host_whose_name_is_not_that_of_a_node_is_not_passed_over(
     hosts = {"upper": "GPU1", "evil": "gpu3; reboot", "short": "gpu4", "shouted": "GPU4"}
     for folder, host in hosts.items():
         summary(tmp_path / folder, host, "REJECTED", "2026-11-23T03:00:00+00:00")
-    assert main(["fleet", "labels", str(tmp_path)]) == 6
+    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
     assert [line.split()[:4] for line in told.out.splitlines()] == [
         ["kubectl", "label", "node", "gpu1"],
@@ -176,7 +176,7 @@ def test_a_label_hides_no_rejection_and_nothing_damaged(tmp_path: Path, capsys: 
     summary(tmp_path / "gpu-002", "gpu-002", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-002-2", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
     (tmp_path / "gpu-002-2/summary.json").write_text("{")
-    assert main(["fleet", "labels", str(tmp_path)]) == 6
+    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
     assert [line.split()[3:6:2] for line in told.out.splitlines()] == [
         ["gpu-001", "pytest-accel/result=rejected"],
@@ -189,7 +189,7 @@ def test_a_node_that_was_not_expected_gets_no_label(tmp_path: Path, capsys: pyte
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-009", "gpu-009", "REJECTED", "2026-11-22T03:00:00+00:00")
     save(Fleet("1", "2026-11-21T00:00:00+00:00", "0", (), 10, expected=(ExpectedNode("gpu-001"),)), tmp_path)
-    assert main(["fleet", "labels", str(tmp_path)]) == 6
+    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
     assert [line.split()[3] for line in told.out.splitlines()] == ["gpu-001"]
     assert told.err == "gpu-009 gets no label: not among the expected nodes; REJECTED\n"

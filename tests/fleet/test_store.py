@@ -30,6 +30,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import database, extract, store
 from pytest_accel.fleet.nights.night import look
 from pytest_accel.fleet.nights.queries import StoredNights
+from pytest_accel.run.record import seal
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]
 
@@ -314,7 +315,9 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     raw = json.loads(path.read_text())
     raw["verdicts"] += [{**raw["verdicts"][0], "status": "FAIL"}]
     raw["verdicts"] += [{"metric": "health.state", "subject": "node", "status": "PASS", "value": "nan"}]
-    path.write_text(json.dumps(raw))
+    raw["measurements"] += [{"metric": "health.state", "subject": "node", "unit": "1", "value": "nan"}]
+    raw["closing"] = {"line": "REJECTED", "word": "REJECTED", "exit": 1}
+    path.write_text(json.dumps({**raw, "sha256": seal(raw)}))
     _, figures = extract.read(path)
     worst = [each for each in figures if (each.metric, each.uuid) == ("stream.triad", raw["devices"][0]["uuid"])]
     assert [(each.status, len(each.method)) for each in worst] == [("FAIL", 8)]
@@ -433,16 +436,16 @@ def test_one_run_hides_no_rejection_of_the_nights_before(tmp_path: Path, capsys:
     for node in range(3):
         fleet_nights.save(fleet_nights.record(node, statuses=failed if node else None), records)
     fleet_nights.save(fleet_nights.record(0, 1), records)
-    fleet_nights.save(replace(fleet_nights.record(2, 1), state="interrupted", closing={}), records)
+    fleet_nights.save(replace(fleet_nights.record(2, 1), state="running", closing={}), records)
     assert run("add", place, records) == 0
     capsys.readouterr()
     assert run("show", place) == 1
     told = capsys.readouterr().out
     assert "rejected in the nights before, and not judged since (2)\n  rack7-n01  2026-11-01  REJECTED" in told
-    accepted = replace(
-        fleet_nights.record(1), run={**fleet_nights.record(1).run, "started": "2026-11-01T05:00:00+00:00"}
-    )
-    again = [fleet_nights.save(each, tmp_path / "again") for each in (accepted, fleet_nights.record(2, 1))]
+    accepted = fleet_nights.record(1, accepts=True)
+    accepted.run["started"] = "2026-11-01T05:00:00+00:00"
+    later = fleet_nights.record(2, 1, accepts=True)
+    again = [fleet_nights.save(each, tmp_path / "again") for each in (accepted, later)]
     assert run("add", place, *again) == 0
     capsys.readouterr()
     assert run("show", place) == 6, "it has no run tonight"
@@ -500,11 +503,9 @@ def test_a_node_with_an_exchanged_board_is_the_same_node(tmp_path: Path, capsys:
     """Its acceptance lifts the rejection that the old board was the reason for."""
     place, records = tmp_path / "store", tmp_path / "records"
     fleet_nights.save(fleet_nights.record(1, statuses={(0, "stream.triad"): Status.FAIL}), records)
-    made = fleet_nights.record(1, 1)
-    new = replace(made.devices[0], uuid="GPU-new", serial="77")
-    now = {made.devices[0].uuid: new.uuid}
-    verdicts = [replace(each, subject=now.get(each.subject, each.subject)) for each in made.verdicts]
-    fleet_nights.save(replace(made, devices=[new, *made.devices[1:]], verdicts=verdicts), records)
+    path = fleet_nights.save(fleet_nights.record(1, 1, accepts=True), records)
+    raw = json.loads(path.read_text().replace("GPU-0001-0-aa55", "GPU-new"))
+    path.write_text(json.dumps({**raw, "sha256": seal(raw)}))
     assert run("add", place, records) == 0
     capsys.readouterr()
     assert run("show", place) == 0

@@ -81,8 +81,8 @@ class DrainPlan:
 
 
 def failures(run: Run | None) -> list[Failure]:
-    """Return what rejects a node, by its record, worst first; nothing where that cannot be read."""
-    if run is None:
+    """Return what rejects a node, by its record, worst first; nothing where that cannot be read or believed."""
+    if run is None or run.contradictions:
         return []
     names = {each.uuid: each.name for each in run.devices}
     rejecting = dict.fromkeys((each.metric, each.subject) for each in run.verdicts if each.rejects)

@@ -31,12 +31,12 @@ LINE_EVERY = 30.0
 
 
 class FolderWatch:
-    """Looks at the run in a folder."""
+    """Looks at the run in a folder; its results are worked out from the records unless it `trusts` the summaries."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, trusts: bool = True) -> None:
         self.folder = folder
         self.fleet = run_folder.found(folder)
-        self._results = Results(folder)
+        self._results = Results(folder, trusts)
 
     def look(self) -> list[NodeResult]:
         """Return the state of every node. Raises BadFile or SlurmError."""
@@ -69,8 +69,8 @@ class FolderWatch:
 class NightsWatch:
     """Looks at the last runs in a folder of runs, such as one for each night."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._watches = [FolderWatch(each) for each in folders]
+    def __init__(self, folders: Sequence[Path], *, trusts: bool = True) -> None:
+        self._watches = [FolderWatch(each, trusts=trusts) for each in folders]
 
     @property
     def fleet(self) -> Fleet:
@@ -88,14 +88,14 @@ class NightsWatch:
         return states.over_nights(named), next((problem for _, problem in found if problem), "")
 
 
-def watch_of(folder: Path, nights: int) -> FolderWatch | NightsWatch:
+def watch_of(folder: Path, nights: int, *, trusts: bool = True) -> FolderWatch | NightsWatch:
     """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile."""
     try:
         runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
     except OSError as error:
         raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
     runs.sort(key=lambda each: run_folder.load(each).created)
-    return NightsWatch(runs[-nights:]) if runs else FolderWatch(folder)
+    return NightsWatch(runs[-nights:], trusts=trusts) if runs else FolderWatch(folder, trusts=trusts)
 
 
 @dataclass

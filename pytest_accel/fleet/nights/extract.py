@@ -125,6 +125,8 @@ def read(path: Path) -> tuple[StoredRun, list[StoredFigure]]:
         raise NotKept("judged again: the record of the run itself counts")
     if found.filtered:
         raise NotKept("a filtered run: it measured less than the level has")
+    if found.contradiction:
+        raise BadFile(f"{path}: contradicts itself: {found.contradiction}")
     if not found.host:
         raise NotKept("it names no host")
     if found.began is None:
