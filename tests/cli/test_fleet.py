@@ -301,9 +301,9 @@ def test_a_rejection_that_came_late_is_seen_among_the_nights(
     assert main(["fleet", "drain", str(nights)]) == (0 if accepted else 1)
     told = capsys.readouterr().out
     assert ("scontrol update nodename=n1 state=drain" in told) == (not accepted)
-    assert main(["fleet", "report", str(nights)]) == (0 if accepted else 1)
+    assert main(["fleet", "report", str(nights), "--trust-summaries"]) == (0 if accepted else 1)
     assert ("rejected    n1  REJECTED gpu0; in 1" in capsys.readouterr().out) == (not accepted)
-    assert main(["fleet", "report", str(nights), "--nights=2"]) == (0 if accepted else 6)
+    assert main(["fleet", "report", str(nights), "--nights=2", "--trust-summaries"]) == (0 if accepted else 6)
     assert main(["fleet", "drain", str(nights), "--resume"]) == 4
     assert "holds several runs" in capsys.readouterr().err
 
