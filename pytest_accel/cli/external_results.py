@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from pytest_accel.cli.rejudge import other_conditions
 from pytest_accel.core import exits, metrics, untrusted
@@ -130,10 +129,6 @@ LARGEST_EXPONENT = 100
 _PRODUCT = re.compile(r"\s*([A-Za-z][\w-]*)[ =]+v?(\d[\w.+-]*)\s*")
 
 
-class BadFigures(BadFile):
-    """A table that cannot be used; the message lists every error with file and line."""
-
-
 @dataclass(frozen=True)
 class ExternalFigure:
     """A value from a table, the versions of the software that it was measured with if given, and its line."""
@@ -144,7 +139,7 @@ class ExternalFigure:
 
 
 def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFigure]:
-    """Return the values of a CSV table. Raises BadFigures with all errors at once.
+    """Return the values of a CSV table. Raises BadFile with all errors at once.
 
     `shown` is the name of the file in messages, `limits` are those of the SKU by metric. Lines that begin with # are
     comments. Columns beyond COLUMNS are conditions.
@@ -155,7 +150,7 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not rows:
-        raise BadFigures(f"{shown}:1: the file is empty; it begins with the header {','.join(COLUMNS)}")
+        raise BadFile(f"{shown}:1: the file is empty; it begins with the header {','.join(COLUMNS)}")
     header = _header(rows[0][1], f"{shown}:{rows[0][0]}")
     known = {metric: str(unit_of(metric)) for metric in known_metrics()}
     units = {**known, **{metric: limit.unit for metric, limit in limits.items() if not limit.relative}}
@@ -163,11 +158,11 @@ def parse(text: str, shown: str, limits: Mapping[str, Limit]) -> list[ExternalFi
     for place, line in rows[1:]:
         try:
             figures.append(_figure(_row(line, header), place, units))
-        except BadFigures as error:
+        except BadFile as error:
             errors.append(f"{shown}:{place}: {error}")
     errors += _duplicates(figures, shown)
     if errors or not figures:
-        raise BadFigures(*errors or [f"{shown}:{rows[0][0]}: there is no row below the header"])
+        raise BadFile(*errors or [f"{shown}:{rows[0][0]}: there is no row below the header"])
     return figures
 
 
@@ -226,81 +221,67 @@ def _verdict(
 
 
 def _header(line: str, where: str) -> list[str]:
-    """Return the names of the columns, in lower case. Raises BadFigures if one is missing or given twice."""
+    """Return the names of the columns, in lower case. Raises BadFile if one is missing or given twice."""
     try:
-        header = [cell.lower() for cell in _cells(line.lstrip("\ufeff"))]
-    except BadFigures as bad:
-        raise BadFigures(*bad.behind(where)) from None
+        header = [printable(cell).lower() for cell in untrusted.cells(line)]
+    except BadFile as bad:
+        raise BadFile(*bad.behind(where)) from None
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        raise BadFigures(f"{where}: column '{missing[0]}' is missing; the header needs {', '.join(COLUMNS)}")
+        raise BadFile(f"{where}: column '{missing[0]}' is missing; the header needs {', '.join(COLUMNS)}")
     if len(set(header)) < len(header):
-        raise BadFigures(f"{where}: a column is given twice")
+        raise BadFile(f"{where}: a column is given twice")
     return header
 
 
-def _cells(line: str) -> list[str]:
-    """Return the cells of a line of CSV, stripped and printable. Raises BadFigures."""
-    try:
-        return [printable(cell.strip()) for cell in untrusted.cells(line)]
-    except ValueError as error:
-        raise BadFigures(str(error)) from None
-
-
 def _row(line: str, header: list[str]) -> dict[str, str]:
-    """Return the cells of a line by column. Raises BadFigures if their number does not fit the header."""
-    cells = _cells(line)
+    """Return the cells of a line by column. Raises BadFile if their number does not fit the header."""
+    cells = untrusted.cells(line)
     if len(cells) > len(header) or len(cells) < len(COLUMNS):
-        raise BadFigures(f"the row has {len(cells)} cells, but the header has {len(header)} columns")
-    return dict(zip(header, cells, strict=False))
+        raise BadFile(f"the row has {len(cells)} cells, but the header has {len(header)} columns")
+    return dict(zip(header, map(printable, cells), strict=False))
 
 
 def _figure(row: Mapping[str, str], line: int, units: Mapping[str, str]) -> ExternalFigure:
-    """Return the value of a row in the unit of its metric. Raises BadFigures with what is wrong in the row."""
+    """Return the value of a row in the unit of its metric. Raises BadFile with what is wrong in the row."""
     device, metric = row.get("device", ""), row.get("metric", "")
     unit = units.get(metric) or unit_of(metric)
     if unit is None:
-        raise BadFigures(f"metric {metric!r} is not known; {meant(metric, units)}")
+        raise BadFile(f"metric {metric!r} is not known; {meant(metric, units)}")
     if not device:
-        raise BadFigures(f"the device is missing; it is a name such as gpu0, or {NODE}")
+        raise BadFile(f"the device is missing; it is a name such as gpu0, or {NODE}")
     if of_node(metric) != (device == NODE):
         wanted = f"the node; write {NODE!r} as its device" if of_node(metric) else f"a device, not of {device!r}"
-        raise BadFigures(f"{metric} is a metric of {wanted}")
+        raise BadFile(f"{metric} is a metric of {wanted}")
     if unit in ("text", "version"):
-        raise BadFigures(f"{metric} is a {unit}; only numbers can be judged from a table")
+        raise BadFile(f"{metric} is a {unit}; only numbers can be judged from a table")
     value = _converted(_number(row.get("value", "")), row.get("unit", ""), unit, metric)
-    conditions = {name: _plain(cell) for name, cell in row.items() if name not in COLUMNS and cell}
+    conditions = {name: untrusted.whole_number(cell) for name, cell in row.items() if name not in COLUMNS and cell}
     return ExternalFigure(Measurement(metric, device, unit, value, conditions=conditions), _software(row), line)
 
 
 def _number(text: str) -> Decimal:
-    """Return a cell as an exact, finite number. Raises BadFigures."""
+    """Return a cell as an exact, finite number. Raises BadFile."""
     try:
         value = Decimal(text) if len(text) <= untrusted.NUMBER_CHARACTERS else Decimal("nan")
     except InvalidOperation:
         value = Decimal("nan")
     if not value.is_finite():
-        raise BadFigures(f"value {text!r} is not a number; write it like 672.4, without separators and without a unit")
+        raise BadFile(f"value {text!r} is not a number; write it like 672.4, without separators and without a unit")
     return value
 
 
 def _converted(value: Decimal, given: str, wanted: str, metric: str) -> float:
-    """Return a value in the unit `wanted`, converted exactly. Raises BadFigures if the metric cannot have it."""
+    """Return a value in the unit `wanted`, converted exactly. Raises BadFile if the metric cannot have it."""
     factors = EXACT.get(wanted, {wanted: "1"})
     if given not in factors:
-        raise BadFigures(f"unit {given!r} is not a unit of {metric}; choose {' or '.join(factors)}")
+        raise BadFile(f"unit {given!r} is not a unit of {metric}; choose {' or '.join(factors)}")
     if value.adjusted() > LARGEST_EXPONENT:  # a product of it would raise Overflow
-        raise BadFigures(f"value {value} {given} is not possible for {metric}")
+        raise BadFile(f"value {value} {given} is not possible for {metric}")
     converted = float(value * Decimal(factors[given]))
     if not math.isfinite(converted) or (converted < 0 and wanted != "1"):
-        raise BadFigures(f"value {value} {given} is not possible for {metric}")
+        raise BadFile(f"value {value} {given} is not possible for {metric}")
     return converted
-
-
-def _plain(cell: str) -> Any:
-    """Return a condition as a whole number if it is one, else as text."""
-    whole = untrusted.whole_number(cell)
-    return cell if whole is None else whole
 
 
 def _software(row: Mapping[str, str]) -> dict[str, str]:

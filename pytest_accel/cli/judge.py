@@ -182,7 +182,7 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
 
 
 def _judge_figures(chosen: argparse.Namespace) -> int:
-    """Judge a table of another tool's results, and return the exit status. Raises BadFigures or Refused."""
+    """Judge a table of another tool's results, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
     if chosen.accel_expect:

@@ -100,23 +100,23 @@ def exists(path: Path) -> bool:
     return True
 
 
-def read_text(path: Path, shown: str = "", *, most: int = TABLE_BYTES, follow: bool = True) -> str:
+def read_text(path: Path, *, most: int = TABLE_BYTES, follow: bool = True) -> str:
     """Return the text of a regular UTF-8 file, without the mark at its beginning. Raises BadFile as `read_bytes`."""
-    return decode(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
+    return decode(read_bytes(path, most=most, follow=follow), str(path))
 
 
-def lines(path: Path, shown: str = "") -> Iterator[bytes]:
+def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`.
 
     A file whose name ends in .gz is unpacked on the way; the limits hold for what it unpacks to.
     """
-    with _telling(path, shown), open(_open(path, follow=False), "rb") as file:
+    with _telling(path), open(_open(path, follow=False), "rb") as file:
         yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)
 
 
-def read_json(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> Any:
+def read_json(path: Path, *, most: int = JSON_BYTES, follow: bool = True) -> Any:
     """Return the content of a regular JSON file. Raises BadFile as `read_bytes` and `parse_json`."""
-    return parse_json(read_bytes(path, shown, most=most, follow=follow), shown or str(path))
+    return parse_json(read_bytes(path, most=most, follow=follow), str(path))
 
 
 def decode(raw: bytes, shown: str) -> str:
@@ -147,20 +147,21 @@ def parse_json(raw: bytes, shown: str) -> Any:
         raise BadFile(f"{shown}: {error}") from None
 
 
-def cells(line: str) -> list[str]:
-    """Return the cells of one line of CSV. Raises ValueError with what is wrong with the line."""
+def cells(line: str, delimiter: str = ",", *, strict: bool = False) -> list[str]:
+    """Return the cells of one line of CSV, stripped. Raises BadFile with what is wrong with the line."""
     if len(line) > LINE_CHARACTERS:
-        raise ValueError(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
+        raise BadFile(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
     try:
-        return next(csv.reader([line], skipinitialspace=True), [])
+        found = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
     except csv.Error as error:
-        raise ValueError(f"the line is not CSV: {error}") from None
+        raise BadFile(f"the line is not CSV: {error}") from None
+    return [each.strip() for each in found]
 
 
-def whole_number(cell: str) -> int | None:
-    """Return a text as a whole number if it is one that a machine type holds, else None."""
+def whole_number(cell: str) -> int | str:
+    """Return a text as a whole number if it is one that a machine type holds, else as it is."""
     fits = len(cell) <= NUMBER_CHARACTERS // 2 and re.fullmatch(r"-?[0-9]+", cell)
-    return int(cell) if fits else None
+    return int(cell) if fits else cell
 
 
 def read_host(path: str | Path, most: int = HOST_BYTES) -> bytes:

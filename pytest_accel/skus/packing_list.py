@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import hashlib
 import ipaddress
@@ -15,7 +14,7 @@ from pathlib import Path
 from pytest_accel.core import untrusted
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.untrusted import LINE_CHARACTERS, BadFile
+from pytest_accel.core.untrusted import BadFile
 
 MOST_ERRORS = 20
 """Errors of one file that are listed; the others are counted."""
@@ -189,8 +188,8 @@ def _header(line: str, delimiter: str, where: str) -> list[str]:
     """Return the names of the columns. Raises BadFile for unknown ones, one that is there twice, and no serial."""
     try:
         names = [each.strip().lower().replace(" ", "_") for each in _cells(line, delimiter)]
-    except ValueError as error:
-        raise BadFile(f"{where}: {error}") from None
+    except BadFile as bad:
+        raise BadFile(*bad.behind(where)) from None
     while len(names) > 1 and not names[-1]:
         names.pop()
     for name in names:
@@ -208,29 +207,20 @@ def _header(line: str, delimiter: str, where: str) -> list[str]:
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    """Return the cells of one line. Raises ValueError with what is wrong with the line."""
-    if len(line) > LINE_CHARACTERS:
-        raise ValueError(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
-    try:
-        found = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True), [])
-    except csv.Error as error:
-        raise ValueError(f"the line is not CSV: {error}") from None
-    return [_plain(each) for each in found]
+    """Return the cells of one line without the marks by which a table keeps a spreadsheet from making numbers of them.
 
-
-def _plain(cell: str) -> str:
-    """Return a cell without the marks by which a table keeps a spreadsheet from making a number of it."""
-    cell = cell.strip()
-    as_text = AS_TEXT.fullmatch(cell)
-    return as_text[1].strip() if as_text else cell.removeprefix("'")
+    Raises BadFile with what is wrong with the line.
+    """
+    found = untrusted.cells(line, delimiter, strict=True)
+    return [as_text[1].strip() if (as_text := AS_TEXT.fullmatch(each)) else each.removeprefix("'") for each in found]
 
 
 def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with a line, each with the column."""
     try:
         cells = _cells(line, delimiter)
-    except ValueError as error:
-        yield str(error)
+    except BadFile as bad:
+        yield str(bad)
         return
     if len(cells) < len(header) or any(cells[len(header) :]):
         yield f"has {len(cells)} cells, the header {len(header)}"

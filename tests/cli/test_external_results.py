@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.cli.external_results import BadFigures, ExternalFigure, judge_figures, measurable, names, parse
+from pytest_accel.cli.external_results import ExternalFigure, judge_figures, measurable, names, parse
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.terms import Terms
@@ -99,13 +100,13 @@ def test_comments_and_empty_lines_are_left_out() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(text: str, says: str) -> None:
-    with pytest.raises(BadFigures) as bad:
+    with pytest.raises(BadFile) as bad:
         parse(text, "f.csv", LIMITS)
     assert says in str(bad.value)
 
 
 def test_every_mistake_is_named_at_once() -> None:
-    with pytest.raises(BadFigures) as bad:
+    with pytest.raises(BadFile) as bad:
         read("gpu0,matmul.bf16,x,TFLOPS", "gpu0,stream.copy,1,GB/s", "gpu0,stream.triad,1,GiB/s")
     assert [line.partition(": ")[0] for line in str(bad.value).splitlines()] == ["f.csv:2", "f.csv:4"]
 
@@ -321,7 +322,7 @@ def test_the_reason_is_given_once_for_all_figures_that_share_it(
     ],
 )
 def test_an_unknown_metric_gets_the_nearest_name_and_not_all_of_them(metric: str, ours: str) -> None:
-    with pytest.raises(BadFigures) as bad:
+    with pytest.raises(BadFile) as bad:
         read(f"gpu0,{metric},1,GB/s")
     said = str(bad.value)
     assert f"metric '{metric}' is not known; did you mean" in said

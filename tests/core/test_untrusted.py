@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 
 
 def refusal(path: Path, **options: object) -> str:
     """Return why a file is refused."""
     with pytest.raises(BadFile) as refused:
-        untrusted.read_json(path, "x", **options)  # type: ignore[arg-type]
-    return str(refused.value)
+        untrusted.read_json(path, **options)  # type: ignore[arg-type]
+    return str(refused.value).replace(printable(str(path)), "x", 1)
 
 
 def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
@@ -86,15 +87,15 @@ def test_brackets_inside_of_strings_are_no_depth() -> None:
 def test_a_line_of_csv_has_an_end() -> None:
     """The csv module raises its own error for long cells."""
     assert untrusted.cells('a, "b,c",') == ["a", "b,c", ""]
-    with pytest.raises(ValueError, match=r"^the line has 200,000 characters; the longest that is read has 20,000$"):
+    with pytest.raises(BadFile, match=r"^the line has 200,000 characters; the longest that is read has 20,000$"):
         untrusted.cells("a" * 200_000)
 
 
 def test_a_whole_number_of_many_digits_is_text() -> None:
     """Python refuses to convert more than 4,300 digits, and no condition has more than 20."""
     assert untrusted.whole_number("-12") == -12
-    assert untrusted.whole_number("9" * 5_000) is None
-    assert untrusted.whole_number("\N{SUPERSCRIPT TWO}") is None
+    assert untrusted.whole_number("9" * 5_000) == "9" * 5_000
+    assert untrusted.whole_number("\N{SUPERSCRIPT TWO}") == "\N{SUPERSCRIPT TWO}"
 
 
 def test_a_file_of_the_kernel_is_read_though_it_states_no_size() -> None:

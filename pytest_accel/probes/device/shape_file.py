@@ -93,9 +93,9 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
     for place, line in enumerate(untrusted.read_text(path).splitlines(), 1):
         if line.strip() and line[0] != "#":
             try:
-                found.append((place, [printable(cell.strip()) for cell in untrusted.cells(line)]))
-            except ValueError as error:
-                raise untrusted.BadFile(f"{path}:{place}: {error}") from None
+                found.append((place, [printable(cell) for cell in untrusted.cells(line)]))
+            except untrusted.BadFile as bad:
+                raise untrusted.BadFile(*bad.behind(f"{path}:{place}")) from None
             if len(found) > MOST_SHAPES:
                 raise untrusted.BadFile(f"{path}:{place}: holds more than {MOST_SHAPES:,} shapes")
     return found
@@ -103,18 +103,11 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
 
 def _row(header: list[str], row: list[str], file: str, line: int) -> dict[str, Located]:
     """Return the cells that are not empty, by column. Whole numbers are converted."""
+    from pytest_accel.core.untrusted import whole_number
     from pytest_accel.core.yaml_nodes import Located
 
     return {
-        key: Located(_whole(cell) if key in "mnk" else cell, file, line)
+        key: Located(whole_number(cell) if key in "mnk" and cell.isdigit() else cell, file, line)
         for key, cell in zip(header, row, strict=False)
         if cell
     }
-
-
-def _whole(cell: str) -> int | str:
-    """Return a cell as a whole number if it is one, else as it is."""
-    from pytest_accel.core import untrusted
-
-    number = untrusted.whole_number(cell) if cell.isdigit() else None
-    return cell if number is None else number
