@@ -21,7 +21,7 @@ from typing import Any, Literal, Union
 
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_nodes
-from pytest_accel.core.reasons import Figures
+from pytest_accel.core.reasons import NOTES, Figures, Note
 from pytest_accel.core.run import Run
 from pytest_accel.core.structured import NO_NUMBERS, NOT_IN_FILE
 from pytest_accel.core.yaml_nodes import Schema
@@ -181,6 +181,8 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
         if issubclass(hint, Figures):
             del hints["kind"]  # of every such class
             hints["kind"] = Literal[hint.kind]
+        if hint is Note:
+            hints["kind"] = Literal[tuple(NOTES)]
         definitions[name] = {
             "description": said[""],
             "type": "object",

@@ -1,6 +1,7 @@
 """The reasons of a verdict as data: what was compared, and what else was taken into account, in the order of judging.
 
-A reason holds its kind and the figures that the verdict does not state itself. `core/sentences.py` says it in words.
+A reason holds its kind and the figures that the verdict does not state itself. `core/sentences.py` says it in words,
+those of a reason without figures by the table here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from pytest_accel.core.details import Value
 
@@ -17,47 +18,47 @@ Since = Literal["first accepted", "last"]
 Side = Literal["floor", "ceiling"]
 """The bound that a value is compared with."""
 
-NoteKind = Literal[
+NOTES: Mapping[str, str] = {
     # what was found
-    "value",
-    "no_limit",
-    "trouble",
-    "changed",
-    "at",
-    "during",
-    "cause",
-    "vanished",
+    "value": "{shown}",
+    "no_limit": "{shown}; no limit, for information",
+    "trouble": "{text}",
+    "changed": "{text}",
+    "at": "at {text}",
+    "during": "during {text}",
+    "cause": "{text}",
     # why a value was not judged
-    "no_value",
-    "not_a_value",
-    "not_finite",
-    "not_a_version",
-    "no_bound",
-    "no_peak",
-    "others_unknown",
-    "other_conditions",
-    "other_product",
-    "not_applicable",
-    "not_returned",
-    "not_in_record",
-    "probe_failed",
-    "left_out",
-    "out_of_time",
-    "required",
+    "no_value": "the probe returned no value",
+    "not_a_value": "the probe returned {shown}, which is no value",
+    "not_finite": "{of.value!r} is not a finite number and cannot be compared with the limit",
+    "not_a_version": "{of.value} is not a version and cannot be compared with {of.limit.version}",
+    "no_bound": "the limit has neither a finite floor nor a finite ceiling",
+    "no_peak": "no peak is known for {of.metric}: state the limit in {of.unit}",
+    "others_unknown": "the values of the other devices are not known",
+    "other_conditions": "{text}",
+    "other_product": "not measured: {text}",
+    "not_applicable": "{text}",
+    "not_returned": "the probe did not return {of.metric}",
+    "not_in_record": "the record holds no measurement of it",
+    "probe_failed": "the probe failed by an error in its own code",
+    "left_out": "not measured: {text}",
+    "out_of_time": "{text}",
+    "required": "a limit requires it",
     # what was taken into account
-    "unproven",
-    "excused",
-    "beyond_load",
-    "disturbed",
-    "restricted",
-    "advises",
+    "unproven": "{text}",
+    "excused": "excused: before the run, {text}",
+    "beyond_load": "too slow to be due to the load before the run: {text}",
+    "disturbed": "disturbed: {text}",
+    "restricted": "restricted by {text}",
+    "advises": "advisory limit, does not reject",
     # what became of the repeat
-    "repeat_failed",
-    "repeat_without_time",
-    "first_failed",
-    "beyond_noise",
-    "one_round",
-]
+    "repeat_failed": "could not be measured again: {text}",
+    "repeat_without_time": "not measured again for lack of time: {text}",
+    "first_failed": "measured only on the repeat; first: {text}",
+    "beyond_noise": "which no noise explains",
+    "one_round": "another round could not be compared",
+}
+"""The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Note:
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
     """
 
-    kind: NoteKind
+    kind: str  # one of NOTES
     text: str = ""
 
 
@@ -319,7 +320,7 @@ class MayTrain(Figures):
 Reason = Note | Figures
 
 BY_KIND: Mapping[str, type[Reason]] = {
-    **dict.fromkeys(get_args(NoteKind), Note),
+    **dict.fromkeys(NOTES, Note),
     **{each.kind: each for each in Figures.__subclasses__()},
 }
 """The class of each kind of reason."""

@@ -8,48 +8,9 @@ from typing import Any
 
 from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
-from pytest_accel.core.reasons import NoteKind, Reason
+from pytest_accel.core.reasons import NOTES, Reason
 from pytest_accel.core.verdict import Verdict, show, show_margin
 from pytest_accel.core.words import age, listed
-
-NOTES: Mapping[NoteKind, str] = {
-    "value": "{shown}",
-    "no_limit": "{shown}; no limit, for information",
-    "trouble": "{text}",
-    "changed": "{text}",
-    "at": "at {text}",
-    "during": "during {text}",
-    "cause": "{text}",
-    "vanished": "{text}",
-    "no_value": "the probe returned no value",
-    "not_a_value": "the probe returned {shown}, which is no value",
-    "not_finite": "{of.value!r} is not a finite number and cannot be compared with the limit",
-    "not_a_version": "{of.value} is not a version and cannot be compared with {of.limit.version}",
-    "no_bound": "the limit has neither a finite floor nor a finite ceiling",
-    "no_peak": "no peak is known for {of.metric}: state the limit in {of.unit}",
-    "others_unknown": "the values of the other devices are not known",
-    "other_conditions": "{text}",
-    "other_product": "not measured: {text}",
-    "not_applicable": "{text}",
-    "not_returned": "the probe did not return {of.metric}",
-    "not_in_record": "the record holds no measurement of it",
-    "probe_failed": "the probe failed by an error in its own code",
-    "left_out": "not measured: {text}",
-    "out_of_time": "{text}",
-    "required": "a limit requires it",
-    "unproven": "{text}",
-    "excused": "excused: before the run, {text}",
-    "beyond_load": "too slow to be due to the load before the run: {text}",
-    "disturbed": "disturbed: {text}",
-    "restricted": "restricted by {text}",
-    "advises": "advisory limit, does not reject",
-    "repeat_failed": "could not be measured again: {text}",
-    "repeat_without_time": "not measured again for lack of time: {text}",
-    "first_failed": "measured only on the repeat; first: {text}",
-    "beyond_noise": "which no noise explains",
-    "one_round": "another round could not be compared",
-}
-"""The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
 
 
 def _compared(one: reasons.Compared, of: Verdict) -> str:

@@ -17,7 +17,6 @@ from pytest_accel.core.reasons import (
     BelowClass,
     BeyondMethod,
     Note,
-    NoteKind,
     OtherMethod,
     OtherVersion,
     Reason,
@@ -311,12 +310,12 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
     """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     if trouble.kind == "bug":
         raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
-    noted: NoteKind = "left_out" if trouble.untried else "trouble"
+    note = Note("left_out" if trouble.untried else "trouble", trouble.reason)
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
         status=_OF_TROUBLE[trouble.kind],
-        reasons=(WrongData(trouble.reason) if trouble.wrong else Note(noted, trouble.reason),),
+        reasons=(WrongData(trouble.reason) if trouble.wrong else note,),
         unit=measurement.unit,
         limit=limit,
         attempts=attempts,

@@ -4,13 +4,13 @@
 """
 
 import json
-import typing
+import re
 from pathlib import Path
 
 import pytest
 
 from pytest_accel.core import reasons, structured
-from pytest_accel.core.reasons import Note, NoteKind, Reason
+from pytest_accel.core.reasons import NOTES, Note, Reason
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
@@ -69,9 +69,7 @@ MORE: list[tuple[Verdict, Reason]] = [
 
 def noted() -> list[tuple[Verdict, Reason]]:
     """A reason of every kind without figures."""
-    return [
-        (VERSION if kind == "not_a_version" else SHORT, Note(kind, "its text")) for kind in typing.get_args(NoteKind)
-    ]
+    return [(VERSION if kind == "not_a_version" else SHORT, Note(kind, "its text")) for kind in NOTES]
 
 
 def golden() -> str:
@@ -83,6 +81,14 @@ def golden() -> str:
 def test_every_kind_of_reason_has_its_words() -> None:
     assert golden() == GOLDEN.read_text(encoding="utf-8")
     assert {each.kind for _, each in [*noted(), *MORE]} == set(reasons.BY_KIND), "a kind without an example"
+
+
+def test_every_note_of_the_code_has_its_words() -> None:
+    """A kind without words would fail only where its sentence is said."""
+    package = Path(reasons.__file__).parents[1]
+    code = "".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
+    made = re.findall(r'\bNote\(\s*"(\w+)"(?: if [^"]* else "(\w+)")?', code)
+    assert {kind for kinds in made for kind in kinds if kind} == set(NOTES)
 
 
 @pytest.mark.parametrize(
