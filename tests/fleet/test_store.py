@@ -236,6 +236,13 @@ def test_prune_removes_old_nights_only_when_told(tmp_path: Path, capsys: pytest.
     assert run("prune", tmp_path, "--keep-nights", 1, "--yes") == 4
 
 
+def test_a_query_that_takes_seconds_draws_no_bar_into_the_output() -> None:
+    """It would stand before the JSON of `store show`."""
+    with contextlib.closing(database.connect()) as connection:
+        connection.execute("SELECT current_setting('enable_progress_bar')")
+        assert connection.fetchall() == [(False,)]
+
+
 def test_without_the_package_the_extra_is_named(
     tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ def connect(room: Path | None = None) -> DuckDBPyConnection:
         import duckdb
     except ImportError:
         raise BadFile("pytest-accel store: needs the package duckdb: pip install 'pytest-accel[fleet]'") from None
-    return duckdb.connect(
+    connection = duckdb.connect(
         ":memory:",
         config={
             "autoinstall_known_extensions": "false",
@@ -40,6 +40,8 @@ def connect(room: Path | None = None) -> DuckDBPyConnection:
             "preserve_insertion_order": "false",
         },
     )
+    connection.execute("SET enable_progress_bar = false")  # which it draws into the output of a query of two seconds
+    return connection
 
 
 @contextlib.contextmanager
