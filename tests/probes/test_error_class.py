@@ -57,6 +57,7 @@ ERRORS: list[tuple[Exception, str, bool]] = [
     (DistBackendError(f"{NCCL}unhandled cuda error\nhipIpcOpenMemHandle failed: uncorrectable error"), "device", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND}\nThis is usually caused"), "external", True),
     (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND[:27]}: 'uncorrectable ECC error'"), "device", True),
+    (RuntimeError("Failed to initialize NCCL communicator: unhandled cuda error (run with NCCL_DEBUG"), "need", True),
     (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
     # -- what a library has no kernel for
     (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),

@@ -53,7 +53,9 @@ LACKING = (
 device gives other messages, and fails operations that need few resources."""
 REFUSED = "STATUS_NOT_SUPPORTED"
 """Message of cuBLAS and hipBLAS for a product that they have no kernel for (pytorch issue 106840: int8 on H100)."""
-COLLECTIVE = ("NCCL error", "RCCL error")
+UNSTARTED = "Failed to initialize NCCL communicator"
+"""Beginning of the error of torch 2.15 when ranks cannot meet. It lacks NCCL's own words, and with them the cause."""
+COLLECTIVE = ("NCCL error", "RCCL error", UNSTARTED)
 """Beginnings of the errors of collectives."""
 DEVICE_FAILED_COLLECTIVE = ("unhandled cuda error", "Cuda failure", "CUDA error", "HIP failure", "uncorrectable")
 """Messages of NCCL when a device fails. Its other errors (ncclGetErrorString: system, internal, usage, remote) mostly
@@ -124,5 +126,5 @@ def _blames_nobody(error: BaseException) -> bool:
         return True
     if not _collective(error):
         return False
-    unseen = any(words in text for words in PEER_MEMORY) and "uncorrectable" not in text
+    unseen = any(words in text for words in (*PEER_MEMORY, UNSTARTED)) and "uncorrectable" not in text
     return unseen or not any(words in text for words in DEVICE_FAILED_COLLECTIVE)
