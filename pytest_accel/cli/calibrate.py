@@ -80,7 +80,7 @@ def _check_options(chosen: argparse.Namespace) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Calibrate, write the files, and return the exit status: 0 or 6. Raises WrongUse."""
     _check_options(chosen)
-    inputs = known_good.gather(chosen.records, allow_simulated=chosen.allow_simulated)
+    inputs = known_good.gather(chosen.records, rehearsal=chosen.allow_simulated)
     wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
     product = known_good.same_product(inputs, wanted.name if wanted else None)
     sku, platform = _product(product, wanted)

@@ -48,20 +48,20 @@ class Inputs:
         self.refused.append((str(path), why))
 
 
-def gather(names: Sequence[str], *, allow_simulated: bool) -> Inputs:
+def gather(names: Sequence[str], *, rehearsal: bool) -> Inputs:
     """Read records, folders of them, and contributed files. Raises BadFile for a path that holds none."""
     inputs = Inputs()
     seen: dict[str, Path] = {}
     for path in [path for name in names for path in _files(Path(name), inputs)]:
         if path.suffix in (".yaml", ".yml"):
-            _contributed(path, inputs, allow_simulated=allow_simulated)
+            _contributed(path, inputs, rehearsal=rehearsal)
             continue
         try:
-            saved = record.read(path)
+            saved = record.read(path, rehearsal=rehearsal)
         except BadFile as bad:
             inputs.refuse(path, str(bad).removeprefix(f"{path}: "))
             continue
-        why = unusable(saved, allow_simulated=allow_simulated)
+        why = unusable(saved)
         if why is None and saved.sealed in seen:
             why = f"the same record as {seen[saved.sealed]}"
         if why:
@@ -92,19 +92,19 @@ def _files(path: Path, inputs: Inputs) -> list[Path]:
     return found
 
 
-def _contributed(path: Path, inputs: Inputs, *, allow_simulated: bool) -> None:
+def _contributed(path: Path, inputs: Inputs, *, rehearsal: bool) -> None:
     try:
         one = contribution.read(path)
     except BadFile as bad:
         inputs.refuse(path, _without(path, bad))
         return
-    if one.simulated and not allow_simulated:
-        inputs.refuse(path, "its nodes were simulated")
+    if one.simulated != rehearsal:
+        inputs.refuse(path, "its nodes were simulated" if one.simulated else "its nodes are hardware")
     else:
         inputs.contributions.append((path, one))
 
 
-def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
+def unusable(saved: Run) -> str | None:
     """Return why a record says nothing of healthy devices as they are measured; None if it does."""
     around = saved.circumstances
     if saved.judged_from:
@@ -113,8 +113,6 @@ def unusable(saved: Run, *, allow_simulated: bool) -> str | None:
         return f"the run is not complete: {saved.state}"
     if around.interrupted or around.cut_short:
         return f"the run ended early: {around.interrupted or around.cut_short}"
-    if saved.simulated and not allow_simulated:
-        return "the node was simulated"
     if around.filtered:
         return f"the run was filtered: {', '.join(around.filtered)}"
     for each in saved.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not

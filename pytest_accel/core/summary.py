@@ -144,13 +144,13 @@ class Summary:
         """True if the run found nothing broken, and left nothing out that was asked for."""
         return self.word in (ACCEPTED, HELD) and not self.filtered and not self.contradiction
 
-    def is_history(self, sku: str, *, simulated: bool) -> bool:
+    def is_history(self, sku: str) -> bool:
         """Return True for a complete run that judged the devices as the same SKU.
 
-        Filtered and re-judged ones are none. Runs of simulated nodes are the history of simulated nodes.
+        Filtered and re-judged ones are none.
         """
         complete = self.finished and bool(self.word) and not self.filtered and not self.judged_again
-        return complete and self.sku == sku and self.simulated == simulated
+        return complete and self.sku == sku
 
 
 # -- which of several counts

@@ -37,8 +37,8 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     asked = setup.options.baseline
     found = beside.found if asked == AUTO else setup.baseline
     devices = [each for each in setup.devices if registry.vendor(each.driver).accelerator]
-    sku, simulated = setup.terms.sku.name if setup.terms.sku else "", setup.node is not None
-    runs = [each for each in found if each.is_history(sku, simulated=simulated)]
+    sku = setup.terms.sku.name if setup.terms.sku else ""
+    runs = [each for each in found if each.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms, fails=setup.options.baseline_fail)
     notes = history.changes(setup.discovery.devices)

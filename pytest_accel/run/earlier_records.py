@@ -48,15 +48,12 @@ class EarlierRecords:
     not_read: int = 0
     """Number of records that were too many to be read."""
 
-    def of(self, uuids: Iterable[str], *, simulated: bool) -> list[EarlierRecord]:
-        """Return an entry for each record that holds any of the devices, oldest first.
-
-        Records of simulated nodes count for a simulated node alone.
-        """
+    def of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
+        """Return an entry for each record that holds any of the devices, oldest first."""
         wanted, entries = set(uuids), []
         for each in reversed(self.found):
             shared = each.by_uuid.keys() & wanted
-            if shared and each.simulated == simulated:
+            if shared:
                 entries.append(_entry(each, shared))
         return entries
 
@@ -66,7 +63,7 @@ class EarlierRecords:
         It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record
         without any device is passed over, as it comes from a run that missed them already.
         """
-        of_host = [each for each in self.found if each.host == host and not each.simulated]
+        of_host = [each for each in self.found if each.host == host]
         for each in sorted(of_host, key=attrgetter("started"), reverse=True):
             if each.devices:
                 models = [device.model for device in each.devices if registry.vendor(device.driver).accelerator]
@@ -86,21 +83,22 @@ class EarlierRecords:
         return [f"{files} not read: {first}{more}"]
 
 
-def read(folder: Path, launch: Launch | None = None) -> EarlierRecords:
-    """Return the records in the folders beside `folder`.
+def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False) -> EarlierRecords:
+    """Return the records in the folders beside `folder`: in a `rehearsal` those of simulated nodes, else of hardware.
 
     Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
     beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
     """
     if launch is None or not launch.shared or not _is_shared(folder, launch.node):
-        return inside(folder.parent, folder)
+        return inside(folder.parent, folder, rehearsal=rehearsal)
     own = file_name(launch.node)
-    return _read(
+    places = (
         place
         for night in _folders(folder.parent.parent)
         for place in takewhile(os.path.isdir, numbered(night / own))
         if place != folder
     )
+    return _read(places, rehearsal)
 
 
 def _is_shared(folder: Path, node: str) -> bool:
@@ -109,31 +107,31 @@ def _is_shared(folder: Path, node: str) -> bool:
     return folder.name == own or re.fullmatch(rf"{re.escape(own)}-\d+", folder.name) is not None
 
 
-def inside(parent: Path, own: Path | None = None) -> EarlierRecords:
+def inside(parent: Path, own: Path | None = None, *, rehearsal: bool | None = None) -> EarlierRecords:
     """Return the records in the folders of a folder, without that in the folder `own`.
 
     Without `own` the folder was named for its records, and what cannot be entered there is told. Beside a run, such as
     in /tmp, lie folders of others.
     """
     if own is not None:
-        return _read(place for place in _folders(parent) if place != own)
+        return _read((place for place in _folders(parent) if place != own), rehearsal)
     closed: list[str] = []
-    earlier = _read(_folders(parent, closed), closed)
+    earlier = _read(_folders(parent, closed), rehearsal, closed)
     earlier.ignored += closed
     return earlier
 
 
-def _read(places: Iterable[Path], closed: list[str] | None = None) -> EarlierRecords:
+def _read(places: Iterable[Path], rehearsal: bool | None, closed: list[str] | None = None) -> EarlierRecords:
     """Return the records in these folders. Those that cannot be entered are added to `closed`."""
     earlier = EarlierRecords()
     summed, records = _in(places, closed)
     many = len(summed) > MOST_SUMMARIES
     some_summed = [*summed[: MOST_SUMMARIES - OLDEST], *summed[-OLDEST:]] if many else summed
     for path in some_summed:
-        _keep(earlier, path)
+        _keep(earlier, path, rehearsal)
     some = _as_many_as_fit(records)
     for path in some:
-        _keep(earlier, path)
+        _keep(earlier, path, rehearsal)
     earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
     earlier.found.sort(key=attrgetter("started"), reverse=True)
     return earlier
@@ -209,10 +207,12 @@ def _newest(paths: list[tuple[float, Path]]) -> list[Path]:
     return [path for _, path in sorted(paths, reverse=True)]
 
 
-def _keep(earlier: EarlierRecords, file: Path) -> None:
+def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
     """Add a record by its summary, or by the record itself in place of one."""
     try:
-        found = folder_summary.of_file(file)
+        found = folder_summary.of_file(file, rehearsal)
+    except record.OtherKind:
+        return
     except BadFile as bad:
         earlier.ignored.append(bad.args[0])
     else:
@@ -220,7 +220,7 @@ def _keep(earlier: EarlierRecords, file: Path) -> None:
             earlier.found.append(found)
 
 
-def named(asked: str) -> list[Summary]:
+def named(asked: str, *, rehearsal: bool) -> list[Summary]:
     """Return the record, or those in the folder, that --accel-baseline names. Raises Refused if there is none."""
     if asked in (AUTO, NONE):
         return []
@@ -229,12 +229,12 @@ def named(asked: str) -> list[Summary]:
         if not untrusted.exists(path):
             raise Refused(f"--accel-baseline: {asked} does not exist; name a record, a folder of records, auto or none")
         if path.is_dir() and not untrusted.exists(file := path / record.FILE):
-            records = inside(path)
+            records = inside(path, rehearsal=rehearsal)
             if not records.found:
                 why = f": {records.ignored[0]}" if records.ignored else ""
                 raise Refused(f"--accel-baseline: {asked} holds no record of a run{why}")
             return records.found
-        return [summaries.summary(record.read(file))]
+        return [summaries.summary(record.read(file, rehearsal=rehearsal))]
     except BadFile as bad:
         raise Refused(*bad.behind("--accel-baseline")) from None
 

@@ -28,7 +28,7 @@ RUNS = b'\n"state": "running"'
 """The state of a record as long as its run has not ended."""
 
 
-def of_folder(folder: Path) -> Summary | None:
+def of_folder(folder: Path, rehearsal: bool | None = None) -> Summary | None:
     """Return the summary of the run that a folder holds, None if it has neither file.
 
     Raises BadFile, which names the first file that cannot be read, if no other one can.
@@ -38,12 +38,14 @@ def of_folder(folder: Path) -> Summary | None:
         path = folder / name
         try:
             path.lstat()
-            found = of_file(path)
+            found = of_file(path, rehearsal)
             return _ended(found) or found if name == summaries.SUMMARY else found
         except FileNotFoundError:
             continue
         except OSError as error:
             bad = bad or f"{folder.name}/{name} cannot be read: {error.strerror}"
+        except record.OtherKind:
+            raise
         except BadFile:
             bad = bad or f"{folder.name}/{name} is damaged"
     if bad:
@@ -71,12 +73,13 @@ def worked_out(folder: Path) -> Summary | None:
     return replace(made, contradictions=(Contradiction(Contradicts.INDEX, listed(differs)), *made.contradictions))
 
 
-def of_file(path: Path) -> Summary:
+def of_file(path: Path, rehearsal: bool | None = None) -> Summary:
     """Return the summary that a file holds, or that of the record that it holds, by its name. Raises BadFile."""
     if path.name == summaries.SUMMARY:
         found = _stated(path)
+        record.demand_kind(path, simulated=found.simulated, rehearsal=rehearsal)
     else:
-        found = summaries.summary(record.read(path, most=RECORD_BYTES, follow=False))
+        found = summaries.summary(record.read(path, rehearsal=rehearsal, most=RECORD_BYTES, follow=False))
     if found.started and found.began is None:  # runs are ordered by it
         raise BadFile(f"{path}: is damaged: it began at {structured.short(found.started)}")
     return found

@@ -25,7 +25,7 @@ MOST_OF_NODE = 100
 """Most results of this node that are read, those whose names sort last."""
 
 
-def last_run(place: Path, node: str, *, simulated: bool = False, trusts: bool = False) -> Summary | None:
+def last_run(place: Path, node: str, *, rehearsal: bool = False, trusts: bool = False) -> Summary | None:
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
     A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
@@ -40,7 +40,7 @@ def last_run(place: Path, node: str, *, simulated: bool = False, trusts: bool = 
     if not untrusted.exists(place):
         return None
     own = [place.parent] if place.is_file() else [place, *_of_node(place, node)]
-    read = [each for folder in own if (each := _read(folder, simulated=simulated))]
+    read = [each for folder in own if (each := _read(folder, rehearsal))]
     hosts = {node, *(each.host for each in read)}
     names = nodes_of(hosts, names_among(hosts))
     found = [each for each in read if names[each.host] == names[node]]
@@ -85,12 +85,12 @@ def _numbered(first: Path) -> Iterator[Path]:
         yield folder
 
 
-def _read(folder: Path, *, simulated: bool) -> Summary | None:
+def _read(folder: Path, rehearsal: bool) -> Summary | None:
     """Return the result in a folder, None if there is none or it is no measurement of this kind of node."""
     try:
-        found = folder_summary.of_folder(folder)
+        found = folder_summary.of_folder(folder, rehearsal)
     except BadFile:
         return None
-    if found is None or found.simulated != simulated or found.judged_again:
+    if found is None or found.judged_again:
         return None
     return found if found.began and (found.word or found.contradiction) else None  # without either, it has not ended

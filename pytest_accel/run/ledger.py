@@ -109,9 +109,9 @@ class Ledger:
 
     def _enter_earlier(self, folder: Path) -> None:
         """Enter the earlier records that hold one of the devices."""
-        launch = self._setup.options.launch
-        earlier, uuids = earlier_records.read(folder, launch), [device.uuid for device in self._setup.devices]
-        self.record.earlier_attempts = earlier.of(uuids, simulated=self._setup.node is not None)
+        launch, rehearsal = self._setup.options.launch, self._setup.node is not None
+        earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
+        self.record.earlier_attempts = earlier.of(device.uuid for device in self._setup.devices)
         self.record.notes += earlier.notes()
         self.baseline, notes = baseline.find(self._setup, earlier, self._terms)
         self.record.baseline = self.baseline.entry

@@ -154,7 +154,7 @@ class _Check:
             self.wanted = replace(self.wanted, sku=node.asked)
         named = self.wanted.named(on_hardware=node is None)
         waivers = terms.waivers(self.asked.waivers, f"{PREFIX}waivers")
-        self._find_last_run(simulated=node is not None)
+        self._find_last_run(rehearsal=node is not None)
         processes = simulation.processes(node, folder) if node else REAL
         self._discover(processes, named)
         wanted = self._limits(node.platform.name if node else AUTO)
@@ -168,7 +168,7 @@ class _Check:
             self._discover(processes, named)
             self._judge(wanted, waivers, logged, root)
 
-    def _find_last_run(self, *, simulated: bool) -> None:
+    def _find_last_run(self, *, rehearsal: bool) -> None:
         """Read the newest result of this node in a part of the time, since it may lie on a server that is down.
 
         Raises Refused for a file that is no record. A folder that is not there yet is legitimate before the first run.
@@ -177,7 +177,7 @@ class _Check:
         if place is None:
             return
         self.known.reads = "--record"
-        read = partial(_read_last_run, place, self.asked.node, simulated=simulated)
+        read = partial(_read_last_run, place, self.asked.node, rehearsal=rehearsal)
         answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
         if isinstance(answer, Refused):
             raise answer
@@ -244,10 +244,10 @@ class _Check:
         known.found = judged(known.discovery, known.sku, limits)
 
 
-def _read_last_run(place: Path, node: str, *, simulated: bool) -> Summary | BadFile | Refused | None:
+def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        found = last_run(place, node, simulated=simulated)
+        found = last_run(place, node, rehearsal=rehearsal)
     except BadFile as bad:
         return bad
     if found is None and place.is_file():

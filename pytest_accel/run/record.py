@@ -254,18 +254,34 @@ class BadRecord(BadFile):
     """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
 
 
+class OtherKind(BadRecord):
+    """A record of a simulated node where no rehearsal was asked for, or one of hardware in a rehearsal."""
+
+
+def demand_kind(path: Path, *, simulated: bool, rehearsal: bool | None) -> None:
+    """Raise OtherKind for a record that is not of the kind that is asked for: None is either, for what shows it."""
+    if rehearsal is not None and simulated != rehearsal:
+        kind = "was simulated, and this is no rehearsal" if simulated else "is hardware, and this is a rehearsal"
+        raise OtherKind(f"{path}: the node {kind}")
+
+
 def find(path: Path) -> Path:
     """Return the file of a record, given the file itself or its folder."""
     return path / FILE if path.is_dir() else path
 
 
-def read(path: Path, *, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
+def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
     """Read a record, and work out what in it contradicts the rest. Raises BadRecord.
 
-    `most` and `follow` are those of `untrusted`.
+    A `rehearsal` reads records of simulated nodes alone, and what is none refuses them. `most` and `follow` are those
+    of `untrusted`.
     """
     try:
-        return parse(untrusted.read_json(path, most=most, follow=follow), path)
+        run = parse(untrusted.read_json(path, most=most, follow=follow), path)
+        demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
+        return run
+    except OtherKind:
+        raise
     except BadFile as bad:
         raise BadRecord(*bad.args) from None
 

@@ -79,7 +79,7 @@ class Setup:
         self.terms = Terms(level=level)
         self.waivers = terms.waivers(options.waivers)
         self.boards = terms.boards(options.expect)
-        self.baseline = earlier_records.named(options.baseline)
+        self.baseline = earlier_records.named(options.baseline, rehearsal=self.node is not None)
         if options.follows not in ("", FIRST):
             self.before = record.read(Path(options.follows))
 

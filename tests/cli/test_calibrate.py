@@ -112,7 +112,10 @@ def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
 
 AROUND = Circumstances()
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "simulated": ({"circumstances": replace(AROUND, simulated=True)}, "the node was simulated"),
+    "simulated": (
+        {"circumstances": replace(AROUND, simulated=True)},
+        "it contradicts itself: by the circumstances the node was simulated, and by the run it was not",
+    ),
     "filtered": ({"circumstances": replace(AROUND, filtered=["-k matmul"])}, "the run was filtered: -k matmul"),
     "interrupted": ({"state": "interrupted"}, "the run is not complete"),
     "cut": ({"circumstances": replace(AROUND, cut_short="the time is over")}, "the run ended early"),

@@ -107,7 +107,6 @@ WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
         ({}, True),
         ({"word": "REJECTED"}, True),
         ({"state": "interrupted"}, False),
-        ({"simulated": True}, False),
         ({"filtered": True}, False),
         ({"sku": "h200-sxm"}, False),
         ({"judged_again": True}, False),
@@ -115,7 +114,7 @@ WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
     ],
 )
 def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
-    assert replace(WHOLE, **changes).is_history("h100-sxm", simulated=False) is counts
+    assert replace(WHOLE, **changes).is_history("h100-sxm") is counts
 
 
 @pytest.mark.slow

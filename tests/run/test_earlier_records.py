@@ -36,7 +36,7 @@ def verdict(value: float, subject: str = "GPU-0") -> Verdict:
 
 
 def entries(folder: Path, *, simulated: bool = False) -> list[EarlierRecord]:
-    return earlier_records.read(folder / "now").of(["GPU-0", "GPU-1"], simulated=simulated)
+    return earlier_records.read(folder / "now", rehearsal=simulated).of(["GPU-0", "GPU-1"])
 
 
 def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
