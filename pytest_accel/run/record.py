@@ -278,12 +278,10 @@ def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSO
     """
     try:
         run = parse(untrusted.read_json(path, most=most, follow=follow), path)
-        demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
-        return run
-    except OtherKind:
-        raise
     except BadFile as bad:
         raise BadRecord(*bad.args) from None
+    demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
+    return run
 
 
 def parse(raw: Any, path: Path) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.run import folder_summary
+from pytest_accel.run import earlier_records, folder_summary, record
 from pytest_accel.run.last_run import last_run
+from pytest_accel.run.options import Refused
 
 STARTED = "2026-11-20T01:00:00+00:00"
 SUMMARY = {
@@ -102,3 +104,19 @@ def test_a_summary_that_its_record_contradicts_is_not_believed(tmp_path: Path) -
     (path.parent / "record.json").unlink()
     with pytest.raises(BadFile, match=r"bad/record.json cannot be read beside its summary"):
         folder_summary.worked_out(path.parent)
+
+
+def test_a_rehearsal_and_a_run_on_hardware_read_records_of_their_own_kind_alone(tmp_path: Path) -> None:
+    """By what the record and its summary say; the names of their folders decide nothing."""
+    real = fleet_nights.record(0)
+    rehearsed = replace(real, run={**real.run, "simulated": {"node": "node.yaml"}})
+    for name, run in (("simulated", real), ("real", rehearsed)):
+        file, simulated = known_good_nodes.save(run, tmp_path / name), name == "real"
+        assert record.read(file, rehearsal=simulated).simulated == simulated
+        assert folder_summary.of_folder(file.parent, rehearsal=simulated) is not None
+        with pytest.raises(record.OtherKind, match="was simulated, and this" if simulated else "is hardware, and this"):
+            record.read(file, rehearsal=not simulated)
+        with pytest.raises(record.OtherKind):
+            folder_summary.of_folder(file.parent, rehearsal=not simulated)
+        with pytest.raises(Refused, match=r"--accel-baseline: .*: the node (was simulated|is hardware), and this is"):
+            earlier_records.named(str(file), rehearsal=not simulated)
