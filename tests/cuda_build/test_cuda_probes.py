@@ -129,7 +129,7 @@ def rates(node: Node, folder: Path, case: str, count: int, beside: int) -> Seque
     try:
         program: list[str | Path] = [*core, node.build.python, HERE / "inside/every_probe.py", "alone", *[case] * count]
         process = node.start(program, folder)
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=600)
     finally:
         for each in loops:
             each.kill()

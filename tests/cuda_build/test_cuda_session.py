@@ -17,7 +17,7 @@ PROGRAMS = {"PROGRAMS": "verify.py compare.py machine.py"}
 def test_the_summary_has_the_verdict_of_the_suite_and_the_figures_of_the_part(build: Build, tmp_path: Path) -> None:
     command: list[str | Path] = [build.python, SESSION, tmp_path, "--platform", "single", "--steps", "quick", "V2"]
     process = Node(build, H100, 1, PROGRAMS).start(command, tmp_path)
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == 0, out
     assert "* quick: `ACCEPTED 1/1 devices as h100-sxm at quick (" in (tmp_path / "session/session.md").read_text()
     found = json.loads((tmp_path / "session/session.json").read_text())
