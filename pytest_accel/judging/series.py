@@ -42,7 +42,7 @@ class SeriesRun:
     whole: bool
     """True if everything was measured."""
     seconds: float
-    """How long it took, 0 unless it is whole; on a simulated node the time of its devices."""
+    """How long it took, 0 unless it is whole."""
     boot: str
     last: str
     """The time of its last reading: ISO 8601, in UTC."""
@@ -59,9 +59,6 @@ class SeriesRun:
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
     """Return the run whose record this is; `last` is the time of its last reading."""
     whole = run.finished and not (run.circumstances and run.circumstances.cut_short)
-    began, ended = moment(run.started), moment(run.run.get("ended", ""))
-    took = (ended - began).total_seconds() if began and ended else 0.0
-    seconds = max(took, run.run.get("seconds", {}).get("device", 0.0)) if run.simulated else took
     terms = terms_of(run.run.get("level", ""), run.run.get("platform", ""), run.software)
     files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
     devices = " ".join(sorted(each.uuid for each in run.devices))
@@ -69,7 +66,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         number,
         run.state,
         whole,
-        seconds if whole else 0.0,
+        seconds_of(run) if whole else 0.0,
         run.run.get("boot", ""),
         last,
         None if run.simulated else _loaded(run),
@@ -77,6 +74,13 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
     )
+
+
+def seconds_of(run: Run) -> float:
+    """Return how long a run took, 0 if it did not end; of a simulated node its own clock counts, if that is ahead."""
+    began, ended = moment(run.started), moment(run.run.get("ended", ""))
+    took = (ended - began).total_seconds() if began and ended else 0.0
+    return max(took, run.run.get("seconds", {}).get("device", 0.0)) if run.simulated else took
 
 
 def _loaded(run: Run) -> tuple[float, float] | None:

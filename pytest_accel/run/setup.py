@@ -91,8 +91,9 @@ class Setup:
     @property
     def elapsed(self) -> float:
         """The simulated seconds at which a simulated node begins: those of the runs before it in a series."""
-        then = self.before.run if self.before else {}
-        return float(then.get("simulated", {}).get("began", 0.0) + then.get("seconds", {}).get("device", 0.0))
+        if self.before is None:
+            return 0.0
+        return float(self.before.run.get("simulated", {}).get("began", 0.0)) + series.seconds_of(self.before)
 
     def check_torch(self) -> None:
         """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.

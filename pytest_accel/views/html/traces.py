@@ -21,9 +21,6 @@ SOAK = "soak.rate"
 BESIDE = 2.0
 """Seconds before and after the soak that are shown as well."""
 
-LONG = 3 * 3600.0
-"""Seconds of a window from which on its axis is in hours."""
-
 GAUGES = {
     "clock_mhz": ("Clock", "MHz"),
     "power_w": ("Power", "W"),
@@ -176,11 +173,10 @@ def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: TraceWindow) -> Plo
         kept = {part: max(pair, key=lambda value: abs(value - middle)) for part, pair in known.items()}
         series.append((name, [rounded(kept[part]) if part in kept else None for part in parts]))
     title, unit = GAUGES[gauge]
-    axis, scale = ("h", 3600.0) if shown.seconds > LONG else ("s", 1.0)
-    x = [rounded((part + 0.5) * shown.seconds / POINTS / scale, 4) or 0 for part in parts]
+    x = [rounded((part + 0.5) * shown.seconds / POINTS, 4) or 0 for part in parts]
     where = "the soak" if shown.of_soak else "the run"
     return Plot(
-        f"trace-{gauge}", title, unit, axis, x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
+        f"trace-{gauge}", title, unit, "s", x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
     )
 
 

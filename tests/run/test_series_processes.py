@@ -1,0 +1,155 @@
+"""Series of runs as a user begins them, in processes: their lines and exit statuses, stops and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+SIMULATED = ("--accel-sku=h100-sxm", "--accel-level=quick")
+FACTS = (*SIMULATED, "--accel-simulate=h100-sxm", "-k", "inventory")
+"""A run of some seconds: HELD with 6, since it is filtered."""
+
+
+class Folder:
+    """A folder of a user who begins a series in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.log = path, path / "out.txt"
+        self._begun = list[subprocess.Popen[bytes]]()
+
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        """Begin the series, or go on with it."""
+        command = [sys.executable, "-m", "pytest", "-p", "no:randomly", *words, "--accel-output=series"]
+        with open(self.log, "wb") as log:
+            self._begun.append(subprocess.Popen(command, cwd=self.path, stdout=log, stderr=subprocess.STDOUT))
+        return self._begun[-1]
+
+    def series(self, *words: str) -> tuple[int, str]:
+        """Make it, and return its exit status and the last line."""
+        status = self.begin(*words).wait()
+        return status, self.log.read_text().splitlines()[-1]
+
+    @property
+    def told(self) -> Any:
+        return json.loads((self.path / "series/series.json").read_text())
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something has happened."""
+        end = time.monotonic() + 240
+        while not reached():
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.2)
+
+    def measures(self, number: int) -> bool:
+        """Whether a run has measured something that is no fact."""
+        file = self.path / f"series/run-{number}/telemetry.jsonl"
+        return file.exists() and file.stat().st_size > 0
+
+    def end(self) -> None:
+        for each in self._begun:
+            each.kill()
+            each.wait()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.mark.slow
+def test_a_series_prints_a_line_for_each_run_and_its_own(folder: Folder) -> None:
+    status, line = folder.series(*FACTS, "--accel-hours=0.003")
+    runs = folder.told["runs"]
+    assert len(runs) >= 2
+    assert status == 6
+    assert line.startswith("accel: SIMULATED HELD ")
+    assert f"; {len(runs)} runs in " in line
+    printed = [each for each in folder.log.read_text().splitlines() if each.startswith("accel: run ")]
+    assert [each.split(",")[0] for each in printed] == [f"accel: run {number}" for number in range(1, len(runs) + 1)]
+    again, same = folder.series(*FACTS, "--accel-hours=0.003")
+    assert (again, same) == (status, line), "the hours are over, and no run follows"
+
+
+@pytest.mark.slow
+def test_a_signal_ends_the_run_and_the_series(folder: Folder) -> None:
+    series = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
+    folder.until(lambda: folder.measures(1))
+    series.send_signal(signal.SIGTERM)
+    assert series.wait() == 2
+    assert "INTERRUPTED (SIGTERM)" in folder.log.read_text().splitlines()[-1]
+    (run,) = folder.told["runs"]
+    assert (run["state"], run["whole"]) == ("interrupted", False)
+
+
+@pytest.mark.slow
+def test_a_run_dies_with_its_series(folder: Folder) -> None:
+    series = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
+    folder.until(lambda: folder.measures(1))
+    below = psutil.Process(series.pid).children(recursive=True)
+    assert below
+    series.kill()
+    series.wait()
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert not alive
+
+
+@pytest.mark.slow
+def test_what_a_run_refuses_the_series_refuses(folder: Folder) -> None:
+    status, _ = folder.series("--accel-sku=no-such-product", "--accel-hours=1")
+    assert status == 4
+    assert "no-such-product" in folder.log.read_text()
+    assert not (folder.path / "series/series.json").exists()
+
+
+@pytest.mark.nightly
+def test_a_device_that_becomes_slower_in_a_later_run(folder: Folder) -> None:
+    fault = "{fault: slow-memory, device: 0, by: 0.04, at: 60}"
+    (folder.path / "node.yaml").write_text(f"sku: h100-sxm\nplatform: single\nfaults: [{fault}]\n")
+    status, line = folder.series(
+        *SIMULATED, "--accel-platform=single", "--accel-simulate=node.yaml", "--accel-hours=0.027"
+    )
+    assert status == 0, "the drop is marginal, as any behind the own past is"
+    assert "below its first accepted run of" in line
+    last = len(folder.told["runs"])
+    record = json.loads((folder.path / f"series/run-{last}/record.json").read_text())
+    behind = [each for each in record["verdicts"] if each.get("behind")]
+    assert {each["metric"].split(".")[0] for each in behind} == {"stream"}
+    assert {each["status"] for each in behind} == {"MARGINAL"}
+
+
+@pytest.mark.nightly
+def test_a_series_of_six_minutes_on_the_cpu_that_is_killed_twice(folder: Folder) -> None:
+    cpu = ("--accel-sku=cpu", "--accel-level=quick", "--accel-hours=0.1")
+    series = folder.begin(*cpu)
+    folder.until(lambda: folder.measures(1))
+    (run,) = psutil.Process(series.pid).children()
+    os.kill(run.pid, signal.SIGKILL)
+    assert series.wait() == 6
+    assert "series.run_1: UNMEASURED, began and did not end" in folder.log.read_text().splitlines()[-1]
+    series = folder.begin(*cpu)
+    folder.until(lambda: folder.measures(2))
+    series.kill()
+    series.wait()
+    status, line = folder.series(*cpu)
+    assert status == 6
+    assert "2 stops" in line
+    waivers = [
+        f"  - {{limit: series.run_{number}, reason: killed by hand, by: the owner, until: 2999-12-31}}"
+        for number in (1, 2)
+    ]
+    (folder.path / "waivers.yaml").write_text("\n".join(["waivers:", *waivers, ""]))
+    status, line = folder.series(*cpu, "--accel-waivers=waivers.yaml")
+    assert (status, line.split()[1]) == (0, "HELD")
+    assert sum(each["whole"] for each in folder.told["runs"]) == len(folder.told["runs"]) - 2
