@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import fleet_nights
+import known_good_nodes
 import pytest
 
 from pytest_accel.cli import main
@@ -28,8 +29,6 @@ from pytest_accel.fleet.nights.findings import (
     speed_trend,
 )
 from pytest_accel.fleet.nights.queries import StoredNights
-from pytest_accel.judging.closing import Closing
-from pytest_accel.run.record import closing_entry
 
 KIND = FigureKind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
 TIME = FigureKind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
@@ -140,10 +139,9 @@ def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     serial = fleet_nights.record(1).devices[2].serial
     waiver = Waiver("stream.triad", "known", "owner", date(2027, 1, 1))
     for night in range(2):
-        made = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL})
+        made = fleet_nights.record(1, night, statuses={(2, "stream.triad"): Status.FAIL}, accepts=True)
         verdicts = [replace(each, waiver=waiver if each.status is Status.FAIL else None) for each in made.verdicts]
-        closing = closing_entry(Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED"))
-        fleet_nights.save(replace(made, verdicts=verdicts, closing=closing), tmp_path / "records")
+        fleet_nights.save(known_good_nodes.closed(replace(made, verdicts=verdicts)), tmp_path / "records")
     run("add", tmp_path / "store", tmp_path / "records")
     capsys.readouterr()
     assert run("show", tmp_path / "store") == 0
@@ -203,7 +201,7 @@ def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
     for night in range(11):
         for node in (1, 2, 3):
             driver = "590.1" if night == 10 and node == 2 else "580.95.05"
-            made = fleet_nights.record(node, night, short={0: 0.02 * night})
+            made = fleet_nights.record(node, night, short={0: 0.015 * night})
             kept = replace(made, software={**made.software, "driver": driver})
             if node != 3 or night < 10:
                 fleet_nights.save(kept, tmp_path / "records")
