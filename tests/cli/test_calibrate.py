@@ -237,7 +237,10 @@ def test_a_node_of_eight_b200_calibrates_floors_for_another_and_not_for_itself(t
 def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for node in range(3):
         made = record(node, circumstances=replace(AROUND, simulated=True))
-        save(replace(made, run={**made.run, "simulated": {"node": "h100-sxm"}}), tmp_path / "sim" / f"n{node}")
+        made.run["simulated"] = {"node": "h100-sxm"}
+        made.devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
+        made.measurements = [replace(each, simulated=True) for each in made.measurements]
+        save(made, tmp_path / "sim" / f"n{node}")
     own = tmp_path / "own.yaml"
     assert calibrate(tmp_path / "sim", "--output", own) == 4
     assert calibrate(tmp_path / "sim", "--output", own, "--allow-simulated") == 0
