@@ -24,7 +24,6 @@ import known_good_nodes
 import pytest
 
 from pytest_accel.cli import main
-from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.nights import database, extract, store
@@ -91,7 +90,7 @@ def test_a_copy_of_a_record_adds_nothing(tmp_path: Path, records: Path, capsys: 
 def test_a_run_is_in_one_night_alone(tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also if another night is named; one that had not ended is replaced in the night that holds it."""
     place, whole = tmp_path / "store", fleet_nights.record(7)
-    fleet_nights.save(replace(whole, state="interrupted", closing={}), tmp_path / "early")
+    fleet_nights.save(replace(whole, state="running", closing={}), tmp_path / "early")
     assert run("add", place, records, tmp_path / "early") == 0
     later = fleet_nights.save(whole, tmp_path / "later")
     fleet_nights.save(fleet_nights.record(0, 3), tmp_path / "new")
@@ -154,7 +153,10 @@ def test_simulated_nodes_have_a_store_of_their_own(
 ) -> None:
     made = fleet_nights.record(5)
     made.run["simulated"] = {"source": "h100-sxm"}
-    alone = fleet_nights.save(made, tmp_path / "alone")
+    made.circumstances = replace(made.circumstances or Circumstances(), simulated=True)
+    made.devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
+    made.measurements = [replace(each, simulated=True) for each in made.measurements]
+    alone = fleet_nights.save(known_good_nodes.closed(made), tmp_path / "alone")
     assert run("add", tmp_path / "store", records, alone) == 6
     assert "simulated: only --simulated adds it" in capsys.readouterr().err
     assert len(rows(tmp_path / "store", "SELECT * FROM runs")) == 3
@@ -173,18 +175,13 @@ def test_simulated_nodes_have_a_store_of_their_own(
 @pytest.mark.slow
 def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also one whose serial number could not be read in one of the nights."""
-    one = fleet_nights.record(1)
+    one, moved = fleet_nights.record(1), fleet_nights.record(2, 1)
     board = one.devices[3]
-    moved = fleet_nights.record(2, 1)
-    changed: list[Device] = [
-        replace(each, uuid=board.uuid, serial=None) if each.index == 5 else each for each in moved.devices
-    ]
-    now = {moved.devices[5].uuid: board.uuid}
-    measurements = [replace(each, subject=now.get(each.subject, each.subject)) for each in moved.measurements]
-    verdicts = [replace(each, subject=now.get(each.subject, each.subject)) for each in moved.verdicts]
-    moved = replace(moved, devices=changed, measurements=measurements, verdicts=verdicts)
     fleet_nights.save(one, tmp_path / "records")
-    fleet_nights.save(moved, tmp_path / "records")
+    path = fleet_nights.save(moved, tmp_path / "records")
+    raw = json.loads(path.read_text().replace(moved.devices[5].uuid, board.uuid))
+    raw["devices"][5]["serial"] = None
+    path.write_text(json.dumps({**raw, "sha256": seal(raw)}))
     run("add", tmp_path / "store", tmp_path / "records")
     capsys.readouterr()
     assert run("device", tmp_path / "store", board.serial) == 0
@@ -199,10 +196,10 @@ def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_a_run_that_ended_replaces_what_was_known_of_it_before(tmp_path: Path) -> None:
     whole = fleet_nights.record(1)
-    unfinished = replace(whole, state="interrupted", closing={})
+    unfinished = replace(whole, state="running", closing={})
     first, second = (fleet_nights.save(each, tmp_path / name) for each, name in ((unfinished, "a"), (whole, "b")))
     place = tmp_path / "store"
-    for path, states, figures in ((first, ["interrupted"], 0), (second, ["finished"], 25), (first, ["finished"], 25)):
+    for path, states, figures in ((first, ["running"], 0), (second, ["finished"], 25), (first, ["finished"], 25)):
         assert run("add", place, path) == 0
         assert [state for (state,) in rows(place, "SELECT state FROM runs")] == states
         assert len(rows(place)) == figures
