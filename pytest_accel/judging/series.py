@@ -127,9 +127,9 @@ def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
 
 def paused(runs: Sequence[SeriesRun]) -> float:
     """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
-    loads = [each.loaded for each in runs if each.loaded]
-    pauses = [max(0.0, then[0] - now[1]) for now, then in pairwise(loads)]
-    pause = sum(each for each in pauses if each <= DIRECTLY)
+    pairs = [(one.loaded, two.loaded) for one, two in pairwise(runs) if one.whole]  # any other was stopped
+    pauses = [max(0.0, then[0] - now[1]) for now, then in pairs if now and then]
+    pause, loads = sum(each for each in pauses if each <= DIRECTLY), [each.loaded for each in runs if each.loaded]
     return pause / (pause + sum(end - begin for begin, end in loads)) if loads else 0.0
 
 

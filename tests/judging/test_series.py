@@ -130,6 +130,8 @@ def test_long_pauses_are_no_acceptance_and_stops_are_no_pauses() -> None:
     found = closed([run(1), run(2, loaded=(HOUR + DIRECTLY - 60, 2 * HOUR))], told())
     assert (found.word, found.exit) == ("HELD", 6)
     assert "the load may pause for 5% of the time" in found.line
+    killed = run(1, state="interrupted", whole=False)
+    assert closed([killed, run(2, loaded=(HOUR + DIRECTLY - 60, 2 * HOUR))], told(), 1).word == "ACCEPTED"
     days = 86400.0
     assert closed([run(1), run(2, loaded=(days, days + HOUR))], told()).word == "ACCEPTED"
 
