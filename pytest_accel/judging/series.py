@@ -54,6 +54,7 @@ class SeriesRun:
     """Those that break a limit or are MARGINAL."""
     terms: Mapping[str, str]
     """What is the same in all runs of a series."""
+    simulated: bool = False
 
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
@@ -73,6 +74,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         run.closing.get("line", ""),
         [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
+        run.simulated,
     )
 
 
@@ -147,7 +149,9 @@ def closing(
     against = [*around.no_acceptance, *_differing(runs)]
     against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
     left = done < hours
-    found = close(verdicts, replace(around, no_acceptance=against, cut_short=LEFT if left else None))
+    simulated = any(each.simulated for each in runs)
+    cut = LEFT if left else None
+    found = close(verdicts, replace(around, simulated=simulated, no_acceptance=against, cut_short=cut))
     if stopped and found.word != "REJECTED":
         found = stopped
     broken = {each.key for each in found.named}

@@ -14,6 +14,7 @@ from pytest_accel import probes
 from pytest_accel.core import clock, exits
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status
+from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.fleet.delivery import files
 from pytest_accel.judging.error_reports import ErrorReport
 from pytest_accel.run import measuring, record
@@ -175,6 +176,7 @@ def test_a_reboot_under_load_is_an_entry_with_its_boot(tmp_path: Path, monkeypat
     node.ends = node.killed
     monkeypatch.setattr(clock, "boot_id", lambda: "the boot before")
     node.series(0.005)
+    assert node.told[-1].startswith("SIMULATED NOT JUDGED "), "also before a run is whole"
     monkeypatch.undo()
     node.ends = node.finished
     assert node.series(0.005) == exits.NOT_JUDGED
@@ -230,13 +232,18 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
 
     def ended(here: Session) -> int:
         heard.extend(here.pool.sensor.reports.heard)
+        here.pool.sensor.reports.hearing(SOURCE, None)  # no thread follows the log here
+        here.check(probes.counters, {"fact": "xid_hardware"}, here.setup.devices[0].uuid)
         return node.finished(here)
 
     monkeypatch.setattr(CalledSensor, "send", send)
     node.ends = ended
-    node.series(0.005)
-    report = heard[0]
-    assert (report.number, report.at) == (79, between[0]["at"])
+    assert node.series(0.005) == exits.REJECTED
+    assert [(each.number, each.at) for each in heard] == [(79, between[0]["at"])], (
+        "and not the one before the first run"
+    )
+    assert "gpu0: counters.xid_hardware 1, expected 0, during the start: Xid 79" in node.told[-1]
+    assert node.told[-1].endswith("found in run 2")
 
 
 def test_the_idle_gate_is_passed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
