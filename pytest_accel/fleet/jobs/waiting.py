@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
@@ -60,10 +61,9 @@ class FolderWatch:
     def _states(self, jobs: list[JobState] | None) -> list[NodeResult]:
         results = self._results.read()
         self.fleet = replace(self.fleet, others=states.others(self.fleet, results))
-        return states.of_all(self.fleet, results, jobs, self._last_words, self._results.unreadable)
-
-    def _last_words(self, node: str, job: str) -> str:
-        return run_folder.last_words(self.folder, node, job)
+        return states.of_all(
+            self.fleet, results, jobs, partial(run_folder.last_words, self.folder), self._results.unreadable
+        )
 
 
 class NightsWatch:

@@ -167,7 +167,8 @@ def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure
     codes = {(each["metric"], each["subject"]): each["code"] for each in run.findings}
     worst: dict[tuple[str, str], tuple[str, Verdict]] = {}
     for each in run.verdicts:
-        place, status = (each.metric, each.subject), _status(each)
+        place = each.metric, each.subject
+        status = WAIVED if each.status.fails and each.waiver else each.status.value
         if place not in worst or WORST[status] < WORST[worst[place][0]]:
             worst[place] = status, each
     node = f"{NODE} {kept.node} {kept.uuids.partition(' ')[0]}".rstrip()
@@ -198,11 +199,6 @@ def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure
             ceiling=_number(each.ceiling),
             code=_text(codes.get((metric, subject))),
         )
-
-
-def _status(verdict: Verdict) -> str:
-    """Return the status that the store keeps of a verdict."""
-    return WAIVED if verdict.status.fails and verdict.waiver else verdict.status.value
 
 
 @lru_cache(maxsize=10_000)  # the figures of a device share them

@@ -6,7 +6,7 @@ No node and no device is a label: a fleet of 80,000 devices would be as many ser
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from pytest_accel.fleet.nights.extract import STATUSES
@@ -54,27 +54,17 @@ def _families(night: Night) -> Iterator[Family]:
     counts = [((("kind", name),), float(len(found))) for name, found in totals.items()]
     yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
     for base in dict.fromkeys(base for base, _ in UNITS.values()):
-        rows = [(_labels(each), each.middle * UNITS[each.kind.unit][1]) for each in _in_unit(night.groups, base)]
+        some = [each for each in night.groups if UNITS.get(each.kind.unit, ("", 0.0))[0] == base]
+        rows = [(_labels(each), each.middle * UNITS[each.kind.unit][1]) for each in some]
         yield f"accel_fleet_median_{base}", "Median over the devices of a SKU.", rows
     spreads = [(_labels(each), each.spread) for each in night.groups if each.enough]
     yield "accel_fleet_spread_ratio", "Robust standard deviation over the devices of a SKU, as a ratio.", spreads
     yield "accel_fleet_figures", "Figures of the night.", [(_labels(each), float(each.count)) for each in night.groups]
 
 
-def _in_unit(groups: Iterable[Group], base: str) -> list[Group]:
-    return [each for each in groups if UNITS.get(each.kind.unit, ("", 0.0))[0] == base]
-
-
 def _labels(group: Group) -> Labels:
     kind = group.kind
-    names = {
-        "sku": kind.sku,
-        "platform": kind.platform,
-        "level": kind.level,
-        "metric": kind.metric,
-        "method": kind.method,
-    }
-    return tuple(names.items())
+    return tuple((name, getattr(kind, name)) for name in ("sku", "platform", "level", "metric", "method"))
 
 
 def _findings(night: Night) -> list[tuple[Labels, float]]:

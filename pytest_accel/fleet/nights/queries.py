@@ -6,6 +6,7 @@ Only rows that may be findings come out of it, so that a fleet of 80,000 devices
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
@@ -220,7 +221,7 @@ class StoredNights:
         """
         compared = {(each.kind, each.driver): each for each in groups if each.enough}
         bounds = [
-            (*_columns(each.kind), each.driver, each.bound, each.kind.more_is_better) for each in compared.values()
+            (*astuple(each.kind), each.driver, each.bound, each.kind.more_is_better) for each in compared.values()
         ]
         columns = ", ".join(f"{name} VARCHAR" for name in f"{KIND}, driver".split(", "))
         self.table("bounds", f"{columns}, bound DOUBLE, rate BOOLEAN", bounds)
@@ -376,7 +377,3 @@ class StoredNights:
         """  # noqa: S608
         every = [Fired(*row) for row in self.rows(query)]
         return [each for each in every if each.too_often or each.floor is not None or each.ceiling is not None]
-
-
-def _columns(kind: FigureKind) -> tuple[str, ...]:
-    return kind.sku, kind.platform, kind.level, kind.metric, kind.unit, kind.method
