@@ -111,7 +111,7 @@ class Healthy:
         middle, between = (low + high) / 2, self._spreads[kind].between
         low, high = min(low, middle * (1 - between)), max(high, middle * (1 + between))
         centre = low + self._software[kind] * (high - low)
-        if not limit.differs:
+        if not limit.advises:
             return centre
         return centre * self._offsets.setdefault(limit.metric, 1 + self._random.uniform(-OFFSET, OFFSET))
 

@@ -52,8 +52,8 @@ class Told:
     @property
     def overlap(self) -> str:
         """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
-        if self.limit.differs:
-            return f"not known: {self.limit.why_advises or 'measured by another method'}"
+        if self.limit.advises:
+            return f"not known: {self.limit.because}"
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]

@@ -16,7 +16,7 @@ SLOW_PRODUCTS = ("matmul_fp64", "matmul_fp32", "matmul_tf32", "matmul_fp16")
 def rates(**references: float) -> str:
     """Limits of our own method on rates, since shipped limits may only advise. `matmul_bf16=730` is matmul.bf16."""
     return "".join(
-        f"  {name.replace('_', '.', 1)}: {{floor: derived, reference: {value}, severity: fail, "
+        f"  {name.replace('_', '.', 1)}: {{floor: derived, reference: {value}, effect: rejects, "
         f"unit: {'TFLOPS' if name.startswith(('matmul', 'soak')) else 'GB/s'}, "
         f"levels: {'[AT_QUICK]' if name in SLOW_PRODUCTS else '[quick, standard, long]'}, source: {SOURCE}}}\n"
         for name, value in references.items()

@@ -131,7 +131,7 @@ def judged(place: int) -> Verdict:
 def others() -> list[Verdict]:
     """Verdicts of every other status."""
     first = device(0).uuid
-    near = Limit("stream.triad", "GB/s", floor=2700.0, origin="h100-sxm.yaml:164", severity="warn")
+    near = Limit("stream.triad", "GB/s", floor=2700.0, origin="h100-sxm.yaml:164", advises=True)
     return [
         Verdict(
             "stream.triad",

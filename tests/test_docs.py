@@ -275,7 +275,7 @@ OUTCOMES = {
 }
 """Rows of the table of verdicts that one measurement decides, and that measurement."""
 REQUIRED = Limit("stream.copy", "GB/s", floor=100.0)
-KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, severity="warn"), None)
+KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, advises=True, if_supported=True), None)
 """A limit of each kind, in the order of the columns."""
 
 

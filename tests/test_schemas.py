@@ -125,7 +125,7 @@ BROKEN = [
     (WHOLE, "floor: 600", "floor: 0", "floor"),
     (WHOLE, "floor: 600", "floor: 600, levels: [nightly]", "levels"),
     (WHOLE, "floor: 600", "floor: 600, levels: quick", "levels"),
-    (WHOLE, "floor: 600", "floor: 600, severity: error", "severity"),
+    (WHOLE, "floor: 600", "floor: 600, effect: error", "effect"),
     (WHOLE, "floor: 600", "floor: 600, software: {nccl: '2.18'}", "software"),
     (WHOLE, ">=550.54, <600", "550.54", "version"),
     (WHOLE, "bf16: 1000", "bf16: -1", "bf16"),

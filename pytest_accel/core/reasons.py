@@ -50,7 +50,6 @@ NOTES: Mapping[str, str] = {
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",
     "restricted": "restricted by {text}",
-    "advises": "advisory limit, does not reject",
     # what became of the repeat
     "repeat_failed": "could not be measured again: {text}",
     "repeat_without_time": "not measured again for lack of time: {text}",
@@ -195,11 +194,17 @@ class OtherAlgorithm(Figures):
 
 
 @dataclass(frozen=True)
+class Advises(Figures):
+    """The limit does not reject, as its file says; `because` is the reason that it states."""
+
+    because: str = ""
+
+
+@dataclass(frozen=True)
 class OtherMethod(Figures):
-    """The source of the limit measured by another method, which `differs`; `why` is what its file says of it."""
+    """The source of the limit measured by another method than the run, which `differs`."""
 
     differs: tuple[str, ...]
-    why: str = ""
 
 
 @dataclass(frozen=True)

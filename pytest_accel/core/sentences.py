@@ -43,8 +43,7 @@ def _other_algorithm(one: reasons.OtherAlgorithm, _: Verdict) -> str:
 
 
 def _other_method(one: reasons.OtherMethod, _: Verdict) -> str:
-    measured = f"the limit's source measured otherwise: {listed(one.differs, 2)}"
-    return f"advisory, {one.why or measured}"
+    return f"advisory, the limit's source measured otherwise: {listed(one.differs, 2)}"
 
 
 def _other_version(one: reasons.OtherVersion, _: Verdict) -> str:
@@ -105,6 +104,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.PastWarning: lambda one, of: f"past the warning limit of {show(one.warn, of.unit)}",
     reasons.Interval: _interval,
     reasons.OtherAlgorithm: _other_algorithm,
+    reasons.Advises: lambda one, _: "advisory limit, does not reject" + (f": {one.because}" if one.because else ""),
     reasons.OtherMethod: _other_method,
     reasons.OtherVersion: _other_version,
     reasons.BeyondMethod: lambda one, _: (

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.measurement import Device, Value, is_rate, is_time
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.simulated import REHEARSED
 
@@ -161,8 +161,10 @@ class Limit:
     """The range of versions (">=550.54") that the value has to lie in."""
     same_on_all: bool = False
     """True if all devices of the node must have the same value; the one that differs from the majority fails."""
-    severity: str = "fail"
-    """The word of the file: "fail", or "warn" for a limit that makes a verdict MARGINAL, however far it is broken."""
+    advises: bool = False
+    """True if the limit by itself fails no metric, at any level; the floor of the class beneath it still does."""
+    because: str = ""
+    """Why it advises: as the file says, or how its source measured otherwise than the probe."""
     if_supported: bool = False
     """True if the limit applies only to devices that turn out to support the path that it measures."""
     of_unit: str | None = None
@@ -174,30 +176,26 @@ class Limit:
     levels: tuple[str, ...] = LEVELS
     source: Source | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
+    """What only a run knows of the method of the figures: ranks, algorithm, TunableOp."""
     software: Mapping[str, str] = field(default_factory=dict)
     """The versions that the limit was validated on, by name: {"nccl": ">=2.18"}."""
     origin: str = ""
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     overridden: bool = False
-    why_advises: str = ""
-    """The reason that the file states why the limit only advises; empty if it states none."""
     test: str = ""
     """The node id of the test whose marker declares it; empty for the limit of a file."""
-    differs: tuple[str, ...] = ()
-    """Why the limit only advises: `why_advises`, and how the method of its source differs from that of the probe. Empty
-    if it may reject."""
     beneath: ClassFloor | None = None
     """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
 
     @property
     def required(self) -> bool:
-        """True if the limit demands a measurement: without one its verdict fails."""
-        return (not self.only_warns or self.beneath is not None) and not self.if_supported
+        """True if the limit demands a measurement: without one its verdict fails. Advice on a fact does not."""
+        return (not self.advises or self.of_speed or self.beneath is not None) and not self.if_supported
 
     @property
-    def only_warns(self) -> bool:
-        """True if the limit makes a verdict at most MARGINAL, as its file says."""
-        return self.severity == "warn"
+    def of_speed(self) -> bool:
+        """True for a limit on a rate or a time that every device has."""
+        return (is_rate(self.unit) or is_time(self.unit) or self.relative) and not self.if_supported
 
     @property
     def effect(self) -> Effect:
@@ -205,11 +203,6 @@ class Limit:
         if not self.levels:
             return Effect.INFORMS
         return Effect.ADVISES if self.advises else Effect.REJECTS
-
-    @property
-    def advises(self) -> bool:
-        """True if the limit by itself fails no metric, at any level; the floor of the class beneath it still does."""
-        return self.only_warns or bool(self.differs)
 
     @property
     def may_reject(self) -> bool:

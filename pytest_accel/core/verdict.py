@@ -85,8 +85,8 @@ class Verdict:
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
     under an advisory limit too."""
     advisory: tuple[str, ...] = ()
-    """How the method of the limit's source differs from that of the measurement, or else the software that it was not
-    validated on. Such a limit advises: it cannot fail the metric. Empty if it may."""
+    """What the run measured otherwise than the limit's source, or else the software that it was not validated on. Such
+    a limit advises as if its file said so. Empty if it does not, or if the file says so."""
     outside: bool = False
     """True if the limit advises for no other reason than versions outside of the range that it was validated on."""
     event: Event = ""
@@ -141,7 +141,7 @@ class Verdict:
     @property
     def advises_short(self) -> bool:
         """True if an advisory limit is broken."""
-        return bool(self.advisory) and self.margin is not None and self.margin < 0
+        return self.advises and self.margin is not None and self.margin < 0
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -31,6 +31,8 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import declaration_of
 
+COMPARED = ("ranks", "algorithm")
+"""Conditions of a limit that are compared here: with other ranks it does not apply, another algorithm is a cause."""
 MARGINAL_WITHIN = 0.02
 """A measured value that holds by less than this fraction of the limit is marginal."""
 

@@ -13,6 +13,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Trouble, is_time
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import (
+    Advises,
     Alone,
     BelowClass,
     BeyondMethod,
@@ -27,7 +28,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far
 from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
-from pytest_accel.judging.compare import compare, next_run_of, of_peak_of
+from pytest_accel.judging.compare import COMPARED, compare, next_run_of, of_peak_of
 from pytest_accel.judging.distance import unconfirmed
 from pytest_accel.judging.like_devices import Attempt, Kinds, together, usable, value_of
 from pytest_accel.judging.references import held
@@ -130,19 +131,8 @@ def _by_limit(
         verdict = verdict.because(Note("at", worst))
     if (during := details.get("during")) and verdict.value is not None:
         verdict = verdict.because(Note("during", during))
-    return _advise(verdict, limit) if limit and limit.only_warns else verdict
-
-
-def _advise(verdict: Verdict, limit: Limit) -> Verdict:
-    """Return the verdict on advice: MARGINAL if broken, NOT APPLICABLE if it could not be measured.
-
-    The floor of the class stands beneath advice, too.
-    """
-    if _below_class(verdict, limit):
-        return verdict
-    if verdict.status in (Status.FAIL, Status.INCONCLUSIVE) and not verdict.fault:
-        return verdict.because(Note("advises"), status=Status.MARGINAL)
-    if verdict.status is Status.UNMEASURED and not limit.required:
+    unseen = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
+    if limit and limit.advises and not limit.required and unseen:
         return verdict.because(status=Status.NOT_APPLICABLE)
     return verdict
 
@@ -226,22 +216,23 @@ def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
 
 
 def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict by what the limit may do under the conditions and with the software of the run.
+    """Return the verdict by what the limit may do: as its file says, and with what only the run knows.
 
-    A limit advises if its source measured by another method, or if it was not validated on this software. It never
-    fails the metric then; the floor of the class beneath it does. A value that holds an advisory limit passes, however
-    closely. An unknown version is noted but excuses nothing: otherwise a limit with a range for a version that no run
-    can read could never fail.
+    A limit whose figures were measured otherwise than this run (`limit.conditions`), or that was not validated on this
+    software, advises as one does whose file says so: it never fails the metric; the floor of the class beneath it does.
+    A value that holds an advisory limit passes, however closely. An unknown version is noted but excuses nothing:
+    otherwise a limit with a range for a version that no run can read could never fail.
     """
-    stated = limit.source.method if limit.source else {}
-    differs = tuple(dict.fromkeys([*limit.differs, *found_differences(measurement.conditions, stated)]))
+    of_run = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
+    differs = () if limit.advises else found_differences(measurement.conditions, of_run)
     outside, unknown = validated_on(limit.software, software)
-    advising = differs
+    other = differs
     if outside and not differs and limit.declared_by is not DeclaredBy.CLASS:
-        advising = (f"{outside.name} {outside.version}",)
-    if advising and not limit.only_warns and verdict.margin is not None:
-        status = Status.PASS if verdict.status is Status.MARGINAL else verdict.status
-        verdict = replace(verdict, advisory=advising, outside=not differs, status=status)
+        other = (f"{outside.name} {outside.version}",)
+    if other and not limit.advises and verdict.margin is not None:
+        verdict = replace(verdict, advisory=other, outside=not differs)
+    if verdict.advises and verdict.margin is not None and verdict.status is Status.MARGINAL:
+        verdict = replace(verdict, status=Status.PASS)
     may_hold = verdict.status.holds or verdict.advises
     if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
         older, unread = validated_on(limit.beneath.software, software)
@@ -249,10 +240,12 @@ def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, softwar
         return verdict.because(below, *filter(None, [older]), *unread, status=status)
     if verdict.status is not Status.FAIL:
         return verdict
+    if limit.advises and (verdict.margin is not None or not limit.of_speed):
+        return _advised(verdict, limit, Advises(limit.because))
     if verdict.advisory and differs:
-        return _advised(verdict, limit, OtherMethod(differs, limit.why_advises), "method")
+        return _advised(verdict, limit, OtherMethod(differs))
     if verdict.advisory and outside:
-        return _advised(verdict, limit, outside, "version")
+        return _advised(verdict, limit, outside)
     if outside:
         return verdict.because(outside, status=Status.INCONCLUSIVE)
     return verdict.because(*unknown)
@@ -273,13 +266,15 @@ def validated_on(
     return None, unknown
 
 
-def _advised(verdict: Verdict, limit: Limit, why: Reason, what: Literal["method", "version"]) -> Verdict:
+def _advised(verdict: Verdict, limit: Limit, why: Reason) -> Verdict:
     """Return the verdict on a shortfall above the floor of the class under a limit that advises, for the reason `why`.
 
-    It is MARGINAL, or INCONCLUSIVE where `what` (a difference of method or version) explains no such loss. Where a
-    class has a floor, no version is held responsible for less.
+    It is MARGINAL, or INCONCLUSIVE where no difference of method or version explains such a loss; advice on a fact is
+    MARGINAL however far it is broken. Where a class has a floor, no version is held responsible for less.
     """
-    if not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
+    what: Literal["method", "version"] = "version" if isinstance(why, OtherVersion) else "method"
+    advice = limit.advises and not limit.of_speed
+    if advice or not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
         return verdict.because(why, status=Status.MARGINAL)
     beyond = [] if verdict.margin is None else [BeyondMethod(MOST_BY_METHOD, what)]
     return verdict.because(why, *beyond, status=Status.INCONCLUSIVE)

@@ -17,7 +17,8 @@ FACTS = (
     "same_on_all",
     "of_reference",
     "healthy",
-    "severity",
+    "advises",
+    "because",
     "if_supported",
     "levels",
     "conditions",
@@ -92,8 +93,6 @@ def _words(name: str) -> str:
 
 
 def _format(name: str, value: Any) -> str:
-    if name == "severity":
-        return value or "fail"
     if value is None:
         return "all" if name == "levels" else "none"
     if name == "source":

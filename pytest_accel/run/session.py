@@ -108,7 +108,8 @@ class Session:
         request = request_of(function, given, metric, self.setup.terms.sku, self.setup.terms.level)
         own = binding.get(request.metric) if request.judged_by_sku else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
-        if skipped := self.measuring.skipped(request, subject, binding=not all(each.only_warns for each in limits)):
+        advice = all(each.advises and not each.required for each in limits)
+        if skipped := self.measuring.skipped(request, subject, binding=not advice):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         result = self.measuring.result(request)
         software = self.ledger.record.software

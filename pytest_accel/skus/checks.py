@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku import Platform, Sku, Source
 from pytest_accel.core.units import rewritten
 from pytest_accel.core.yaml_nodes import Findings, Located, items_of, nearest
 from pytest_accel.probes.conditions import wrong_values
 from pytest_accel.probes.declare import Declaration, declaration_of, declarations, unit_of
-from pytest_accel.skus.methods import method_of
+from pytest_accel.skus.methods import differences_of, method_of
 from pytest_accel.skus.names import why_unknown
 from pytest_accel.skus.peaks import why_not_applicable
 
@@ -50,11 +50,18 @@ def drop_other_kinds(under: Located, over: Located) -> None:
 
 
 def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
-    """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys."""
-    if isinstance(over.data, dict) and isinstance(under.data, dict) and {*FIGURES, "healthy"} & set(over.data):
-        for key in (*keys, *(["reference"] if "healthy" in over.data else [])):
-            if key not in over.data:
-                under.data.pop(key, None)
+    """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys.
+
+    A limit with a source of its own has an effect of its own.
+    """
+    if not isinstance(over.data, dict) or not isinstance(under.data, dict):
+        return
+    gone = [*keys] if {*FIGURES, "healthy"} & set(over.data) else []
+    gone += ["reference"] if "healthy" in over.data else []
+    gone += ["effect", "because"] if "source" in over.data else []
+    for key in gone:
+        if key not in over.data:
+            under.data.pop(key, None)
 
 
 def check_limits(root: Located, findings: Findings) -> None:
@@ -179,7 +186,10 @@ def _check_method(name: str, at: Located, declared: Declaration, findings: Findi
 
 
 def check_methods(root: Located, probes: Mapping[str, Mapping[str, Any]], findings: Findings) -> None:
-    """Find keys of a stated method that the probe's own method does not have: nothing would be compared with them."""
+    """Find keys of a stated method that the probe's does not have, and limits that would reject by another method.
+
+    Nothing would be compared with the first; the second would reject healthy devices.
+    """
     for key, at in limit_nodes(root):
         metric = key.rpartition("limits.")[2]
         source = at.data.get("source") if isinstance(at.data, dict) else None
@@ -189,6 +199,15 @@ def check_methods(root: Located, probes: Mapping[str, Mapping[str, Any]], findin
             if name not in ours:
                 known = nearest(name, ours) if ours else f"{metric} has no method to compare"
                 findings.add(value, f"{key}.source.method.{name}: is no property of the method of {metric}; {known}")
+        said = at.data.get("effect") if isinstance(at.data, dict) else None
+        if said is None or source is None:
+            continue
+        differs = differences_of(metric, Source(**{"date": "", **source.plain()}), probes)
+        if said.data == "rejects" and differs:
+            mend = "write `effect: advises` with `because`, or a source of kind agreed or measured"
+            findings.add(said, f"{key}.effect: rejects, but {', '.join(differs)}; {mend}")
+        if said.data == "rejects" and "because" in at.data:
+            findings.add(at.data["because"], f"{key}.because: belongs to `effect: advises` alone")
 
 
 def check_whole(root: Located, findings: Findings) -> None:

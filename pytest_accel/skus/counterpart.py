@@ -16,7 +16,7 @@ from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, w
 from pytest_accel.probes.declare import declaration_of
 
 NOT_JUDGED_BY: dict[str, Any] = {
-    "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False, "why_advises": "",
+    "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False, "because": "",
     "beneath": None,
 }  # fmt: skip
 """Fields of a limit on which no verdict depends, with one value for all limits; the floor of the class is compared by

@@ -20,9 +20,11 @@ class Stated:
     unit: str
     key: str
     """Group and name of the figure in the datasheet: "power.watts"."""
-    severity: str = "fail"
+    because: str = ""
+    """Why a lower figure does not reject; empty if it does."""
 
 
+UNDER_LOAD = "what temperatures cost shows under load"
 OF_DATASHEET = (
     Stated("inventory.power_limit_default", "W", "power.watts"),
     Stated("inventory.power_limit_max", "W", "power.max_watts"),
@@ -30,10 +32,10 @@ OF_DATASHEET = (
     Stated("inventory.memory_clock_max", "MHz", "memory.clock_mhz"),
     Stated("inventory.memory_bus", "count", "memory.bus_bits"),
     Stated("inventory.compute_units", "count", "compute.units"),
-    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", "warn"),
-    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", "warn"),
+    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", UNDER_LOAD),
+    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", UNDER_LOAD),
 )
-"""A device below one of these is a lesser product. Temperatures warn: what they cost shows under load."""
+"""A device below one of these is a lesser product."""
 
 
 def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dict[str, Limit]:
@@ -94,7 +96,7 @@ def _over(implied: Limit | None, limit: Limit) -> Limit:
         holds = limit.equals == implied.equals
     else:
         holds = isinstance(least, int | float) and least >= implied.floor
-    binds = limit.severity == implied.severity and set(implied.levels) <= set(limit.levels)
+    binds = limit.advises == implied.advises and set(implied.levels) <= set(limit.levels)
     binds = binds and (implied.if_supported or not limit.if_supported)
     return limit if holds and binds else replace(limit, overridden=True)
 
@@ -118,7 +120,8 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
                 each.metric,
                 each.unit,
                 floor=float(value),
-                severity=each.severity,
+                advises=bool(each.because),
+                because=each.because,
                 if_supported=True,
                 source=source,
                 origin=f"datasheet of {sku.name}: {each.key}",
@@ -146,7 +149,7 @@ def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
         yield Limit("health.xgmi_up" if xgmi else "health.nvlink_up", "count", equals=int(link["count"]))
         # One link in whole MB/s, as NVML states it: the raw rate, 26.562 for 25 GB/s, which is never below the payload.
         if rate := math.floor(1000 * float(link.get("gb_per_s", 0.0)) / float(link["count"])) / 1000:
-            metric, severity = ("inventory.xgmi_speed", "warn") if xgmi else ("inventory.nvlink_speed", "fail")
-            yield Limit(metric, "GB/s", floor=rate, severity=severity, if_supported=True)
+            metric = "inventory.xgmi_speed" if xgmi else "inventory.nvlink_speed"
+            yield Limit(metric, "GB/s", floor=rate, advises=xgmi, if_supported=True)
     if link.get("topology") == "switch":
         yield Limit("health.fabric", "text", equals="completed", if_supported=True)

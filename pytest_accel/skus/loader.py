@@ -319,23 +319,25 @@ def _build_limit(
         of_reference = declared.derived_floor
         floor = round(of_reference * (healthy[0] if healthy else reference), 4)
     replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
-    why = [raw["advises"]] if "advises" in raw else []
+    differs = methods.differences_of(metric, raw["source"], probes)
+    advises = raw.get("effect", "advises" if differs else "rejects") == "advises"
     resolved: dict[str, Any] = {
         **_fields(Limit, raw),
+        "because": raw.get("because", ", ".join(differs) if advises else ""),
         "floor": floor,
         "reference": reference,
         **{key: tuple(raw[key]) for key in ("one_of", "healthy", "levels") if key in raw},
     }
-    limit = Limit(
+    return Limit(
         **resolved,
         metric=metric,
         of_reference=of_reference,
-        conditions={key: raw[key] for key in ("ranks", "algorithm") if key in raw},
+        conditions={
+            **{key: raw[key] for key in ("ranks", "algorithm") if key in raw},
+            **methods.known_to_a_run(metric, raw["source"], probes),
+        },
+        advises=advises,
         origin=at.where,
         declared_by=layers.kinds[at.file],
         overridden=replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own),
-        why_advises=raw.get("advises", ""),
     )
-    if limit.only_warns:
-        return limit
-    return replace(limit, differs=(*why, *methods.differences_of(metric, raw["source"], probes)))

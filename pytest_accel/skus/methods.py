@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.core.method import differences
+from pytest_accel.core.method import AS_FOUND, differences
 from pytest_accel.core.sku import Source
 from pytest_accel.probes.declare import declaration_of
 
@@ -24,7 +24,7 @@ def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return how the method of a limit's source differs from that of the probe; empty if the limit may reject.
+    """Return how the method of a limit's source differs from that of the probe; empty if the limit can reject.
 
     A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
     another method. What two sides agreed on (kind `agreed`) is measured by the probe by definition. Any other figure
@@ -34,3 +34,9 @@ def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str
     if not ours or source.kind == "agreed" or (source.kind == "measured" and not source.method):
         return ()
     return differences(ours, source.method) if source.method else NOT_STATED
+
+
+def known_to_a_run(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the part of a source's method that only a run knows of its own measurements, such as TunableOp."""
+    ours = method_of(metric, probes)
+    return {key: value for key, value in source.method.items() if ours.get(key) == AS_FOUND}

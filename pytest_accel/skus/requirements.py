@@ -68,7 +68,7 @@ def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
 def judging_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """Return limits as they judge at a level: one whose figures were measured by the method of others advises."""
     return {
-        metric: replace(limit, differs=(*limit.differs, f"level {', '.join(limit.source.levels)} (ours: {level})"))
+        metric: replace(limit, advises=True, because=f"measured at level {', '.join(limit.source.levels)}, not {level}")
         if limit.source and limit.source.levels and level not in limit.source.levels
         else limit
         for metric, limit in limits.items()

@@ -19,10 +19,10 @@ from pytest_accel.probes.declare import declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 
-SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "severity")
+SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "effect")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
-OF_SOURCE = ("healthy", "software", "advises")
+OF_SOURCE = ("healthy", "software")
 """Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
@@ -54,8 +54,8 @@ _source_keys = yaml_nodes.record_of(
         "url": text.described("where it can be read"),
         "method": yaml_nodes.mapping_of(_method_value).described(
             "How it was measured, in the words of the probe's own method (docs/methods.md): {shape: 8192x8192x8192, "
-            "statistic: mean}. A limit whose method differs from the probe's, or is not stated, only advises. A figure "
-            "of kind measured without a method was measured by the probe itself."
+            "statistic: mean}. A limit whose method differs from the probe's, or is not stated, cannot reject. A "
+            "figure of kind measured without a method was measured by the probe itself."
         ),
         "devices": count.described("number of devices that it was measured on"),
         "nodes": count.described("number of nodes that it was measured on"),
@@ -127,14 +127,12 @@ _limit_keys = yaml_nodes.record_of(
         ),
         "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
         "same_on_all": flag.described("true: the devices of a node must have the same value"),
-        "severity": yaml_nodes.one_of("fail", "warn").described(
-            "What breaking the limit means. fail (the default): FAIL. warn: the limit is advice; broken, it is "
-            "MARGINAL, and it requires no measurement."
+        "effect": yaml_nodes.one_of("rejects", "advises").described(
+            "What breaking the limit does. rejects: FAIL. advises: MARGINAL; for a rate or a time, which stay "
+            "required, INCONCLUSIVE more than 15 % below healthy figures. A file that does not say so gets advises "
+            "where the source measured otherwise than the probe, or does not say how, and rejects elsewhere."
         ),
-        "advises": text.described(
-            "The reason why the limit advises and does not reject although its source measured by the probe's method: "
-            "broken, it is MARGINAL, or INCONCLUSIVE more than 15 % below healthy figures."
-        ),
+        "because": text.described("why the limit advises, for whoever reads a verdict; with `effect: advises` alone"),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
         "reference": positive.described(
             "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
@@ -160,7 +158,7 @@ _limit_keys = yaml_nodes.record_of(
         ),
     },
     required=("unit", "source"),
-).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
+).stating(title="limit", dependentRequired={**{figure: ["source"] for figure in SOURCED_KEYS}, "because": ["effect"]})
 
 BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference")
 """Keys of a limit whose figures have its unit."""

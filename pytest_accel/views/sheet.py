@@ -248,13 +248,13 @@ def _by_place(sku: Sku) -> Iterator[tuple[str, Limit]]:
 
 
 def _advisory(sku: Sku) -> Table:
-    """Return the table of the limits that only advise, with the differences of method that are the reason."""
-    rows = [(limit.metric, place, ", ".join(limit.differs)) for place, limit in _by_place(sku) if limit.differs]
+    """Return the table of the limits that only advise, with the reason."""
+    rows = [(limit.metric, place, limit.because) for place, limit in _by_place(sku) if limit.advises]
     note = (
-        "Their sources measured by another method. Broken, they are MARGINAL, or INCONCLUSIVE more than 15 % below "
-        "healthy; the class floor beneath them rejects."
+        "Broken, they are MARGINAL; rates and times are INCONCLUSIVE more than 15 % below healthy, and the class floor "
+        "beneath them rejects."
     )
-    return Table("Limits that advise", ("metric", "platform", "differences of method"), rows, note)
+    return Table("Limits that advise", ("metric", "platform", "because"), rows, note)
 
 
 def _rejects(sku: Sku) -> Table:

@@ -44,7 +44,8 @@ MORE: list[tuple[Verdict, Reason]] = [
     (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", said="no multicast")),
     (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", chosen_by="NCCL_ALGO=ring in the environment")),
     (SHORT, reasons.OtherMethod(("10 s instead of 30 s", "warm caches", "another shape"))),
-    (SHORT, reasons.OtherMethod(("10 s instead of 30 s",), why="nobody measured it for longer")),
+    (SHORT, reasons.Advises()),
+    (SHORT, reasons.Advises("nobody measured it for longer")),
     (SHORT, reasons.OtherVersion("cuda", ">=12.4", "12.2")),
     (SHORT, reasons.OtherVersion("torch", ">=2.6")),
     (SHORT, reasons.BeyondMethod(0.15, "method")),
@@ -96,7 +97,7 @@ def test_every_note_of_the_code_has_its_words() -> None:
     [
         ((reasons.Compared("floor"), Note("disturbed", "a")), ["2500 GB/s, floor 2700 GB/s (-7.4%)", "disturbed: a"]),
         ((Note("value"), reasons.MayTrain(60.0)), ["2500 GB/s, up 1 min, may still train"]),
-        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("advises")),
+        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), reasons.Advises()),
          ["a, at p0, during x", "advisory limit, does not reject"]),
         ((), []),
     ],
@@ -132,7 +133,7 @@ def test_what_nobody_judges_keeps_its_value_alone_when_it_becomes_worse() -> Non
     free = Verdict("soak.power", "GPU-0", Status.NOT_APPLICABLE, (Note("no_limit"), Note("at", "p0")), "W", 700.0)
     worse = free.worsened(Status.MARGINAL, reasons.AllAlike(8))
     assert (worse.status, worse.reasons) == (Status.MARGINAL, (Note("value"), reasons.AllAlike(8)))
-    assert worse.worsened(Status.PASS, Note("advises")).status is Status.MARGINAL, "never better"
+    assert worse.worsened(Status.PASS, reasons.Advises()).status is Status.MARGINAL, "never better"
 
 
 if __name__ == "__main__":

@@ -99,12 +99,10 @@ CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, "row", "bf16 datasheet peak", "classes
         ({}, Effect.REJECTS, Basis.METHOD, True),
         ({"source": Source("measured", "us", "2026")}, Effect.REJECTS, Basis.OWN, True),
         ({"source": Source("agreed", "both", "2026")}, Effect.REJECTS, Basis.AGREED, True),
-        ({"severity": "warn"}, Effect.ADVISES, None, False),
-        ({"differs": ("another shape",)}, Effect.ADVISES, None, False),
-        ({"differs": ("another shape",), "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
-        ({"severity": "warn", "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
+        ({"advises": True}, Effect.ADVISES, None, False),
+        ({"advises": True, "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
         ({"levels": ()}, Effect.INFORMS, None, False),
-        ({"levels": (), "severity": "warn"}, Effect.INFORMS, None, False),
+        ({"levels": (), "advises": True}, Effect.INFORMS, None, False),
         ({"if_supported": True}, Effect.REJECTS, Basis.METHOD, False),
     ],
 )
@@ -113,7 +111,6 @@ def test_a_limit_says_its_effect_and_its_basis(
 ) -> None:
     limit = replace(Limit("matmul.bf16", "TFLOPS", floor=600, source=Source("published", "them", "2026")), **changes)
     assert (limit.effect, limit.basis, limit.may_reject) == (effect, basis, may_reject)
-    assert limit.advises == ("severity" in changes or "differs" in changes), "whether a level requires it or not"
 
 
 def test_a_verdict_says_whether_its_limit_advised() -> None:
@@ -122,6 +119,6 @@ def test_a_verdict_says_whether_its_limit_advised() -> None:
     assert (held.advises, held.basis) == (False, Basis.METHOD)
     by_run = replace(held, advisory=("TunableOp on",))
     assert (by_run.advises, by_run.basis) == (True, Basis.CLASS)
-    by_file = replace(held, limit=replace(limit, severity="warn"))
+    by_file = replace(held, limit=replace(limit, advises=True))
     assert (by_file.advises, by_file.basis) == (True, Basis.CLASS)
     assert not Verdict("matmul.bf16", "GPU-0", Status.PASS).advises

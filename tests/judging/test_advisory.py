@@ -6,21 +6,23 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.reasons import BeyondMethod, OtherMethod
+from pytest_accel.core.reasons import Advises, BeyondMethod
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
 from pytest_accel.skus import loader
 
-DIFFERS = ("data uniform 0..2^32 (ours: normal(0, 1))",)
+WHY = "measured otherwise: data uniform 0..2^32"
 OTHER = Limit(
     "matmul.bf16",
     "TFLOPS",
     floor=100.0,
-    source=Source("published", "them", "2026-11", method={"tunable_op": True}),
-    differs=DIFFERS,
+    source=Source("published", "them", "2026-11"),
+    conditions={"tunable_op": True},
+    advises=True,
+    because=WHY,
 )
-SAME = replace(OTHER, differs=())
+SAME = replace(OTHER, advises=False, because="")
 
 
 def judged(value: float, limit: Limit = OTHER, software: dict[str, str] | None = None, **changes: Any) -> Verdict:
@@ -41,12 +43,11 @@ def judged(value: float, limit: Limit = OTHER, software: dict[str, str] | None =
 def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Status, same: Status) -> None:
     assert judged(value).status is other
     assert judged(value, SAME).status is same
-    assert judged(value).advisory == DIFFERS
-    assert judged(value, SAME).advisory == ()
+    assert (judged(value).advises, judged(value, SAME).advises) == (True, False)
 
 
 def test_a_shortfall_says_how_the_source_measured() -> None:
-    assert judged(90.0).reasons[-1] == OtherMethod(DIFFERS)
+    assert judged(90.0).reasons[-1] == Advises(WHY)
     assert judged(50.0).reasons[-1] == BeyondMethod(0.15, "method")
 
 

@@ -113,7 +113,7 @@ def lowered(watts: float) -> Measurement:
     ("limit", "status"),
     [
         (DEMANDS, Status.FAIL),
-        (replace(DEMANDS, severity="warn"), Status.MARGINAL),
+        (replace(DEMANDS, advises=True), Status.MARGINAL),
         (Limit(DEMANDS.metric, "W", ceiling=100.0), Status.MARGINAL),  # it holds, but the node is not the same
         (None, Status.MARGINAL),
     ],

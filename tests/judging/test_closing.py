@@ -207,7 +207,7 @@ def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() ->
 
 def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
     bottom = ClassFloor(0.5, 0.5, 0.6, "row", "link", "classes.yaml:1")
-    of_class = Limit("host_copy.h2d", "GB/s", floor=1.0, differs=("size",), beneath=bottom)
+    of_class = Limit("host_copy.h2d", "GB/s", floor=1.0, advises=True, because="size", beneath=bottom)
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
     both = Limit("peer_copy.one_way", "GB/s", floor=1.0, source=Source("agreed", "Buyer and Supplier", "2026-11"))
     judged = [

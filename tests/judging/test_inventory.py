@@ -155,7 +155,7 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     [
         (None, Status.NOT_APPLICABLE),
         (Limit("host.acs", "text", equals="off"), Status.UNMEASURED),
-        (Limit("host.acs", "text", equals="off", severity="warn"), Status.NOT_APPLICABLE),
+        (Limit("host.acs", "text", equals="off", advises=True), Status.NOT_APPLICABLE),
     ],
 )
 def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit | None, status: Status) -> None:
@@ -169,7 +169,7 @@ def test_no_shipped_limit_of_the_host_rejects() -> None:
     for sku in loader.load_shipped():
         for limit in [each for platform in sku.platforms.values() for each in sku.limits_on(platform).values()]:
             if limit.metric.startswith("host."):
-                assert limit.severity == "warn", limit.origin
+                assert limit.advises, limit.origin
                 assert limit.metric.removeprefix("host.") in HOST_FACTS, limit.origin
                 assert limit.unit == HOST_FACTS[limit.metric.removeprefix("host.")].unit, limit.origin
 

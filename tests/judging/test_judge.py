@@ -9,6 +9,7 @@ import pytest
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (
+    Advises,
     Alone,
     Compared,
     Interval,
@@ -428,8 +429,8 @@ def seconds(metric: str) -> Limit:
         (500.0, 730.0, REFERENCE, Status.FAIL),  # -25.6 %: three times 7.9 % are 23.8 %
         (520.0, 730.0, REFERENCE, Status.MARGINAL),  # -22.6 %
         (500.0, 680.0, REFERENCE, Status.FAIL),  # marginal on the repeat
-        (500.0, 730.0, replace(REFERENCE, severity="warn"), Status.MARGINAL),
-        (500.0, 730.0, replace(REFERENCE, differs=("data",)), Status.MARGINAL),  # it advises
+        (500.0, 730.0, replace(REFERENCE, advises=True), Status.MARGINAL),
+        (500.0, 730.0, replace(REFERENCE, advises=True, because="data"), Status.MARGINAL),  # it advises
         (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
         (0.06, 0.01, CEILING, Status.MARGINAL),
         (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
@@ -483,7 +484,6 @@ UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"
         (900.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.INCONCLUSIVE),
         (940.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.FAIL),
         (4.0, Limit("matmul.bf16", "TFLOPS", equals=5.0), Status.FAIL),  # a fact has no allowance
-        (650.0, replace(FLOOR, severity="warn"), Status.MARGINAL),
     ],
 )
 def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond_doubt(
@@ -632,7 +632,7 @@ def test_a_version_within_a_range(value: str, expected: Status) -> None:
 
 # -- advice
 
-ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
+ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, advises=True)
 
 
 @pytest.mark.parametrize(
@@ -640,15 +640,15 @@ ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, severity="warn")
     [
         (0, ADVICE, "count", Status.PASS),
         (1, ADVICE, "count", Status.MARGINAL),
-        (1, replace(ADVICE, severity="fail"), "count", Status.FAIL),
-        (600, replace(FLOOR, severity="warn"), "TFLOPS", Status.MARGINAL),
-        (730, replace(FLOOR, severity="warn"), "TFLOPS", Status.PASS),
+        (1, replace(ADVICE, advises=False), "count", Status.FAIL),
+        (600, replace(FLOOR, advises=True), "TFLOPS", Status.MARGINAL),
+        (730, replace(FLOOR, advises=True), "TFLOPS", Status.PASS),
     ],
 )
 def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected
-    assert (Note("advises") in verdict.reasons) == (expected is Status.MARGINAL)
+    assert (Advises() in verdict.reasons) == (expected is Status.MARGINAL)
 
 
 @pytest.mark.parametrize("kind", ["need", "not_applicable"])

@@ -14,7 +14,7 @@ from pytest_accel.judging.limit_differences import Facts, differences, facts_of
         ({"floor": 671.6}, {"floor": 690.0}, ["floor 671.6 -> 690 TFLOPS (+2.7%)"]),
         ({"floor": 1290.1}, {"floor": 1290.4}, ["floor 1290.1 -> 1290.4 TFLOPS (+0.0%)"]),
         ({"floor": 5.0}, {"ceiling": 7.0}, ["floor 5 TFLOPS -> none", "ceiling none -> 7 TFLOPS"]),
-        ({"severity": "warn"}, {}, ["severity warn -> fail"]),
+        ({"advises": True}, {}, ["advises True -> none"]),
         ({}, {"levels": ["long"]}, ["levels all -> long"]),
         ({"levels": []}, {}, ["levels none -> all"]),
         ({"if_supported": True}, {}, ["if supported True -> none"]),

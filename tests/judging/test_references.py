@@ -156,9 +156,9 @@ def test_a_clock_that_is_not_known_hides_nothing() -> None:
         (FLOOR, 74.0, Status.FAIL),  # it holds its floor
         (FLOOR, 80.0, Status.MARGINAL),
         (FLOOR, 90.0, Status.PASS),
-        (replace(FLOOR, severity="warn"), 50.0, Status.FAIL),
-        (replace(FLOOR, differs=("data",)), 59.0, Status.FAIL),  # MARGINAL by itself
-        (replace(FLOOR, differs=("data",)), 40.0, Status.FAIL),  # INCONCLUSIVE by itself
+        (replace(FLOOR, advises=True), 50.0, Status.FAIL),
+        (replace(FLOOR, advises=True, because="data"), 59.0, Status.FAIL),  # MARGINAL by itself
+        (replace(FLOOR, advises=True, because="data"), 40.0, Status.FAIL),  # INCONCLUSIVE by itself
         (replace(FLOOR, software={"torch": "<2.13"}), 59.0, Status.FAIL),  # its neighbours have the same torch
         (replace(FLOOR, software={"torch": "<2.13"}), 80.0, Status.MARGINAL),
     ],
@@ -177,7 +177,7 @@ def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:
 
 def test_devices_that_are_short_alike_are_told_so_and_none_is_behind() -> None:
     floor = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0)
-    for limit in (floor, replace(floor, differs=("data",))):
+    for limit in (floor, replace(floor, advises=True, because="data")):
         verdict = beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=limit)
         assert verdict.reasons[-1] == AllAlike(8)
     assert AllAlike(8) not in beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor).reasons

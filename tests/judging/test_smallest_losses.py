@@ -73,7 +73,7 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     }  # fmt: skip
     limits = {
         "stream.triad": Limit("stream.triad", "GB/s", floor=900.0),
-        "matmul.bf16": Limit("matmul.bf16", "TFLOPS", floor=950.0, differs=("shape",), beneath=CLASS),
+        "matmul.bf16": Limit("matmul.bf16", "TFLOPS", floor=950.0, advises=True, because="shape", beneath=CLASS),
     }
     found = found_by({"stream.copy": SPREAD, "stream.triad": narrow}, values, limits)
     assert found["memory"].behind == pytest.approx(0.024, abs=0.005), "six deviations and 1.955, not below 2 %"

@@ -145,8 +145,8 @@ vendor: cpu
 not_applicable:
 {reasons}limits:
   host.cpus: {{floor: 1, unit: count, source: &us {{kind: measured, by: us, date: 2026-11}}}}
-  host.memory: {{ceiling: 0.001, unit: GB, severity: warn, source: *us}}
-  host.acs: {{equals: "off", unit: text, severity: warn, source: *us}}
+  host.memory: {{ceiling: 0.001, unit: GB, effect: advises, source: *us}}
+  host.acs: {{equals: "off", unit: text, effect: advises, source: *us}}
 {more}platforms:
   host: {{}}
 """

@@ -213,7 +213,7 @@ SLIPS = [
      [("software", 16, "limits.matmul.fp32.software.nccl")]),
     (("floor: 48", 'floor: 48, software: {nccl: ">=2.18, <3", torch: "==2.7.0"}'), []),
     (("floor: 48, unit: TFLOPS, source: SOURCE", "floor: 48, unit: TFLOPS, source: OTHERS"),
-     [("method", 16, "limits.matmul.fp32")]),
+     [("effect", 16, "limits.matmul.fp32")]),
     # links
     (("gen: 5", "gen: 4"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),
     (("gb_per_s: 63", "gb_per_s: 128"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),

@@ -298,7 +298,7 @@ def test_a_new_source_inherits_nothing_of_the_old_one(tmp_path: Path) -> None:
     assert (source.by, source.url, source.conditions) == ("us", "", "")
 
 
-@pytest.mark.parametrize("change", ["floor: 650", "reference: 700", "severity: warn"])
+@pytest.mark.parametrize("change", ["floor: 650", "reference: 700", "effect: advises"])
 def test_an_overridden_figure_needs_a_source_of_its_own(tmp_path: Path, change: str) -> None:
     text = refused(tmp_path, extending(f"  matmul.bf16: {{{change}}}"))
     name = change.partition(":")[0]
@@ -355,10 +355,10 @@ def test_a_bound_takes_the_place_of_one_of_another_kind(tmp_path: Path) -> None:
 
 
 def test_a_list_of_versions_takes_the_place_of_sameness(tmp_path: Path) -> None:
-    listed = f"{{one_of: [96.00.A5.00.03, 96.00.A5.00.04], severity: warn, source: {SOURCE}}}"
+    listed = f"{{one_of: [96.00.A5.00.03, 96.00.A5.00.04], effect: advises, source: {SOURCE}}}"
     limit = load(tmp_path, extending(f"  inventory.vbios: {listed}")).limits["inventory.vbios"]
     assert (limit.one_of, limit.same_on_all) == (("96.00.A5.00.03", "96.00.A5.00.04"), False)
-    assert (limit.unit, limit.severity, limit.overridden) == ("version", "warn", True)
+    assert (limit.unit, limit.advises, limit.overridden) == ("version", True, True)
 
 
 def test_a_chain_of_own_files_counts_what_each_overrides(tmp_path: Path) -> None:
@@ -423,12 +423,15 @@ def test_a_cycle_over_two_files_is_named(tmp_path: Path) -> None:
     assert "other.yaml:1: extends: mine.yaml leads back to this file" in refused(tmp_path, "extends: other.yaml\n")
 
 
-def test_a_severity_is_fail_or_warn(tmp_path: Path) -> None:
-    own = load(tmp_path, extending(f"  matmul.bf16: {{severity: warn, source: {SOURCE}}}"))
-    assert own.limits["matmul.bf16"].severity == "warn"
-    assert own.limits["matmul.tf32"].severity == "fail"
-    text = refused(tmp_path, extending(f"  matmul.bf16: {{severity: low, source: {SOURCE}}}"))
-    assert "limits.matmul.bf16.severity: 'low' is not known" in text
+def test_a_limit_rejects_or_advises_as_its_own_source_allows(tmp_path: Path) -> None:
+    """What a file says of the effect of the shipped figure does not outlive the source of that figure."""
+    assert load(tmp_path, "extends: h100-sxm\n").limits["matmul.bf16"].advises
+    own = load(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"))
+    assert not own.limits["matmul.bf16"].advises
+    said = load(tmp_path, extending(f"  matmul.bf16: {{effect: advises, because: we try, source: {SOURCE}}}"))
+    assert (said.limits["matmul.bf16"].advises, said.limits["matmul.bf16"].because) == (True, "we try")
+    text = refused(tmp_path, extending(f"  matmul.bf16: {{effect: warns, source: {SOURCE}}}"))
+    assert "limits.matmul.bf16.effect: 'warns' is not known" in text
 
 
 # -- a copy of a shipped file
@@ -459,9 +462,9 @@ def test_a_copy_without_a_change_overrides_nothing(tmp_path: Path) -> None:
 def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: str) -> None:
     """It is found by its name, or by the devices that it recognises."""
     own = copied(
-        tmp_path, ("sku: h100-sxm", name), ("  matmul.bf16:\n    floor: derived\n", "  matmul.bf16:\n    floor: 1\n")
+        tmp_path, ("sku: h100-sxm", name), ("  stream.triad:\n    floor: derived\n", "  stream.triad:\n    floor: 1\n")
     )
-    assert overridden(own) == ["matmul.bf16"]
+    assert overridden(own) == ["stream.triad"]
 
 
 def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
@@ -476,7 +479,7 @@ def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
         ("\nlimits:\n", "\nbudgets: {standard: {soak: 1}}\nlimits:\n", "soak.rate"),
         ("\nprobes:\n", "\nprobes:\n  soak: {m: 64}\n", "soak.throttle.hw_thermal"),
         ("    floor: 594\n    healthy: [676, 730]", "    floor: 594\n    healthy: [676, 7300]", "soak.rate"),
-        ("        statistic: mean\n  matmul.tf32", "        statistic: best\n  matmul.tf32", "matmul.bf16"),
+        ("        statistic: mean\n        tunable", "        statistic: best\n        tunable", "matmul_mamf.bf16"),
     ],
 )
 def test_a_copy_that_measures_or_judges_otherwise_counts(tmp_path: Path, old: str, new: str, metric: str) -> None:

@@ -45,21 +45,34 @@ def test_a_published_figure_rejects_only_by_the_same_method(tmp_path: Path) -> N
     same = load(tmp_path, **METHOD).limits["matmul.bf16"]
     other = load(tmp_path, **{**METHOD, "shape": "4096x4096x4096"}).limits["matmul.bf16"]
     silent = load(tmp_path).limits["matmul.bf16"]
-    assert same.differs == ()
-    assert other.differs == (f"shape 4096x4096x4096 (ours: {METHOD['shape']})",)
-    assert silent.differs == methods.NOT_STATED
+    assert [each.advises for each in (same, other, silent)] == [False, True, True]
+    assert other.because == f"shape 4096x4096x4096 (ours: {METHOD['shape']})"
+    assert silent.because == methods.NOT_STATED[0]
+
+
+def test_a_limit_that_would_reject_by_another_method_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"mine\.yaml:5: .*bf16\.effect: rejects, but shape 64x64x64 .*advises"):
+        load(tmp_path, limit="floor: 600, effect: rejects", **{**METHOD, "shape": "64x64x64"})
+    assert not load(tmp_path, limit="floor: 600, effect: rejects", **METHOD).limits["matmul.bf16"].advises
+    assert not load(tmp_path, "agreed", limit="floor: 600, effect: rejects").limits["matmul.bf16"].advises
+
+
+def test_only_what_a_run_alone_knows_is_left_to_the_run(tmp_path: Path) -> None:
+    limit = load(tmp_path, **{**METHOD, "tunable_op": False}).limits["matmul.bf16"]
+    assert limit.conditions == {"tunable_op": False}
 
 
 def test_what_the_owner_measured_with_the_probe_itself_needs_no_method(tmp_path: Path) -> None:
-    assert load(tmp_path, kind="measured").limits["matmul.bf16"].differs == ()
-    assert load(tmp_path, kind="measured", shape="64x64x64").limits["matmul.bf16"].differs != ()
+    assert load(tmp_path, kind="measured").limits["matmul.bf16"].effect is Effect.REJECTS
+    assert load(tmp_path, kind="measured", shape="64x64x64").limits["matmul.bf16"].effect is Effect.ADVISES
 
 
 def test_a_limit_that_states_why_it_advises_does_not_reject_by_our_own_method(tmp_path: Path) -> None:
-    limit = load(tmp_path, limit="floor: 600, advises: one type of host", **METHOD).limits["matmul.bf16"]
+    said = "floor: 600, effect: advises, because: one type of host"
+    limit = load(tmp_path, limit=said, **METHOD).limits["matmul.bf16"]
     verdict = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", 590.0)], limit)
     assert verdict.status is Status.MARGINAL
-    assert sentence_of(verdict).endswith("; advisory, one type of host")
+    assert sentence_of(verdict).endswith("; advisory limit, does not reject: one type of host")
 
 
 def test_a_misspelt_property_of_a_method_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -106,12 +119,17 @@ def test_what_two_sides_agreed_on_rejects_whatever_its_method(tmp_path: Path) ->
     assert (limit.effect, limit.basis) == (Effect.REJECTS, Basis.AGREED)
 
 
-def test_lint_names_the_limits_that_only_advise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_names_a_limit_that_does_not_say_that_it_advises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     load(tmp_path)
     main(["sku", "lint", str(tmp_path / "mine.yaml")])
     out = capsys.readouterr().out
-    assert "note[method]" in out
+    assert "note[effect]" in out
     assert methods.NOT_STATED[0] in out
+    load(tmp_path, limit="floor: 600, effect: advises")
+    main(["sku", "lint", str(tmp_path / "mine.yaml")])
+    assert "[effect]" not in capsys.readouterr().out
 
 
 def test_an_own_floor_does_not_inherit_what_the_shipped_source_measured(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def fails_as_it_should(row: Row) -> bool:
     limit = limit_of(row)
     low = min([float(row["value"]), *(limit.healthy or ())])
     below_class = limit.beneath is not None and 0.85 * low < limit.beneath.value
-    return (verdict(row, 0.85) is Status.FAIL) is (below_class or not limit.differs)
+    return (verdict(row, 0.85) is Status.FAIL) is (below_class or not limit.advises)
 
 
 def test_every_published_healthy_value_less_15_percent_fails_unless_its_limit_advises() -> None:

@@ -148,7 +148,7 @@ def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
 
 
 def test_advice_is_no_limit_to_accept_against() -> None:
-    advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], severity="warn", beneath=None)}
+    advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], advises=True, beneath=None)}
     kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
     why = requirements.unfit(replace(H100, limits=kept), HGX8, "standard")
     assert why is not None
@@ -183,7 +183,7 @@ def test_peer_links_of_a_fabric_may_be_judged_by_its_collectives_alone() -> None
 
 def test_plain_fp32_says_nothing_about_matrix_units() -> None:
     """A card whose tensor cores reach a seventh of their peak would be accepted by its vector units."""
-    plain = replace(H100.limits["matmul.bf16"], metric="matmul.fp32", differs=(), levels=("standard",))
+    plain = replace(H100.limits["matmul.bf16"], metric="matmul.fp32", advises=False, because="", levels=("standard",))
     kept = {metric: limit for metric, limit in H100.limits.items() if required_part(metric) != "matrix units"}
     sku = replace(H100, limits={**kept, "matmul.fp32": plain})
     assert "matrix units" in str(requirements.unfit(sku, HGX8, "standard"))

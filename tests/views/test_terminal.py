@@ -283,7 +283,7 @@ def test_error_counters_that_did_not_count_are_one_line_and_one_that_did_has_a_r
 
 def wide() -> list[Verdict]:
     """Verdicts whose rows need 120 columns: long metrics, ranges of values, a limit that advises."""
-    advised = Limit("soak.throttle.power_brake", "TFLOPS", floor=672.0, severity="warn", origin="h100-sxm.yaml:20")
+    advised = Limit("soak.throttle.power_brake", "TFLOPS", floor=672.0, advises=True, origin="h100-sxm.yaml:20")
 
     def found(value: float, subject: str, limit: Limit) -> Verdict:
         peak = Peak(989.4, "datasheet")

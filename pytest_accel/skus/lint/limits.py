@@ -9,6 +9,7 @@ from pytest_accel.core import versions
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.probes.declare import declaration_of
+from pytest_accel.skus.checks import limit_nodes
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import RATES
 
@@ -72,7 +73,7 @@ def _below(subject: LintedFile, key: str) -> Limit | None:
 def slack(limit: Limit) -> float:
     """Return the smallest share of a healthy figure that a floor may be: smaller for products of another method."""
     compute = limit.unit in ("TFLOPS", "TOPS")
-    return LOOSE if limit.unit in RATES and not (compute and limit.differs) else LOOSE_OTHERWISE
+    return LOOSE if limit.unit in RATES and not (compute and limit.advises) else LOOSE_OTHERWISE
 
 
 @rule
@@ -101,11 +102,12 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
-def method(subject: LintedFile) -> Iterator[LintFinding]:
-    """Name each limit that only advises, with the differences between its source's method and the probe's."""
+def effect(subject: LintedFile) -> Iterator[LintFinding]:
+    """Report a limit that does not say that it advises, although its source measured otherwise than the probe."""
+    said = dict(limit_nodes(subject.root))
     for key, limit, _ in subject.limits():
-        if limit.differs:
-            yield subject.note(key, "advises", f"expected the probe's method: {', '.join(limit.differs)}")
+        if limit.advises and limit.levels and "effect" not in said[key].data:
+            yield subject.note(key, limit.effect.value, f"expected `effect: advises`: {limit.because}")
 
 
 @rule
