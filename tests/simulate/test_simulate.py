@@ -558,10 +558,9 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert done.record["closing"]["word"] == "ACCEPTED"
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     uuid = done.record["devices"][0]["uuid"]
-    earlier = earlier_records.read(tmp_path / "next", rehearsal=True)
-    assert earlier.of([uuid], simulated=False) == []
-    assert [entry["devices"] for entry in earlier.of([uuid], simulated=True)] == [[uuid]], "a rehearsal of the next one"
-    assert earlier.last_accelerators(done.record["run"]["host"]) is None
+    rehearsal, earlier = (earlier_records.read(tmp_path / "next", rehearsal=each) for each in (True, False))
+    assert [entry["devices"] for entry in rehearsal.of([uuid])] == [[uuid]], "a rehearsal of the next one"
+    assert (earlier.of([uuid]), earlier.last_accelerators(done.record["run"]["host"])) == ([], None)
 
 
 @pytest.mark.slow
