@@ -127,6 +127,11 @@ def test_the_files_that_the_slips_are_made_in_are_good(shipped: Path) -> None:
     assert found() == []
 
 
+@pytest.mark.slow
+def test_every_shipped_limit_that_its_method_makes_an_advice_says_so() -> None:
+    assert [each for each in lint.lint([], TODAY).findings if each.rule == "effect"] == []
+
+
 BF16, FP8 = "datasheet.tflops.bf16", "datasheet.tflops.fp8"
 HGX8, LIMITS = "platforms.hgx8", "platforms.hgx8.limits"
 MEMORY, TFLOPS = "datasheet.memory.gb_per_s", "datasheet.tflops"
