@@ -833,6 +833,7 @@ def test_plugin_costs_nothing_unused(tmp_path: Path, capsys: pytest.CaptureFixtu
         "core.exits",
         "core.levels",
         "core.output",
+        "core.printable",
         "run",
         "run.deadline",
         "run.options",

@@ -445,10 +445,10 @@ def test_findings_are_one_a_line_errors_first(shipped: Path, capsys: pytest.Capt
 def test_notes_alone_are_no_failure(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = "reference: 725, unit: TFLOPS, source: {kind: "
     edit(shipped, (f"{figures}measured", f"{figures}published"))
-    assert run(capsys)[1][0] == "mine.yaml: note[method] 1 (--all shows them)"
+    assert run(capsys)[1][0] == "mine.yaml: note[effect] 1 (--all shows them)"
     status, lines = run(capsys, "--all")
-    said = "limits.soak.rate: advises, expected the probe's method: its source states no method"
-    assert (status, lines[0]) == (0, f"mine.yaml:20: note[method] {said}")
+    said = "limits.soak.rate: advises, expected `effect: advises`: its source states no method"
+    assert (status, lines[0]) == (0, f"mine.yaml:20: note[effect] {said}")
 
 
 def test_what_is_explained_is_shown_on_demand(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
