@@ -64,6 +64,8 @@ class CheckRequest:
     platform: str = "auto"
     waivers: Path | None = None
     record: Path | None = None
+    trusts: bool = False
+    """True to believe the summaries of the runs, and not to read their records."""
     kernel_log: bool = True
     simulate: str | None = None
     root: Path = Path("/")
@@ -177,7 +179,7 @@ class _Check:
         if place is None:
             return
         self.known.reads = "--record"
-        read = partial(_read_last_run, place, self.asked.node, rehearsal=rehearsal)
+        read = partial(_read_last_run, place, self.asked.node, rehearsal=rehearsal, trusts=self.asked.trusts)
         answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
         if isinstance(answer, Refused):
             raise answer
@@ -244,10 +246,10 @@ class _Check:
         known.found = judged(known.discovery, known.sku, limits)
 
 
-def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
+def _read_last_run(place: Path, node: str, **how: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        found = last_run(place, node, rehearsal=rehearsal)
+        found = last_run(place, node, **how)
     except BadFile as bad:
         return bad
     if found is None and place.is_file():

@@ -18,7 +18,7 @@ from pytest_accel.views.terminal import Line
 
 MOST_LINES = 60
 """Lines of the text."""
-NOTE = 110
+NOTE = 300
 """Characters of a note in the text; the JSON has all of it."""
 COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
 

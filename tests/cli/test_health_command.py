@@ -309,7 +309,7 @@ def wrong(folder: Path, option: str) -> str:
 def test_the_last_run_counts_while_it_is_fresh(tmp_path: Path) -> None:
     """A node of a folder with others' results; the newest of its own counts."""
     nights = tmp_path / "nights"
-    asked = ("--record", str(nights))
+    asked = ("--trust-summaries", "--record", str(nights))
     nights.mkdir()
     assert health(tmp_path, "", *asked) == (0, f"OK 8 x h100-sxm; no run found in {shown_end(nights, 47)}")
     assert health(tmp_path, "", "--record", "typo") == (0, "OK 8 x h100-sxm; no run found in typo")
@@ -333,8 +333,8 @@ def test_an_xid_before_the_last_good_run_is_settled_by_it(tmp_path: Path) -> Non
     summary(tmp_path / "last", "ACCEPTED", hours=up / 2)
     before, after = (XID % (up * 3600 * part, 79) for part in (0.25, 0.75))
     assert health(tmp_path, before)[0] == 1
-    assert health(tmp_path, before, "--record", str(tmp_path / "last"))[0] == 0
-    assert health(tmp_path, after, "--record", str(tmp_path / "last"))[0] == 1
+    assert health(tmp_path, before, "--trust-summaries", "--record", str(tmp_path / "last"))[0] == 0
+    assert health(tmp_path, after, "--trust-summaries", "--record", str(tmp_path / "last"))[0] == 1
 
 
 @pytest.mark.slow
@@ -343,7 +343,9 @@ def test_fewer_devices_than_in_the_last_run_are_missing(tmp_path: Path) -> None:
     one = "gpus[1:] = []\nhints.hints = lambda: [Hint('nvidia', '/dev/nvidia0')]"
     assert health(tmp_path, one) == (0, "OK 1 x h100-sxm")
     summary(tmp_path / "last", "ACCEPTED", hours=1)
-    status, line = health(tmp_path, one, "--record", str(tmp_path / "last" / "summary.json"))
+    place = str(tmp_path / "last" / "summary.json")
+    assert health(tmp_path, one, "--record", place)[1].startswith("OK 1 x h100-sxm; last run not read"), "no record"
+    status, line = health(tmp_path, one, "--trust-summaries", "--record", place)
     assert (status, line[:32]) == (1, "ERROR node A101 device-missing: ")
 
 

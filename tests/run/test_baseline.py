@@ -27,7 +27,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, summary
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
-SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.05}}]\n"
+SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.025}}]\n"
 
 
 @pytest.fixture
