@@ -24,7 +24,7 @@ def started(node: Node, folder: Path, where: str, *cases: str, environ: dict[str
     return node.start(command, folder, environ)
 
 
-def lines(process: subprocess.Popen[str], limit: float = 540.0) -> dict[str, Any]:
+def lines(process: subprocess.Popen[str], limit: float = 900.0) -> dict[str, Any]:
     try:
         out, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
