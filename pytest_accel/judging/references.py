@@ -34,6 +34,8 @@ def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verd
     found = confirm(_rounds(attempts, background), _not_repeated(attempts))
     if verdict.status is Status.FAIL or found is None:
         return _shared(verdict, attempts, background) if found is None or found.distance.lost <= 0 else verdict
+    if found.status is Status.FAIL and any(each.details.get("excuse") for each in attempts):
+        found = replace(found, status=Status.MARGINAL)
     behind, held_against = found.distance, found.distance.reference
     reason = BehindNeighbours(
         behind.lost,

@@ -156,15 +156,15 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         place, before = series.place(number), series.place(number - 1) / record.FILE
         status = start(place, str(before) if series.runs else FIRST, deadline.left if options.time_limit else None)
         if not (place / record.FILE).exists():  # it was refused, and has said why
-            return status if status > 0 else exits.BROKEN
+            return status if status > exits.REJECTED else exits.BROKEN  # Python itself ends with 1 for its errors
         series.add(number)
         run = series.runs[-1]
         tell(f"run {number}, {hours_done(series.runs):.3g} of {hours:g} h: {run.line or f'did not end ({status})'}")
-        if status < 0:
-            break
-        if status not in (exits.HOLDS, exits.REJECTED, exits.NOT_JUDGED):
+        if status > 0 and status not in (exits.REJECTED, exits.NOT_JUDGED):
             word = "INTERRUPTED" if status == exits.INTERRUPTED else "BROKEN"
             stopped = Closing(run.line or word, status, word)
+        elif not run.whole:  # the next one would break off as well, and no hour would pass
+            break
     closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
     if series.runs:
         series.write(closing, hours)

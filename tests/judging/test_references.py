@@ -223,6 +223,8 @@ def test_the_repeat_confirms_clears_or_leaves_it_open() -> None:
     assert (late.status, late.reasons[-1]) == (Status.INCONCLUSIVE, Note("repeat_without_time", "no time"))
     once = beside(one(40.0), one(100.0))
     assert (once.status, once.reasons[-1]) == (Status.FAIL, Note("beyond_noise"))
+    busy = replace(one(40.0), details={"excuse": "other processes take 90% of the processor's time"})
+    assert beside(busy, busy).status is Status.MARGINAL, "a CPU of a machine at work"
 
 
 def test_the_cause_is_that_of_the_round_that_fell_short() -> None:

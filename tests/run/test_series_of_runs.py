@@ -85,6 +85,12 @@ class Node:
         return -9
 
     @staticmethod
+    def crashed(here: Session) -> int:
+        """As an error of software: the interpreter ends with 1, and the record says that the run goes on."""
+        Node.killed(here)
+        return 1
+
+    @staticmethod
     def stopped(here: Session) -> int:
         return here.finish("SIGTERM").exit
 
@@ -294,19 +300,30 @@ def test_no_run_begins_that_would_outlast_the_time_limit(tmp_path: Path) -> None
     assert "the hours are not over" in node.told[-1]
 
 
-def test_a_run_that_is_refused_ends_the_series_with_its_status(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ended", "status"), [(exits.WRONG, exits.WRONG), (1, exits.BROKEN), (0, exits.BROKEN), (-9, exits.BROKEN)]
+)
+def test_a_run_without_a_record_ends_the_series_and_rejects_nothing(tmp_path: Path, ended: int, status: int) -> None:
+    """An interpreter that cannot start ends with 1, too."""
     options = Node(tmp_path).options(hours=1.0)
     asked, told = list[str](), list[str]()
 
     def refused(output: Path, before: str, seconds: float | None) -> int:
         del output, seconds
         asked.append(before)
-        return exits.WRONG
+        return ended
 
-    assert go_on(options, refused, told.append) == exits.WRONG
+    assert go_on(options, refused, told.append) == status
     assert not (tmp_path / "series/series.json").exists()
     assert asked == [FIRST]
     assert not told
+
+
+def test_a_run_that_crashes_is_not_begun_again_and_again(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.ends = node.crashed
+    assert node.series(1.0) == exits.NOT_JUDGED
+    assert not (tmp_path / "series/run-2").exists()
 
 
 def test_a_delivery_takes_the_runs_of_a_series_and_not_its_own_files(tmp_path: Path) -> None:
