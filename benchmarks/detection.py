@@ -50,7 +50,7 @@ WIDEST = 0.045
 MODELS = {"field": (Harshness(), True), "harsh": (HARSH, True), "harsh, no spread stated": (HARSH, False)}
 """The models of healthy nodes: how harsh they are, and whether a file states how far their devices lie apart."""
 WHY = {"behind_neighbours": "neighbours", "behind_past": "past", "all_alike": "past"}
-"""What a finding came from, by its last reason."""
+"""The engine behind a finding, by its last reason."""
 FOUND = (Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE)
 KEYS = ("family", "way", "spread", "found", "rejected")
 WAYS = ("floor", "neighbours", "handover", "history")

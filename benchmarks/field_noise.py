@@ -60,9 +60,9 @@ class Harshness:
     """How much worse than this file's figures a node is: a model that no rule was tuned with either."""
 
     of_node: float = 1.0
-    """What the devices of a node, or of a half of it, share, and how much it warms up, times this."""
+    """The factor on the effects that the devices of a node or a half share, and on the warming of the node."""
     of_device: float = 1.0
-    """What each device and each go differ by, and the farthest device, times this."""
+    """The factor on the spread of devices and of single goes, and on the farthest device."""
     hot_slots: float = HOT_SLOT
     slower: float = 1.0
     """How much slower a hot slot is, times this."""

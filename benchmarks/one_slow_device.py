@@ -1,4 +1,4 @@
-"""What one device of eight gets whose products are slow: by its clock, by its units, by both; with a stated torch.
+"""The verdicts on one device of eight with slow products: by its clock, its units or both, with a stated torch.
 
     python benchmarks/one_slow_device.py --torch 2.13.0
 

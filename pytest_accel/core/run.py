@@ -313,7 +313,7 @@ class Run:
     sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
     """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
     contradictions: tuple[Contradiction, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
-    """What in the file, and in those that it names, does not follow from the rest, as it was read."""
+    """The contradictions that the reader found in the file and in the files that it names."""
 
     @property
     def altered(self) -> bool:

@@ -176,7 +176,7 @@ class Limit:
     levels: tuple[str, ...] = LEVELS
     source: Source | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What only a run knows of the method of the figures: ranks, algorithm, TunableOp."""
+    """The part of the method that only a run knows: ranks, algorithm, TunableOp."""
     software: Mapping[str, str] = field(default_factory=dict)
     """The versions that the limit was validated on, by name: {"nccl": ">=2.18"}."""
     origin: str = ""
@@ -320,7 +320,7 @@ class Datasheet:
 
 @dataclass(frozen=True)
 class Contract:
-    """What the first line of a contract states: a threshold file of one SKU, platform and level, with its hash."""
+    """The first line of a contract, which is a threshold file of one SKU, platform and level with its hash."""
 
     sha256: str
     """The hash of everything behind it."""
