@@ -85,7 +85,7 @@ class Verdict:
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
     under an advisory limit too."""
     advisory: tuple[str, ...] = ()
-    """The differences from the method of the limit's source that only the run knows, or else the software outside of its
+    """The differences from the method of the limit's source that only the run knows, or the software outside of its
     range: the limit advises because of them. Empty if it may reject, or if its file says that it advises."""
     outside: bool = False
     """True if the limit advises for no other reason than versions outside of the range that it was validated on."""
