@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
-from pytest_accel.probes.declare import declaration_of, declarations
+from pytest_accel.probes.declare import declarations
 from pytest_accel.run.record import FILE, closing_entry, finding_entries, write
 from pytest_accel.skus import loader
 from pytest_accel.skus.methods import method_of
@@ -85,14 +85,11 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
 
 
 def not_applicable(made: Run) -> list[Verdict]:
-    """Return what the packaged suite says besides: no other probe can run on these nodes."""
-    measured = {each.name for one in made.measurements if (each := declaration_of(one.metric))}
-    return [
-        Verdict(next(each.names(), each.metric.replace("{fact}", "other")), subject, Status.NOT_APPLICABLE)
-        for each in declarations()
-        if each.packaged and each.name not in measured
-        for subject in ([NODE] if each.node else [device.uuid for device in made.devices])
-    ]
+    """Return what the packaged suite says besides: no other metric can be measured on these nodes."""
+    measured = {each.metric for each in made.measurements}
+    packaged = [each for each in declarations() if each.packaged]
+    asked = {one for each in packaged for one in [*each.asked()] or [each.metric.replace("{fact}", "other")]}
+    return [Verdict(each, NODE, Status.NOT_APPLICABLE) for each in sorted(asked - measured)]
 
 
 def closed(made: Run) -> Run:

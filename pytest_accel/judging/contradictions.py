@@ -141,17 +141,19 @@ def _twins(run: Run) -> Found:
 
 
 def _suite(run: Run) -> Found:
-    """Yield what an acceptance has no verdict on: a probe of the suite, or a metric that another device has one on.
+    """Yield what an acceptance has no verdict on: a metric of the suite, or one that another device has a verdict on.
 
     The suite gives a verdict on each of its metrics at every level; one that cannot exist is NOT APPLICABLE.
     """
     if run.word != ACCEPTED:
         return
     judged = {each.uuid: {one.metric for one in run.verdicts if one.subject == each.uuid} for each in run.devices}
-    every = set[str]().union(*judged.values())
-    probes = {each.name for one in run.verdicts if (each := declaration_of(one.metric))}
+    every, known = set[str]().union(*judged.values()), {each.metric for each in run.verdicts}
+    probes = {each.name for one in known if (each := declaration_of(one))}
     lacking = {each.name: sorted(every - judged[each.uuid]) for each in run.devices}
-    lacking[NODE] = [each.name for each in declarations() if each.packaged and each.name not in probes]
+    packaged = [each for each in declarations() if each.packaged]
+    lacking[NODE] = [each.name for each in packaged if each.name not in probes]
+    lacking[NODE] += [one for each in packaged if each.name in probes for one in each.asked() if one not in known]
     for where, left_out in lacking.items():
         if left_out:
             yield Contradiction(Contradicts.SUITE, listed(left_out), where=where)

@@ -97,6 +97,7 @@ class Declaration:
             of a part stops its probes; the cause of a shortfall is sought there.
         variants: For each condition in `metric`, the values that exist, or a pattern (`ANY`, `SIZES`). A limit on
             another is refused.
+        suite: Metrics that the packaged suite asks for, so that an acceptance has verdicts on them. Default: all names.
         also: Further metrics that it finds, or that are made of what is read while it runs, with their units.
         budgets: Seconds per metric by level, warm-up included; 0: not measured. Default: `DEFAULT_BUDGETS`.
         budgets_of: Budgets of single variants.
@@ -127,6 +128,7 @@ class Declaration:
     runs: str = "together"
     stresses: Sequence[str] = ()
     variants: Mapping[str, Variants] = field(default_factory=dict)
+    suite: Sequence[str] = ()
     also: Mapping[str, str] = field(default_factory=dict)
     budgets: Mapping[str, float] = field(default_factory=lambda: DEFAULT_BUDGETS)
     budgets_of: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -201,6 +203,10 @@ class Declaration:
         if not self.variants:
             yield self.metric
         yield from self.also
+
+    def asked(self) -> Iterable[str]:
+        """Return the metrics that the packaged suite asks for, as far as they can be listed."""
+        return self.suite or self.names()
 
     def finds(self, metric: str) -> bool:
         """Return whether the probe finds this metric under its packaged conditions."""

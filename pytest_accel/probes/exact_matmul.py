@@ -50,6 +50,7 @@ ROUNDED = 1e-3
     unit="count",
     stresses=["compute"],
     variants={"dtype": tuple(INTEGER_UP_TO)},
+    suite=["exact_matmul.bf16", "exact_matmul.fp32"],
     budgets={"quick": 1.0, "standard": 30.0, "long": 300.0},
     verifies="products",
     small={"m": 32, "n": 32, "k": 32},

@@ -27,7 +27,13 @@ HOST_FACTS = tuple(host_facts.HOST_FACTS)
 """Facts of the host: numa_balancing, iommu, nic_state ..."""
 
 
-@probe("host.{fact}", runs="facts", variants={"fact": ANY}, node=True)
+@probe(
+    "host.{fact}",
+    runs="facts",
+    variants={"fact": ANY},
+    suite=[f"host.{each}" for each in HOST_FACTS],
+    node=True,
+)
 def host(device: Any, *, fact: str = "machine") -> None:
     """Declare the facts of the host (`HOST_FACTS`), which are read once a run."""
 
@@ -41,6 +47,12 @@ def counters(device: Any, *, fact: str) -> None:
     """Declare the error counters of a device, such as nvlink_crc: how far they moved since the first probe."""
 
 
-@probe("host_counters.{fact}", runs="facts", variants={"fact": ANY}, node=True)
+@probe(
+    "host_counters.{fact}",
+    runs="facts",
+    variants={"fact": ANY},
+    suite=[f"host_counters.{each}" for each in HOST_COUNTERS],
+    node=True,
+)
 def host_counters(device: Any, *, fact: str) -> None:
     """Declare the counters of the host (`HOST_COUNTERS`): how far they moved from the first probe to the last."""

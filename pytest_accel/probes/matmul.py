@@ -36,6 +36,7 @@ def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     unit="TFLOPS",
     stresses=["compute"],
     variants={"dtype": MATMUL_DTYPES},
+    suite=[f"matmul.{each}" for each in MATMUL_DTYPES if each not in ("mxfp4", "nvfp4")],  # which are fp4, by vendor
     budgets={"quick": 0.0, "standard": 15.0, "long": 30.0},
     budgets_of={  # at `quick` the two products of training and inference
         "bf16": {"quick": 5.0, "standard": 15.0, "long": 30.0},
@@ -98,6 +99,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     unit="TFLOPS",
     stresses=["compute"],
     variants={"dtype": MATMUL_DTYPES},
+    suite=["matmul_burst.bf16"],
     budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
     peak="tflops",
     method=lambda dtype, m, n, k: {**sustained(dtype, m, n, k), **BURST},

@@ -48,6 +48,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     unit="TFLOPS",
     stresses=["compute"],
     variants={"dtype": MATMUL_DTYPES},
+    suite=["matmul_best.bf16", "matmul_best.fp8"],
     budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
     peak="tflops",
     method=lambda dtype: {"procedure": "search over shapes", **sustained(dtype, 0, 0, 0), "shape": AS_FOUND},

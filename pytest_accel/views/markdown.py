@@ -9,7 +9,7 @@ from pytest_accel.core.printable import printable
 
 LONG = 300
 """Characters of the longest text in a cell."""
-MARKS = re.compile(r"([\\`*\[\]<|~&$]|(?<![^\W_])_|_(?![^\W_]))")
+MARKS = re.compile(r"([\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_]))")
 """Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
 """
 LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
@@ -29,6 +29,7 @@ def escaped(words: object, most: int = LONG) -> str:
     A text of more than `most` characters is cut off.
     """
     plain = MARKS.sub(r"\\\1", printable(str(words), most))
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
     return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
 
 

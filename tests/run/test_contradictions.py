@@ -24,6 +24,7 @@ from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.contradictions import of_verdict
 from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
+from pytest_accel.probes.declare import declarations
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, TELEMETRY, closing_entry
 
@@ -141,6 +142,13 @@ def twins(raw: dict[str, Any]) -> None:
     raw["measurements"][0]["samples"] = raw["measurements"][1]["samples"] = [600.0, 601.0, 602.0, 603.0, 604.0]
 
 
+def without_triad(raw: dict[str, Any]) -> None:
+    """The verdicts of an acceptance on all that the suite asks for, but one metric."""
+    asked = {one for each in declarations() for one in [*each.asked()] or [each.metric]} - {"stream.triad"}
+    raw["verdicts"] += [{"metric": each, "subject": NODE, "status": "NOT APPLICABLE"} for each in asked]
+    accepted(raw)
+
+
 def suite(raw: dict[str, Any]) -> None:
     """The verdicts of an acceptance, of which one device lacks a metric and the node most."""
     raw["verdicts"].append({**raw["verdicts"][0], "metric": "host.a"})
@@ -248,6 +256,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "telemetry elsewhere": (put("telemetry.file", "../telemetry.jsonl"), "../telemetry.jsonl would not lie beside the"),
     "suite": (suite, "node: the node was accepted without a verdict on all_reduce, ddp_step"),
+    "a metric less on all devices": (without_triad, "node: the node was accepted without a verdict on stream.triad"),
     "a metric less": (suite, "gpu1: the node was accepted without a verdict on host.a"),
 }
 

@@ -37,6 +37,12 @@ def seconds_for(name: str, level: str, sku: Sku | None = None, size: str = "") -
     return budget(MEASURING[probe], f"metric.{variant}{size}", level, sku)
 
 
+def test_the_suite_asks_for_what_the_probes_declare() -> None:
+    """An accepted record lacks none of these."""
+    declared = {metric for each in MEASURING.values() for metric in each.asked()}
+    assert {each.metric for each in packaged_suite.requests()} == declared | {"all_reduce.busbw@8GiB"}
+
+
 def test_every_packaged_probe_declares_a_budget_at_every_level() -> None:
     assert {declared.name for declared, _ in measurements()} == set(MEASURING)
     assert all(set(each.budgets) == set(LEVELS) for each in MEASURING.values())

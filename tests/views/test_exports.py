@@ -120,6 +120,12 @@ def test_markdown_shows_outside_text_as_it_is(text: str) -> None:
         )
 
 
+def test_no_renderer_takes_outside_text_for_html() -> None:
+    """Some leave "\\<script>" as it is, behind a backslash."""
+    assert "<" not in escaped("<script>alert(1)</script>\n<img onerror=x>")
+    assert html.unescape(escaped("a&lt;b")) == "a&lt;b"
+
+
 def test_github_makes_no_links_and_notifies_nobody() -> None:
     text = html.unescape(escaped("@everyone #123 https://evil.example www.evil.example"))
     assert not re.search(r"@\w|#\d|://|www\.\w", text)
