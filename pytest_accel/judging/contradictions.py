@@ -131,9 +131,12 @@ def _times(run: Run) -> Found:
 
 
 def _twins(run: Run) -> Found:
-    """Yield each device that has the samples of another one."""
+    """Yield each device that has the samples of another one. Those of copies between all are of the whole node."""
     names, owners = Names.of(run.devices), dict[tuple[str, tuple[float, ...]], str]()
     for each in run.measurements:
+        declared = declaration_of(each.metric)
+        if declared and declared.for_several:
+            continue
         if len(set(each.samples)) >= MANY_SAMPLES and (is_rate(each.unit) or is_time(each.unit)):
             owner = owners.setdefault((each.metric, each.samples), each.subject)
             if owner != each.subject:

@@ -278,6 +278,15 @@ def test_a_change_that_is_not_carried_through_is_named(tmp_path: Path, edit: Edi
     assert any(says in each for each in found), found
 
 
+def test_copies_between_all_devices_have_the_samples_of_the_node(tmp_path: Path) -> None:
+    def edit(raw: dict[str, Any]) -> None:
+        twins(raw)
+        for each in raw["measurements"][:2]:
+            each["metric"] = "peer_copy_all.rounds"
+
+    assert not [each for each in edited(rejected(tmp_path), edit) if "its samples are those of" in each]
+
+
 def test_any_change_shows_in_the_hash(tmp_path: Path) -> None:
     (found,) = edited(rejected(tmp_path), put("notes", ["it was fine"]), sealed=False)
     assert found.startswith("the record was changed after it was written: its hash is ")
