@@ -22,7 +22,7 @@ from pytest_accel.fleet.jobs.drain import DrainPlan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import NightsWatch, watch_of
-from pytest_accel.run import record
+from pytest_accel.run import folder_summary, record
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
 are drained, and none that has a reason of somebody else. The exit status is 1 if a node is rejected, 4 if nothing may
@@ -103,7 +103,7 @@ def _record(each: NodeResult) -> Run | None:
     if each.result is None:
         return None
     try:
-        return record.read(each.result.path, follow=False)
+        return record.read(folder_summary.record_of(each.result.folder), follow=False)
     except BadFile as bad:
         print(bad, file=sys.stderr)
         return None

@@ -28,7 +28,7 @@ from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, FolderWatch, NightsWatch, ProgressLine, until_done, watch_of
-from pytest_accel.run.options import AUTO
+from pytest_accel.run.options import AUTO, STANDARD
 from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
@@ -195,9 +195,11 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
     if not chosen.sku:
         raise BadFile("--sku: name the SKU that the nodes are judged as, or the folder of a run with --output")
-    minutes = chosen.time or MINUTES.get(chosen.level or "standard")
+    sku, arguments = loader.load(chosen.sku) if chosen.sku != AUTO else None, _arguments(chosen)
+    level = run_folder.level_of(arguments, sku.contract.level if sku and sku.contract else "")
+    minutes = chosen.time or MINUTES.get(level or STANDARD)
     if minutes is None:
-        raise BadFile(f"--time: level {chosen.level} needs a time limit of its jobs, in minutes")
+        raise BadFile(f"--time: level {level} needs a time limit of its jobs, in minutes")
     names = slurm.expand(chosen.nodes) if chosen.nodes else []
     found = slurm.nodes(names, chosen.partition)
     if unknown := sorted(set(names) - {each.name for each in found}):
@@ -207,8 +209,6 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         found = [each for each in found if each.default] or found
     if not found:
         raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
-    sku = loader.load(chosen.sku) if chosen.sku != AUTO else None
-    arguments = _arguments(chosen)
     return Fleet(
         id=name,
         created=submission.now(),
@@ -218,7 +218,7 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         partition=chosen.partition,
         reservation=chosen.reservation,
         sku=sku.name if sku else "",
-        level=run_folder.level_of(arguments, sku.contract.level if sku and sku.contract else ""),
+        level=level,
         expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
     )
 

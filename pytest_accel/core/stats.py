@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist, fmean, median, stdev
 
 CONFIDENCE = 0.999
@@ -41,6 +42,11 @@ def significant(value: float, digits: int = SAMPLE_DIGITS) -> float:
     return float(f"{value:.{digits}g}")
 
 
+def deviation(samples: Sequence[float], mean: float) -> float:
+    """Return the standard deviation of finite samples; statistics.stdev takes five times as long."""
+    return math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (len(samples) - 1))
+
+
 def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Estimate the mean of n `samples` with lag-1 autocorrelation r, which count as n (1 - r) / (1 + r) samples.
 
@@ -56,8 +62,7 @@ def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estima
         return Estimate(mean, -math.inf, math.inf, n, 0.0)
     r = autocorrelation(samples)
     effective = max(1.0, n * (1 - r) / (1 + r))
-    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1))  # stdev takes 5 times longer
-    half = student_t(confidence, n - 1) * deviation / math.sqrt(effective)
+    half = student_t(confidence, n - 1) * deviation(samples, mean) / math.sqrt(effective)
     return Estimate(mean, mean - half, mean + half, n, r)
 
 
@@ -158,6 +163,7 @@ def autocorrelation(samples: Sequence[float]) -> float:
     return min(0.95, max(0.0, r + (1 + 4 * r) / n))
 
 
+@lru_cache
 def student_t(confidence: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t (G. W. Hill, algorithm 396, Comm. ACM 13, 1970).
 

@@ -190,12 +190,11 @@ def _from_samples(measured: Measurement, where: str, *, packaged: bool) -> Found
         return
     if measured.seconds and not _of_same_work(measured):
         yield Contradiction(Contradicts.DURATIONS, where=where)
-    for name, stated, found in (
-        ("of_peak", details.get("of_peak"), of_peak_of(measured)),
-        ("variation", details.get("variation"), variation(samples)),
-    ):
-        if stated is not None and not _same(stated, found):
-            yield Contradiction(Contradicts.DETAIL, f"{name} is {_number(stated)}", _number(found), where)
+    for name in ("of_peak", "variation"):
+        if (stated := details.get(name)) is not None:
+            found = of_peak_of(measured) if name == "of_peak" else variation(samples)
+            if not _same(stated, found):
+                yield Contradiction(Contradicts.DETAIL, f"{name} is {_number(stated)}", _number(found), where)
     if len(details.get("ends", ())) > len(samples):
         yield Contradiction(Contradicts.SAMPLES, str(len(samples)), str(len(details["ends"])), where)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit
+from pytest_accel.core.stats import deviation
 from pytest_accel.core.verdict import show
 from pytest_accel.judging import causes
 from pytest_accel.judging.causes import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
@@ -86,7 +87,7 @@ def variation(samples: Sequence[float]) -> float | None:
     if len(samples) < 3 or not all(map(math.isfinite, samples)):
         return None
     mean = fmean(samples)
-    return stdev(samples) / mean if mean else None
+    return deviation(samples, mean) / mean if mean else None
 
 
 def _with_shortfall(found: Shares, told: str | None, unit: str) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -32,13 +31,13 @@ from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.series import SeriesRun, hours_done
 from pytest_accel.run import record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
+from pytest_accel.run.folder_summary import FOLLOWS, OF_RUN
 from pytest_accel.run.options import FIRST, Options, Refused
 from pytest_accel.run.processes.supervisor import START
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.terms import waivers
 
 FILE: Final = "series.json"
-OF_RUN = re.compile(r"run-(\d+)")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -181,7 +180,7 @@ class Started:
 
     def __call__(self, folder: Path, before: str, seconds: float | None) -> int:
         """Make a run (see `Start`). The run dies with this process, however it ends."""
-        added = [f"--accel-output={folder}", f"--accel-follows={before}", f"--accel-level={self._level}"]
+        added = [f"--accel-output={folder}", f"{FOLLOWS}={before}", f"--accel-level={self._level}"]
         added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
         added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
         process = subprocess.Popen(

@@ -34,7 +34,7 @@ class Runs:
 
     def count(self, record: NodeRecord) -> bool:
         """Return True for a record that its run counts."""
-        return record.folder in self.counted
+        return not self.counted.keys().isdisjoint((record.folder, record.folder.parent))  # that of its series
 
     def began(self, record: NodeRecord) -> datetime | None:
         """Return when the run of a record began."""

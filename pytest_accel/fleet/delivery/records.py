@@ -27,7 +27,7 @@ from pytest_accel.fleet.delivery.distribution import Bounds, Figure
 from pytest_accel.judging.closing import close
 from pytest_accel.judging.fault_codes import of_metric
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.run import record, summaries
+from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
 
 TERMS = (
@@ -153,8 +153,10 @@ def _read(path: Path) -> Read:
 
 def _node(run: Run) -> NodeRecord:
     """Return what is kept of a record. Raises what access to a missing part of it raises."""
-    around, told = run.circumstances or Circumstances(), summaries.summary(replace(run, measurements=[]))
-    line = close(run.verdicts, around).line if run.finished else told.line or "the run did not end"
+    around, own = run.circumstances or Circumstances(), summaries.summary(replace(run, measurements=[]))
+    told = folder_summary.of_series(own, run)
+    ended = run.finished and told is own
+    line = close(run.verdicts, around).line if ended else told.line or "the run did not end"
     unread = [replace(each, facts={"unread": dict(each.facts.get("unread") or {})}) for each in run.devices]
     devices = sorted(unread, key=lambda device: device.index)
     return NodeRecord(

@@ -46,8 +46,8 @@ RESERVED = ("maint", "resv", "reserved")
 SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
-OWN_LIMIT = ("--accel-time-limit", "--accel-hours")
-"""Options of runs that have a time limit of their own, or that another job resumes."""
+OWN_LIMIT = "--accel-time-limit"
+"""The option by which a run has a time limit of its own."""
 
 
 def expected_of(state: NodeState, partition: str, reservation: str) -> ExpectedNode:
