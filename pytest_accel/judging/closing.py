@@ -128,7 +128,7 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
         return f"; {around.cut_short}"
     if (missing := _missing(verdicts, around)) and not around.filtered:
         return f"; no verdict on {closing_parts.missing(missing, around.called)}"
-    return f", but the record could not be written: {around.record_problem}" if around.record_problem else ""
+    return f", but the record could not be written in full: {around.record_problem}" if around.record_problem else ""
 
 
 def _next(around: Circumstances) -> str:

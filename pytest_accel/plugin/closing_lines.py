@@ -34,7 +34,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
         *terminal.contract_lines(session.setup.terms.sku),
-        *terminal.record_lines(folder.file, ledger.record.sha256, folder.instead_of, width),
+        *terminal.record_lines(folder.file, "" if folder.lost else ledger.record.sha256, folder.instead_of, width),
     ]
 
 

@@ -58,8 +58,8 @@ class RecordFolder:
 
     @property
     def instead_of(self) -> str | None:
-        """The folder that the record should be in and why it is elsewhere; None if it is in its place."""
-        return f"{self.path} could not be written: {self.problem}" if self.elsewhere else None
+        """The folder that the newest record should be in and why it is not there; None if it is in its place."""
+        return f"{self.path} could not be written: {self.problem}" if self.problem else None
 
     @property
     def lost(self) -> str | None:

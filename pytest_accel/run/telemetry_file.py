@@ -17,6 +17,8 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run.record import hash_file
 
 SUFFIX = ".gz"
+MOST_READINGS = 2_500_000
+"""Readings of the largest file that is looked through, in about a minute: those of eight devices over eight hours."""
 LEVEL = 6
 """The level of gzip at which a week of readings is packed in about a second."""
 
@@ -60,9 +62,11 @@ def readings(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the readings of a file, in the order in which they were taken. Raises BadFile as `untrusted.lines`.
 
     A packed file is unpacked on the way. A line that is no reading, such as the last one of a run that was killed, is
-    passed over.
+    passed over. More than `MOST_READINGS` lines raise BadFile, too.
     """
-    for line in untrusted.lines(path):
+    for place, line in enumerate(untrusted.lines(path)):
+        if place >= MOST_READINGS:
+            raise BadFile(f"{path.name}: holds more than {MOST_READINGS:,} readings, which are not looked through")
         try:
             reading = json.loads(line)
         except (ValueError, RecursionError):

@@ -391,7 +391,12 @@ def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
     ("changes", "word", "code", "words"),
     [
         ({"broken_tests": ["test_x (KeyError: 'y')"]}, "BROKEN", 3, "a software error, not a verdict on the hardware"),
-        ({"record_problem": "No space left on device"}, "NOT JUDGED", 6, "the record could not be written: No space"),
+        (
+            {"record_problem": "No space left on device"},
+            "NOT JUDGED",
+            6,
+            "could not be written in full: No space",
+        ),
         ({"interrupted": "SIGTERM"}, "INTERRUPTED", 2, "(SIGTERM) after 7 limits: nothing was accepted"),
     ],
 )

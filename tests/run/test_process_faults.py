@@ -601,7 +601,7 @@ def test_disk_full(tmp_path: Path, small_disk: Path, collective: bool) -> None:
     ran = as_user.pytest(tmp_path, output=small_disk / "out", env=env)
 
     assert ran.exit == 6, ran.out
-    assert re.search(r"the record could not be written: \S+/telemetry.jsonl: ", ran.closing)
+    assert re.search(r"the record could not be written in full: \S+/telemetry.jsonl: ", ran.closing)
     elsewhere = re.search(
         r"^record: (\S+) \((\S+) could not be written: No space left on device\)$", ran.out, re.MULTILINE
     )

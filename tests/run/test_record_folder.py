@@ -14,6 +14,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, LOGS, TELEMETRY
 from pytest_accel.run.record_folder import RecordFolder, file_name
+from pytest_accel.views.terminal import record_lines
 
 
 def created(chosen: Path | None, host: str = "node1") -> RecordFolder:
@@ -106,6 +107,11 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
     (tmp_path / "out").rename(tmp_path / "gone")
     folder.save(Run(run={}))
     assert folder.lost == "No such file or directory"
+    (line,) = record_lines(folder.file, "", folder.instead_of)  # no hash of what is not there
+    assert line[0] == (
+        f"record: lost ({tmp_path / 'out'} could not be written: No such file or directory); "
+        f"{tmp_path / 'out' / FILE} ends before the run did"
+    )
 
 
 def test_the_telemetry_gives_up_its_room_once(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from report_record import HOSTILE, SLOW, device, readings, record, saved
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.verdict import Status
+from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
 from pytest_accel.views.html.words import SIGNS
@@ -359,6 +360,15 @@ def test_without_the_readings_the_report_says_why(tmp_path: Path, harm: Any, sai
     text = words(page.report(read(path), tmp_path))
     assert f"There are no traces: {said}." in text
     assert "highest 88 C" in text  # the record's own summary
+
+
+def test_a_small_file_of_many_readings_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed, a terabyte of them has a few megabytes."""
+    monkeypatch.setattr(telemetry_file, "MOST_READINGS", 100)
+    path = saved(tmp_path, record(), [*readings()] * (100 // len([*readings()]) + 1))
+    text = words(page.report(read(path), tmp_path))
+    assert "There are no traces: telemetry.jsonl: holds more than 100 readings, which are not looked through." in text
+    assert "highest 88 C" in text
 
 
 def test_a_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
