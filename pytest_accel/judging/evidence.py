@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_accel.core.details import Details, TelemetrySummary
+from pytest_accel.core.details import Details, OfClock, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import Datasheet, Sku
 from pytest_accel.judging import results
 from pytest_accel.judging.clock_losses import losses
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
-from pytest_accel.judging.efficiency import joules, of_clock
 from pytest_accel.judging.telemetry import Reading, disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.probes.declare import declaration_of
 
 
 def with_evidence(
@@ -86,3 +86,74 @@ def _shares(
     if (varied := variation(measurement.samples)) is not None:
         found["variation"] = varied
     return found
+
+
+# -- compares a matrix product with the peak at the clock that the device really held, and with its energy. Pure
+
+
+AGREE = 0.03
+"""The relative difference between the driver's clock and the counted one up to which both are believed."""
+
+LONG_ENOUGH_S = 5.0
+"""The shortest window for an energy counter, whose sensor samples 25 of every 100 ms (A100, H100; arXiv 2312.02741)."""
+
+TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
+"""Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
+
+
+def attainable(units: int, flops_per_clock: float, mhz: float) -> float:
+    """Return the TFLOPS of `units` compute units at `mhz`, all of them busy in every cycle."""
+    return units * flops_per_clock * mhz / 1e6
+
+
+def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
+    """Return the dense FLOPs of one compute unit per cycle, or None if the datasheet does not state them.
+
+    The datasheet states them for the first dtype of a group (bf16 or fp16; fp32). Those of the other dtypes follow
+    from the ratio of the peaks.
+    """
+    group, stated = (("bf16", "fp16"), "tensor") if dtype in TENSOR else (("fp32",), "fp32")
+    first = next((each for each in group if each in sheet.tflops), "")
+    base = sheet.compute.get(f"{stated}_flops_per_clock")
+    if not base or not first or dtype not in sheet.tflops:
+        return None
+    return float(base) * sheet.tflops[dtype] / sheet.tflops[first]
+
+
+def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary: TelemetrySummary) -> OfClock | None:
+    """Return the mean SM clock of the window (`mhz`) and the `share` of the peak at that clock; None if unknown.
+
+    A device that is held back by power or heat keeps its share while its clock falls; one whose units are broken or
+    starved keeps its clock while its share falls. The clock is the driver's, and the window begins with the warm-up.
+    If the clock by counted cycles disagrees with it, both are returned and no share.
+    """
+    dtype = str(measurement.conditions.get("dtype"))
+    clock, units = summary.get("clock_mhz"), device.facts.get("compute_units") or sheet.compute.get("units")
+    per_clock, value = flops_per_clock(sheet, dtype), measurement.value
+    if not _sustained(measurement) or not isinstance(value, int | float):
+        return None
+    if not (clock and clock["mean"] and units and per_clock):
+        return None
+    mhz, counted = clock["mean"], measurement.details.get("counted_mhz")
+    found: OfClock = {"mhz": mhz}
+    if counted:
+        found["counted_mhz"] = counted
+    if counted and abs(counted / mhz - 1) > AGREE:
+        return found
+    return {**found, "share": value / attainable(int(units), per_clock, mhz)}
+
+
+def joules(measurement: Measurement, summary: TelemetrySummary) -> float | None:
+    """Return the joules per 10^12 operations of a sustained matrix product, by the energy counter; None if unknown."""
+    seconds, energy, value = summary.get("seconds", 0.0), summary.get("energy_j"), measurement.value
+    if not _sustained(measurement):
+        return None
+    if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
+        return None
+    return energy / seconds / value
+
+
+def _sustained(measurement: Measurement) -> bool:
+    """Return True for a rate under load without a pause, so that the mean clock is the clock under load."""
+    declared = declaration_of(measurement.metric)
+    return measurement.unit == "TFLOPS" and declared is not None and declared.sustained

@@ -14,7 +14,7 @@ from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing import Closing, Errors
-from pytest_accel.plugin import closing_lines, page_file, reports, timeouts
+from pytest_accel.plugin import closing_lines, interrupts, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
@@ -69,9 +69,9 @@ class Acceptance:
             )
         if (launch := launch_of(os.environ)) and launch.refused:
             raise pytest.UsageError(launch.refused)
-        if why := timeouts.ends_pytest(config):
+        if why := interrupts.ends_pytest(config):
             raise pytest.UsageError(why)
-        if option.accel_report and (why := page_file.refused(option.accel_report)):
+        if option.accel_report and (why := closing_lines.page_refused(option.accel_report)):
             raise pytest.UsageError(f"--accel-report: {why}")
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
@@ -195,7 +195,7 @@ class Acceptance:
 
         Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
         """
-        if why := timeouts.marker_ends_pytest(item):
+        if why := interrupts.marker_ends_pytest(item):
             raise pytest.UsageError(why)
         self._items.append(item)
         if measures(item) and item.config.pluginmanager.hasplugin("benchmark"):
@@ -325,7 +325,7 @@ class Acceptance:
         wanted, file = self.accel_session.setup.options.report, ledger.folder.file
         if not wanted or file is None:
             return []
-        return [page_file.write(ledger.record, file.parent, wanted)]
+        return [closing_lines.write_page(ledger.record, file.parent, wanted)]
 
     def _about(self) -> dict[str, object]:
         """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from pytest_accel.core import clock
+from pytest_accel.core import clock, untrusted
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.summary import Summary
@@ -30,8 +32,9 @@ from pytest_accel.judging.error_counters import ReadingWindow
 from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import PassiveResult
-from pytest_accel.run import folder_summary, simulation, stuck_sensor, terms
-from pytest_accel.run.last_run import last_run
+from pytest_accel.run import folder_summary, simulation, terms
+from pytest_accel.run.device_lock import FOLDER
+from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.processes.programs import REAL, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -110,7 +113,7 @@ class Checked:
 
 def check(asked: CheckRequest, seconds: float) -> Checked:
     """Read and judge this node within so many seconds. Raises Refused or BadFile for a wrong option or file."""
-    stuck = None if asked.simulate else stuck_sensor.find()
+    stuck = None if asked.simulate else stuck_sensor()
     if stuck:
         return Checked(unknown=stuck)
     began = time.monotonic()
@@ -125,7 +128,7 @@ def check(asked: CheckRequest, seconds: float) -> Checked:
             done.unknown = f"{done.reads} silent for {time.monotonic() - began:.0f} s"
         sensor.stop(KILL_SECONDS)
     if sensor.child and sensor.child.left_behind:
-        stuck_sensor.remember(sensor.child.pid)
+        remember_stuck(sensor.child.pid)
     if done.wrong:
         raise done.wrong
     return done
@@ -258,3 +261,44 @@ def _read_last_run(place: Path, node: str, **how: bool) -> Summary | BadFile | R
         except BadFile as bad:
             return Refused(*bad.behind("--record")) if os.access(place, os.R_OK) else bad
     return found
+
+
+# -- a sensor that could not be killed, remembered so that the next checks start no other one that would hang as well
+
+
+STUCK = "pytest-accel-health.stuck"
+"""The file that names the process and when it was started."""
+
+
+def remember_stuck(pid: int, folder: Path = FOLDER) -> None:
+    """Note that a process hangs. Where that fails, the next check starts another sensor."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError), open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
+        file.write(f"{pid} {_start_of(pid)}\n")
+
+
+def stuck_sensor(folder: Path = FOLDER) -> str | None:
+    """Return a sentence if the sensor of an earlier check still hangs, else None.
+
+    A note of another user counts if that is root: anybody can write into the folder.
+    """
+    path = folder / STUCK
+    try:
+        if path.lstat().st_uid not in (0, os.geteuid()) or not stat.S_ISREG(path.lstat().st_mode):
+            return None
+        pid, start = untrusted.read_text(path, most=100, follow=False).split()
+    except (OSError, BadFile, ValueError):
+        return None
+    if not pid.isdigit() or not start.isdigit() or _start_of(int(pid)) != int(start):
+        return None
+    return f"driver silent: process {pid} of an earlier check hangs in it"
+
+
+def _start_of(pid: int) -> int:
+    """Return when a process was started, in ticks since the boot; 0 if there is none or it has ended."""
+    try:
+        stat_line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return 0
+    state, *fields = stat_line.rpartition(")")[2].split()
+    return 0 if state in ("Z", "X") else int(fields[18])

@@ -26,8 +26,8 @@ from pytest_accel.drivers.sensor import Machine
 from pytest_accel.judging import passive
 from pytest_accel.judging.error_counters import ReadingWindow
 from pytest_accel.judging.error_reports import ErrorReports
-from pytest_accel.run import stuck_sensor
-from pytest_accel.run.last_run import last_run
+from pytest_accel.run import passive as check
+from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.passive import Checked
 from pytest_accel.run.setup import discovered
 from pytest_accel.simulate.libraries import nvml
@@ -396,12 +396,12 @@ def test_what_is_no_option_is_told_in_the_line_too(capsys: pytest.CaptureFixture
 
 def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as hanging:
-        stuck_sensor.remember(hanging.pid, tmp_path)
-        assert stuck_sensor.find(tmp_path) == f"driver silent: process {hanging.pid} of an earlier check hangs in it"
+        check.remember_stuck(hanging.pid, tmp_path)
+        assert check.stuck_sensor(tmp_path) == f"driver silent: process {hanging.pid} of an earlier check hangs in it"
         hanging.kill()
-    assert stuck_sensor.find(tmp_path) is None, "it has ended"
-    (tmp_path / stuck_sensor.NAME).write_text(f"{os.getpid()} 1\n")
-    assert stuck_sensor.find(tmp_path) is None, "another process has its number"
+    assert check.stuck_sensor(tmp_path) is None, "it has ended"
+    (tmp_path / check.STUCK).write_text(f"{os.getpid()} 1\n")
+    assert check.stuck_sensor(tmp_path) is None, "another process has its number"
 
 
 def test_results_of_others_are_not_taken_for_ones_own(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.telemetry import summarise
-from pytest_accel.run.plan import COUNTER_CALLS, LINK_CALLS
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
     NOT_SUPPORTED,
@@ -27,6 +26,7 @@ from pytest_accel.simulate.libraries.nvml import (
     install,
     processes,
 )
+from pytest_accel.views.plan import COUNTER_CALLS, LINK_CALLS
 
 NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
 OLD_IDS = (251, 252, 253)

@@ -22,7 +22,7 @@ from pytest_accel.judging.telemetry import (
     summarise,
     unproven,
 )
-from pytest_accel.run.processes.readings import Telemetry
+from pytest_accel.run.telemetry_file import Telemetry
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")
 SOAK = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, (700.0,), started=100.0, ended=160.0)

@@ -14,7 +14,7 @@ import pytest
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.run import earlier_records, folder_summary, record
-from pytest_accel.run.last_run import last_run
+from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.options import Refused
 
 STARTED = "2026-11-20T01:00:00+00:00"

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_accel.core.run import Run
 from pytest_accel.run.options import Refused
-from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.record import FILE, LOGS, TELEMETRY
 from pytest_accel.run.record_folder import RecordFolder, file_name
+from pytest_accel.run.telemetry_file import Telemetry
 from pytest_accel.views.terminal import record_lines
 
 

@@ -10,9 +10,9 @@ from shipped import load as shipped
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_for, declaration_of, declarations
-from pytest_accel.run.plan import planned
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget, levels_with_time
+from pytest_accel.views.plan import planned
 
 
 def measurements() -> list[tuple[Declaration, str]]:

@@ -29,8 +29,8 @@ from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
-from pytest_accel.run.processes.readings import Telemetry
 from pytest_accel.run.processes.supervisor import KILL_SECONDS, Child, listen, stood_still
+from pytest_accel.run.telemetry_file import Telemetry
 
 
 class SensorClient:

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
-from pytest_accel.skus.lint.derived import memory_rate, parts_of_peak
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import HALF_RATE
+from pytest_accel.skus.lint.platforms import memory_rate, parts_of_peak
 
 PEAK_WITHIN, MEMORY_WITHIN, RATIO_WITHIN = 0.005, 0.025, 0.02
 CUT = (0.0, 0.05)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pytest_accel.core.yaml_nodes import BadFile, Located, nearest
 from pytest_accel.skus import loader
-from pytest_accel.skus.lint.inherited import moved, same
-from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintFinding
+from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintFinding, moved, same
 
 OWN_RULES = {
     "schema": "Report what every run refuses: unknown keys, wrong units, figures without a source, infinite bounds.",

@@ -9,8 +9,8 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
-from pytest_accel.skus.lint.derived import memory_rate, most_of_siblings, with_peaks, with_rates
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
+from pytest_accel.skus.lint.platforms import memory_rate, most_of_siblings, with_peaks, with_rates
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4

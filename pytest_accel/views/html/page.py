@@ -22,7 +22,7 @@ from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
 from pytest_accel.judging import peer_matrix
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
-from pytest_accel.views.html import blocks, figures, peers, traces, words
+from pytest_accel.views.html import blocks, figures, traces, words
 from pytest_accel.views.table import next_run
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
-        "matrices": peers.matrices(record, found.names),
+        "matrices": figures.matrices(record, found.names),
         "conditions": words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
     }
@@ -137,7 +137,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "simulated": words.simulated,
     "tally": words.tally,
     "time": words.time_of,
-    "tint": peers.tint,
+    "tint": figures.tint,
     "variation": blocks.variation,
     "why": words.why,
 }
