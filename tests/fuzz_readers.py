@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import random
+import re
 import signal
 import sys
 import time
@@ -20,10 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.probes.device import shape_file
+from pytest_accel.run import folder_summary, telemetry_file
 from pytest_accel.simulate import node
-from pytest_accel.skus import loader, waivers
+from pytest_accel.skus import loader, packing_list, waivers
+from pytest_accel.views.html import traces
 
 SECONDS = 10.0
 
@@ -112,6 +116,13 @@ def judge(path: Path, *options: str) -> None:
         raise BadFile(errors.getvalue())
 
 
+def draw(path: Path) -> None:
+    """Draw the readings of a file as the HTML report does."""
+    uuids = re.findall(r"GPU-[0-9a-f-]{36}", path.read_text("utf-8", "replace"))
+    names = Names.of([Device(uuid, place, "nvidia", "Part") for place, uuid in enumerate(dict.fromkeys(uuids))])
+    traces.traces(telemetry_file.readings(path), traces.TraceWindow(0.0, 1e11, True), names)
+
+
 READERS: dict[str, tuple[str, Callable[[bytes, random.Random], bytes], Callable[[Path], object]]] = {
     "thresholds": ("mine.yaml", mutated, lambda path: loader.load(str(path))),
     "waivers": ("waivers.yaml", mutated, lambda path: waivers.load(path, "node", date(2026, 11, 22))),
@@ -120,6 +131,9 @@ READERS: dict[str, tuple[str, Callable[[bytes, random.Random], bytes], Callable[
     "shapes_yaml": ("shapes.yaml", mutated, shape_file.read),
     "results": ("results.csv", mutated, lambda path: judge(path, "--accel-sku", "cpu")),
     "record": ("record.json", mutated_record, judge),
+    "delivery": ("delivery.csv", mutated, packing_list.load),
+    "summary": ("summary.json", mutated_record, folder_summary.of_file),
+    "telemetry": ("telemetry.jsonl", mutated, draw),
 }
 """By kind the name of the files, how they are mutated, and what reads one."""
 
@@ -129,7 +143,8 @@ def fuzz(kind: str, seed: int, cases: int, folder: Path) -> dict[str, Any]:
     name, mutate, read = READERS[kind]
     chance = random.Random(seed)  # noqa: S311  the same cases every time
     originals = [path.read_bytes() for path in sorted((folder / kind).iterdir())]
-    path = folder / f"{kind}-{name}"
+    path = folder / f"{kind}-case" / name
+    path.parent.mkdir(exist_ok=True)
     found: dict[str, Any] = {"cases": 0, "read": 0, "refused": 0, "tracebacks": [], "slowest": 0.0}
     for original in originals:  # mutations of what nobody reads would prove nothing
         path.write_bytes(original)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_accel.cli import screen
+from pytest_accel.core.contradiction import in_short
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
@@ -90,22 +91,22 @@ def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
     first, last = saved = [record.read(each.path) for each in (found[0], found[-1])]
     notes = [note for each in saved for note in _incomplete(each)]
-    altered = [f"{each.path} was changed after it was written" for each in saved if each.altered]
-    if why := not_comparable(first, last) or "".join(altered[:1]):  # nothing is concluded from one that was changed
+    doubted = [
+        f"{each.path} contradicts itself: {in_short(each.contradictions)}" for each in saved if each.contradictions
+    ]
+    if why := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
         return Comparison(first, last, other=why), notes
     spread, said = _spread(last)
     return compare(first, last, spread, found), [*notes, *said]
 
 
 def _incomplete(saved: Run) -> list[str]:
-    """Return what a reader should know of a record: that it is not of a whole run, or contradicts itself."""
+    """Return what a reader should know of a record: that it is not of a whole run."""
     notes = []
     if saved.state != "finished":
         notes.append("the run did not end; what it did not measure is not compared")
     elif saved.circumstances and saved.circumstances.filtered:
         notes.append("the run was filtered; what it did not measure is not compared")
-    if saved.contradictions:
-        notes.append(f"contradicts itself: {saved.contradictions[0]}")
     return [f"{saved.path}: {note}" for note in notes]
 
 

@@ -222,6 +222,8 @@ class _Values:
                 return _one_line(value) if isinstance(value, str) else value
             except _UNREADABLE:
                 pass
+            finally:
+                _SCALARS.constructed_objects.clear()  # it would keep every node of every file
         shown = f"{key and f'{key}: '}{printable(repr(node.value), NUMBER_CHARACTERS)}"
         self._findings.add(here, f"{shown} cannot be read as {_EXPECTED.get(kind, kind)}")
         return None

@@ -222,14 +222,17 @@ def test_a_record_that_was_judged_again_by_stricter_limits(
     assert "run result: HELD -> REJECTED" in differences(out)
 
 
-def test_a_record_that_was_changed_is_not_compared(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_record_that_contradicts_itself_is_not_compared(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], sealed: bool
 ) -> None:
     forged = Path(shutil.copytree(make(*LESS_LINK), tmp_path / "forged")) / "record.json"
-    forged.write_text(forged.read_text().replace('"FAIL"', '"PASS"'))
+    raw = json.loads(forged.read_text().replace('"FAIL"', '"PASS"'))
+    raw["sha256"] = record.seal(raw) if sealed else raw["sha256"]
+    forged.write_text(json.dumps(raw))
     code, out, _ = compared(capsys, make(), forged)
     assert code == 6
-    assert f"NOT COMPARABLE {forged} was changed after it was written" in out
+    assert f"NOT COMPARABLE {forged} contradicts itself: " in out
 
 
 @pytest.mark.parametrize("name", ["garbage.json", "empty", "nothing"])
