@@ -73,6 +73,8 @@ class Circumstances:
     """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
     failed_tests: Sequence[str] = ()
+    own_tests: str = ""
+    """The user's own tests that took a device and passed: "16 tests of tests/site"."""
     record_problem: str | None = None
     simulated: bool = False
     """True for a simulated node: its verdicts say nothing about hardware."""

@@ -87,7 +87,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     limits = [each for each in judged if each.status is not Status.NOT_APPLICABLE]
     failed = [each for each in limits if each.fails and each.status is Status.FAIL]
     holding = sum(each.status.holds for each in limits)
-    tally = f"{holding}/{len(limits)} limits"
+    tally = f"{holding}/{len(limits)} limits" if limits or not around.own_tests else around.own_tests
     if around.interrupted:
         word = "INTERRUPTED" if around.ended == exits.INTERRUPTED else "BROKEN"
         text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
@@ -102,7 +102,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if lacking := _not_judged(verdicts, undecided, around):
         named = () if around.failed_tests else closing_parts.named(undecided, around.called)
         return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named)
-    if not limits or not around.required or not around.expected_devices:
+    if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
@@ -113,8 +113,9 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
+    beside = f" with {around.own_tests}" if around.own_tests else ""
     notes = _notes([*_behind(limits, around), *_beside(limits, around)])
-    return Closing(f"ACCEPTED {count}/{count} devices{terms}{notes}", exits.HOLDS, "ACCEPTED")
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{beside}{notes}", exits.HOLDS, "ACCEPTED")
 
 
 def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], around: Circumstances) -> str:

@@ -5,16 +5,18 @@ Everything else is imported only with --accel-sku or --accel-simulate.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_accel.core import exits, output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
-from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, measures
+from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, SUBJECT, measures
 from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
 from pytest_accel.run.options import (
     add_options,
@@ -53,8 +55,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     if not is_acceptance_run(known):
         return (yield)
     output.protect()
-    if not known.file_or_dir:
-        args += ["--pyargs", SUITE]
+    if known.file_or_dir:
+        args[:] = map(_packaged, args)
+    else:
+        known.file_or_dir += [str(path.absolute()) for path in known.accel_with]
+        args += ["--pyargs", SUITE, *known.file_or_dir]
     try:
         return (yield)
     except BaseException as error:
@@ -86,6 +91,16 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
     return status if is_series(config.option) else exit_status(status, _of_closing(config))
+
+
+def _packaged(word: str) -> str:
+    """Return the path of a packaged test that is named as --collect-only shows it, "test_stream.py::test_triad"."""
+    from pytest_accel import suite
+
+    name, colons, test = word.partition("::")
+    if colons and name.removesuffix(".py") in suite.ORDER and not Path(name).exists():
+        return f"{Path(suite.__file__).with_name(name)}::{test}"
+    return word
 
 
 def _of_closing(config: pytest.Config) -> int | None:
@@ -136,8 +151,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the limits of a test's markers; skip the test if this is not an acceptance run."""
-    item.stash[LIMITS] = _limits(item)
+    """Keep the limits of a test's markers; skip the test if this is not an acceptance run.
+
+    Raises pytest.UsageError for a wrong one of a test that pytest does not generate, such as that of a TestCase.
+    """
+    try:
+        item.stash[LIMITS] = _limits(item)
+    except pytest.fail.Exception as wrong:
+        raise pytest.UsageError(str(wrong)) from None
     if item.stash[LIMITS] and not is_acceptance_run(item.config.option):
         item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
 
@@ -165,8 +186,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _limits(item: pytest.Item) -> list[Limit]:
-    """Return the limits of a test's markers. Raises pytest.fail.Exception, without a traceback, for a wrong marker."""
+    """Return the limits of a test's markers.
+
+    Raises pytest.fail.Exception, without a traceback, for a wrong marker and for a test that can take no fixture.
+    """
     try:
-        return limits_from_marks(item.iter_markers(), item.nodeid)
+        limits = limits_from_marks(item.iter_markers(), item.nodeid)
     except BadMarker as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+    if limits or SUBJECT in getattr(item, "fixturenames", ()):
+        function = getattr(item, "obj", None)
+        kind = "a method of unittest.TestCase" if type(item).__name__ == "TestCaseFunction" else ""
+        kind = "an async function" if inspect.iscoroutinefunction(function) else kind
+        if kind:
+            why = f"{item.nodeid} is {kind}, which cannot measure; write a plain function: def test(accel_check)"
+            raise pytest.fail.Exception(why, pytrace=False)
+    return limits

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,6 +80,8 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
 
     It fails the test if a limit is broken.
     """
+    from pytest_accel.judging.judge import ProbeError
+
     session, item = _session(request), request.node
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Verdict]:
@@ -88,11 +89,16 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
 
         `metric` chooses one of the metrics of a probe that measures several. Returns one verdict for each limit.
         """
+        __tracebackhide__ = True
         if plans_only(request.config.option):  # a user's fixture may measure, and --setup-only sets it up
             pytest.skip("--setup-only and --setup-plan measure nothing")
         markers = item.stash.get(LIMITS, [])
-        with _as_probe_error():
+        try:
             verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
+        except ProbeError as error:
+            raise error.with_traceback(None) from None  # the mistake is in the user's file, which the text names
+        except (AssertionError, pytest.fail.Exception) as error:  # pytest-timeout's, or an assertion of this package
+            raise ProbeError(f"the measurement was stopped: {error}") from error
         found = [*verdicts, *session.changes_of(_accel_subject)]
         item.stash.setdefault(VERDICTS, []).extend(found)
         _publish(request, session, verdicts[0])
@@ -114,20 +120,6 @@ def _parameter(request: pytest.FixtureRequest) -> str:
     """Return the parameter of a fixture; skips the test if there is no acceptance run."""
     _session(request)
     return str(request.param)
-
-
-@contextlib.contextmanager
-def _as_probe_error() -> Iterator[None]:
-    """Raise ProbeError for a failure inside a measurement, such as pytest-timeout's or an assertion of this package.
-
-    As a plain failure it would count as an assertion of the test, and reject the hardware.
-    """
-    from pytest_accel.judging.judge import ProbeError
-
-    try:
-        yield
-    except (AssertionError, pytest.fail.Exception) as error:
-        raise ProbeError(f"the measurement was stopped: {error}") from error
 
 
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable
-from pytest_accel.core.words import counted
+from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing import Closing, Errors
 from pytest_accel.plugin import closing_lines, interrupts, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
@@ -20,7 +20,7 @@ from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, time_limit, too_few_files
 from pytest_accel.run.session import Session
-from pytest_accel.suite import ORDER, functions
+from pytest_accel.suite import LAST, ORDER, functions
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.exports.junit import of_run
@@ -49,6 +49,7 @@ JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
+NOT_FOUND = "a test that was named was not found"
 
 
 class Acceptance:
@@ -71,6 +72,12 @@ class Acceptance:
             raise pytest.UsageError(launch.refused)
         if why := interrupts.ends_pytest(config):
             raise pytest.UsageError(why)
+        if own_paths and option.accel_with:
+            raise pytest.UsageError("--accel-with adds tests to the packaged suite; name tests alone without it")
+        named = option.file_or_dir if own_paths and not option.pyargs else option.accel_with
+        for path in (str(each).partition("::")[0] for each in named):
+            if not (config.invocation_params.dir / path).exists():
+                raise pytest.UsageError(f"file or directory not found: {path}")
         if option.accel_report and (why := closing_lines.page_refused(option.accel_report)):
             raise pytest.UsageError(f"--accel-report: {why}")
         given = [str(arg) for arg in config.invocation_params.args]
@@ -85,6 +92,8 @@ class Acceptance:
         self._items: list[pytest.Item] = []
         self._found: set[tuple[int, str]] = set()
         """The functions of the packaged suite that pytest made tests of."""
+        self._own_passed: set[pytest.Item] = set()
+        """The user's own tests that took a device and passed."""
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
         self._progress = Progress(self._reporter)
@@ -206,23 +215,21 @@ class Acceptance:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Restore the order of the packaged suite after --ff, --nf or a user's hook has changed it.
 
-        Links are measured before collectives, then the soak runs; error counters are read last, since they cover only
-        what ran before them.
+        Links are measured before collectives, then the user's own tests and the soak run; error counters are read last,
+        since they cover only what ran before them.
         """
         # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
         collected = {item: place for place, item in enumerate(self._items)}
-        ours = sorted(
-            (item for item in session.items if _place(item) is not None),
-            key=lambda item: (_place(item), collected[item]),
-        )
         kept = set(session.items)
         taken_out = [item for item in collected if item not in kept]
         self._note_missing(taken_out, "taken out by a plugin or a conftest.py")
         lacking = [name for _, name in sorted(functions() - self._found)]
         if lacking and not self.accel_session.setup.filtered:  # by an ini file or a hook
             self.accel_session.setup.rule_out(f"the packaged suite was collected without {', '.join(lacking)}")
-        ordered = iter(ours)
-        session.items[:] = [item if _place(item) is None else next(ordered) for item in session.items]
+        own = [item for item in session.items if _place(item) is None]
+        places = {item: (float(_place(item) or 0), collected[item]) for item in session.items}
+        places |= {item: (ORDER.index(LAST[0]) - 0.5, place) for place, item in enumerate(own)}
+        session.items.sort(key=places.__getitem__)
         self._items = list(session.items)  # a hook may take tests out of the session's own list later
         if not self._plans:
             ours_left = plan.time_left(self.accel_session.setup, self.accel_session.measuring, self._items)
@@ -250,6 +257,8 @@ class Acceptance:
         if measures(item):
             self._ran.add(item)
             self._reports.amend(item, call, report)
+            if call.when == "call" and report.passed and _place(item) is None:
+                self._own_passed.add(item)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
         if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
@@ -364,6 +373,9 @@ class Acceptance:
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
         if skipped := len(self._reports.not_run):
             accel_session.setup.rule_out(f"{counted(skipped, 'test')} skipped before measuring anything")
+        if passed := len(self._own_passed):
+            paths = self._config.option.accel_with or self._config.option.file_or_dir
+            accel_session.own_tests = f"{counted(passed, 'test')} of {listed([str(each) for each in paths])}"
         stopped_by = self._interrupts.reason
         explained = errors.broken or errors.failed or any(verdict.fails for verdict in accel_session.ledger.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
@@ -379,7 +391,7 @@ class Acceptance:
             return accel_session.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
-        why = stopped_by or PYTEST_FAILED
+        why = stopped_by or (NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             why = "no test was collected"
         return accel_session.finish(why, ended=int(exitstatus))

@@ -16,7 +16,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Errors
 from pytest_accel.judging.findings import findings
-from pytest_accel.plugin.stash import VERDICTS
+from pytest_accel.plugin.stash import VERDICTS, has_to_measure
 from pytest_accel.run.session import Session
 from pytest_accel.views.exports import junit
 
@@ -70,8 +70,8 @@ class TestReports:
         """Name of the test that asked for a verdict, by the key of the verdict."""
         self.not_run: list[str] = []
         """Names of measuring tests that were skipped before they measured."""
-        self._told: dict[tuple[Status, str, str], str] = {}
-        """Status and sentence of failures without a value, to the node id of the first test whose report tells it."""
+        self._told: dict[tuple[object, ...], str] = {}
+        """What a failure without a value or an error says, to the node id of the first test whose report tells it."""
 
     def amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
         """Make the report of one phase of a test agree with its verdicts, and remember the errors of the test."""
@@ -89,38 +89,43 @@ class TestReports:
             if failing and report.outcome != "failed":
                 first = failing[0]
                 _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
-            elif not verdicts and report.outcome == "passed":
+            elif not verdicts and report.outcome == "passed" and has_to_measure(item):
                 _fail(
                     report,
-                    "the test has an accel marker or fixture but records no measurement, so it cannot fail; "
-                    "call accel_check in it",
+                    "the test has an accel marker or accel_check but records no measurement; call accel_check in it",
                 )
                 session.errors.broken.append(f"{item.nodeid} records no measurement")
             if failing:
                 return
-        remember(session.errors, item, call)
+        broken = remember(session.errors, item, call)
+        if broken and call.when == "call" and self._told_before(item, item.nodeid.partition("[")[0], broken):
+            setattr(report, REPEATS, True)
 
     def _repeats(self, item: pytest.Item, verdict: Verdict) -> bool:
         """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
         if verdict.value is not None:
             return False
         whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-        first = self._told.setdefault((verdict.status, sentence_of(verdict), whose), item.nodeid)
-        return first != item.nodeid or verdict.event == LEFT_OUT
+        return self._told_before(item, verdict.status, sentence_of(verdict), whose) or verdict.event == LEFT_OUT
+
+    def _told_before(self, item: pytest.Item, *what: object) -> bool:
+        """Return True if another test has told this; remember the first test that does."""
+        return self._told.setdefault(what, item.nodeid) != item.nodeid
 
 
-def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     """Add an exception of a test to `errors`: as failed if the test's own assertion failed, else as broken.
 
-    An assertion in a fixture counts as broken: it says nothing about the hardware.
+    An assertion in a fixture counts as broken: it says nothing about the hardware. Returns the error of a broken test.
     """
     if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
-        return
-    text = f"{item.nodeid} ({call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]})"
+        return ""
+    error = f"{call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]}"
     if call.when == "call" and call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
-        errors.failed.append(text)
-    else:
-        errors.broken.append(text)
+        errors.failed.append(f"{item.nodeid} ({error})")
+        return ""
+    errors.broken.append(f"{item.nodeid} ({error})")
+    return error
 
 
 def _fail(report: pytest.TestReport, sentence: str) -> None:

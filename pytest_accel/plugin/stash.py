@@ -22,7 +22,7 @@ SUBJECT = "_accel_subject"
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 """The session of an acceptance run."""
 OWN_PATHS: pytest.StashKey[bool] = pytest.StashKey()
-"""True if tests were named on the command line."""
+"""True if tests were named on the command line, so that the packaged suite is not collected."""
 
 # Keys of an item.
 VERDICTS: pytest.StashKey[list[Verdict]] = pytest.StashKey()
@@ -34,5 +34,10 @@ REPLAY: pytest.StashKey[Replay] = pytest.StashKey()
 
 
 def measures(item: pytest.Item) -> bool:
-    """Return True for a test that has to measure: it uses a fixture of this plugin, or has one of its markers."""
+    """Return True for a test of a device: it uses a fixture of this plugin, or has one of its markers."""
     return SUBJECT in getattr(item, "fixturenames", ()) or bool(item.stash.get(LIMITS, []))
+
+
+def has_to_measure(item: pytest.Item) -> bool:
+    """Return True for a test that cannot fail unless it measures: it has a marker, or takes accel_check."""
+    return bool(item.stash.get(LIMITS, [])) or "accel_check" in getattr(item, "fixturenames", ())

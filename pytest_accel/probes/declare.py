@@ -361,6 +361,7 @@ def conditions_of(
     packaged ones as long as `given` only fills what the metric's name says. Raises TypeError for a condition
     that the probe does not have.
     """
+    __tracebackhide__ = True
     parameters = list(inspect.signature(function).parameters.values())[1:]
     free = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
     names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]

@@ -160,6 +160,15 @@ def add_options(parser: pytest.Parser) -> None:
         "node, rejects the node, and so does a board that is listed for this node and absent.",
     )
     add(
+        "--accel-with",
+        metavar="PATH",
+        action="append",
+        type=_file,
+        default=[],
+        help="Also run tests of your own, a folder or a file, in one run with the packaged tests. An acceptance needs "
+        "them to pass, and its line names them. May be given several times.",
+    )
+    add(
         "--accel-output",
         metavar="DIR",
         type=_path,

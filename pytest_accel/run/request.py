@@ -22,6 +22,7 @@ def request_of(
     under the packaged conditions. Raises TypeError for a function that no worker could import, for a condition that the
     probe does not have, and for a value that it cannot use.
     """
+    __tracebackhide__ = True
     if why := unusable(function):
         raise TypeError(why)
     declaration = declaration_for(function)

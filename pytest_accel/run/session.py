@@ -47,6 +47,8 @@ class Session:
         self.ledger = Ledger(self.setup, self.pool)
         self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger)
         self.errors = Errors()
+        self.own_tests = ""
+        """The user's own tests that took a device and passed, in words."""
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks: list[IO[bytes]] = []
@@ -104,6 +106,7 @@ class Session:
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
         not have or cannot use, and ProbeError for a bug in the probe.
         """
+        __tracebackhide__ = True
         binding = self.setup.terms.required
         request = request_of(function, given, metric, self.setup.terms.sku, self.setup.terms.level)
         own = binding.get(request.metric) if request.judged_by_sku else None
@@ -198,6 +201,7 @@ class Session:
             filtered=setup.filtered,
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
+            own_tests=self.own_tests,
             record_problem=self.pool.sensor.telemetry.problem,
             wants_acceptance=setup.wants_acceptance,
             simulated=setup.node is not None,

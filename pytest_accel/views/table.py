@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.sentences import phrases, sentence_of
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
@@ -326,12 +327,19 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
         fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
         own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
         if fine and several:
-            own = (verdict.limit.origin if verdict.limit else "", *(() if _is_figure(verdict) else own))
+            own = (_limit_of_all(verdict.limit), *(() if _is_figure(verdict) else own))
         elif not fact:
             own = (*own, verdict.key)
         return verdict.metric, verdict.status, *own
 
     return list(grouped(verdicts, shared).values())
+
+
+def _limit_of_all(limit: Limit | None) -> object:
+    """Return what the limits of several devices have in common: origin, or the test function and bounds of a marker."""
+    if limit is None or limit.declared_by is not DeclaredBy.MARKER:
+        return limit and limit.origin
+    return limit.test.partition("[")[0], limit.floor, limit.ceiling
 
 
 def _is_figure(verdict: Verdict) -> bool:

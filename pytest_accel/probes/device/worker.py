@@ -114,7 +114,8 @@ class Worker:
                 "uncorrectable": error_class.UNCORRECTABLE in str(error),
                 "wrong": isinstance(error, WrongResult),
             }
-            self._pipe.send("error", kind=kind, reason=_reason(error), traceback=traceback.format_exc(), **how)
+            reason = _reason(error) + (_place(error, message) if kind == "bug" else "")
+            self._pipe.send("error", kind=kind, reason=reason, traceback=traceback.format_exc(), **how)
 
     def _take(self, message: dict[str, Any]) -> None:
         """Load torch, open the devices, or run a probe."""
@@ -269,6 +270,13 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
         return first
     return f"{type(error).__name__}: {first}"
+
+
+def _place(error: BaseException, message: Mapping[str, Any]) -> str:
+    """Return the line of the probe's file where an error passed: " (test_relu.py:5)"; empty if it passed none."""
+    file = message.get("probe", {}).get("file")
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return f" ({Path(file).name}:{lines[-1]})" if lines else ""
 
 
 if __name__ == "__main__":
