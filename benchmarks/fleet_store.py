@@ -26,7 +26,6 @@ from typing import Any
 from pytest_accel.core.run import Run
 from pytest_accel.fleet.nights import database, store
 from pytest_accel.fleet.nights.database import literal
-from pytest_accel.fleet.nights.findings import Subject
 from pytest_accel.fleet.nights.night import look, window
 from pytest_accel.fleet.nights.queries import StoredNights
 
@@ -197,7 +196,7 @@ def ask(question: str, folder: Path, nights: int) -> dict[str, Any]:
 def answer(question: str, folder: Path, nights: int) -> dict[str, Any]:
     """Answer one question, and say how long it took."""
     start, cpu = time.perf_counter(), time.process_time()
-    count = 1 if question == "outliers" else nights
+    count = 1 if question == "one night" else nights
     fleet = StoredNights(folder / "store", window(folder / "store", None, count))
     found = _of_fleet(question, fleet)
     return {"found": found, **taken(start, cpu)}
@@ -208,33 +207,24 @@ def taken(start: float, cpu: float) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "mb": peak()}
 
 
-def number(subject: Subject) -> int:
+def number(row: dict[str, Any]) -> int:
     """Return the number of a device, which its serial number tells."""
-    return int(subject.serial[3:]) + 1
+    return int(row["serial"][3:]) + 1
 
 
 def _of_fleet(question: str, fleet: StoredNights) -> Any:
     """Answer a question on a whole night."""
-    found: Any = None
     if question.startswith("device"):
         ((uuid, _, _),) = fleet.device("165000000470")
-        found = len(fleet.history(uuid, "night, metric, value", "matmul.bf16" if "metric" in question else ""))
-    elif question == "outliers":
-        found = [(number(each.subject), each.kind.metric, *each.also) for each in fleet.outliers(fleet.groups())]
-    elif question == "trends":
-        trends, drifts = fleet.trends()
-        found = [(number(each.subject), each.kind.metric) for each in trends], [each.kind.metric for each in drifts]
-    elif question == "updates":
-        found = [(each.kind.sku, each.kind.metric, each.what, round(each.change, 4)) for each in fleet.updates()]
-    elif question == "all":
-        night = look(fleet)
-        found = {
-            "offenders": [number(each.subject) for each in night.offenders],
-            "repeated": [number(each.subject) for each in night.repeated],
-            "too often": [(each.sku, each.metric) for each in night.too_often],
-            "never": sorted({each.metric for each in night.never}),
-        }
-    return found
+        return len(fleet.history(uuid, "night, metric, value", "matmul.bf16" if "metric" in question else ""))
+    night = look(fleet)
+    return {
+        name: [
+            (number(row) if row.get("serial") else row.get("place", ""), row.get("metric"), *row.get("also", ()))
+            for row in rows
+        ]
+        for name, rows in night.findings.items()
+    }
 
 
 def peak() -> float:
@@ -243,7 +233,7 @@ def peak() -> float:
     return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-QUESTIONS = ("outliers", "device", "device, one metric", "trends", "updates", "all")
+QUESTIONS = ("device", "device, one metric", "one night", "all")
 
 
 def told(name: str, each: dict[str, Any]) -> None:
@@ -253,29 +243,24 @@ def told(name: str, each: dict[str, Any]) -> None:
 
 def check(planned: dict[str, Any], answers: dict[str, dict[str, Any]]) -> None:
     """Print what was found of what was planted, and what was invented."""
+    every = answers["all"]["found"]
     sick = {(int(device), metric) for device, metric in planned["sick"].items()}
     drifting = {(int(device), metric) for device, metric in planned["drifting"].items()}
-    found = {(device, metric) for device, *metrics in answers["outliers"]["found"] for metric in metrics}
-    trends = {tuple(each) for each in answers["trends"]["found"][0]}
-    every = answers["all"]["found"]
+    found = {(device, metric) for device, *metrics in every["behind"] for metric in metrics}
+    losses = {(device, metric) for device, *metrics in every["losses"] for metric in metrics}
     print(
-        f"outliers: {len(found & sick)} of {len(sick)} planted, {len(found - sick - drifting)} invented, "
+        f"behind: {len(found & sick)} of {len(sick)} planted, {len(found - sick - drifting)} invented, "
         f"{len(found & drifting)} are devices that lose speed"
     )
-    print(
-        f"trends: {len(trends & drifting)} of {len(drifting)} planted, {len(trends - drifting)} invented; "
-        f"of the whole fleet: {answers['trends']['found'][1]}"
-    )
-    print(f"updates: {answers['updates']['found']}")
-    print(
-        f"offenders: {len(set(every['offenders']) & set(planned['failing']))} of {len(planned['failing'])} planted, "
-        f"{len(set(every['offenders']) - set(planned['failing']))} others (a doubtful limit fails gpu0 of 2 nodes in 5)"
-    )
-    print(
-        f"MARGINAL again: {len(set(every['repeated']) & set(planned['marginal']))} of {len(planned['marginal'])}, "
-        f"{len(set(every['repeated']) - set(planned['marginal']))} invented"
-    )
-    print(f"limits that fire too often: {every['too often']}; that find nothing: {every['never']}")
+    print(f"losses: {len(losses & drifting)} of {len(drifting)} planted, {len(losses - drifting)} invented")
+    for name, of in (("failed_again", "failing"), ("marginal_again", "marginal")):
+        devices = {device for device, *_ in every[name]}
+        print(
+            f"{name}: {len(devices & set(planned[of]))} of {len(planned[of])}, {len(devices - set(planned[of]))} others"
+        )
+    for name, rows in every.items():
+        if name not in ("behind", "losses", "failed_again", "marginal_again") and rows:
+            print(f"{name}: {rows[:5]}")
 
 
 # -- store add of record folders

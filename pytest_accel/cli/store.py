@@ -26,10 +26,12 @@ DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
 others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
 and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
-SHOW = """Show a night of a store, worst first: results, devices far behind their like, devices that lose speed, repeat
-offenders, what an update changed, and limits to be doubted. The exit status is 0 if nothing was found, 1 if a node was
-rejected or a device is worse than its like or than it was, 6 if a node was not judged or a device is on several
-nodes."""
+SHOW = """Show a night of a store, worst first: results, devices, nodes and racks behind their like, what became slower
+and since when, repeat offenders, boards that moved, nodes and nights that are missing, what an update changed. The exit
+status is 0 if nothing was found, 1 if a node was rejected or something is worse than its like or than it was, 6 if a
+node was not judged or is gone, or a device is in two places or its values are unlike all others."""
+SQL = """Print the SQL that makes a view of each question which 'store show' asks, over the files of a store, for
+DuckDB and what reads its files, such as Grafana or Superset: pytest-accel store sql STORE | duckdb fleet.db"""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
 PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
 FORMATS: Final = ("text", "prometheus", "json")
@@ -136,13 +138,43 @@ def _rendered(found: Night, form: str) -> str:
     from pytest_accel.fleet.nights import metrics, text
 
     if form == "json":
-        return _json({"schema": 1, **asdict(found), "exit": found.exit}) + "\n"
+        return (
+            _json(
+                {
+                    "schema": 1,
+                    **asdict(found),
+                    **{name: getattr(found, name) for name in ("nodes", "devices", "gone", "exit")},
+                }
+            )
+            + "\n"
+        )
     return metrics.text(found) if form == "prometheus" else text.text(found)
 
 
 def _json(data: object) -> str:
     """Return data as JSON; days are ISO 8601."""
     return json.dumps(data, indent=1, allow_nan=False, default=str)
+
+
+# -- sql
+
+
+def _sql(chosen: argparse.Namespace) -> int:
+    """Print the views; return 0."""
+    from pytest_accel.fleet.nights import queries, store
+
+    store.is_simulated(chosen.store)  # demands a store
+    folders = [store.folder_of(chosen.store.absolute(), each) for each in store.nights(chosen.store)[-chosen.nights :]]
+    if not folders:
+        raise BadFile(f"{chosen.store}: holds no night")
+    files = ([each / name for each in folders] for name in (store.FIGURES, store.RUNS))
+    print(f"{queries.base(chosen.store.absolute(), *files)}\n{queries.VIEWS.read_text(encoding='utf-8')}", end="")
+    return 0
+
+
+def _declare_sql(parser: argparse.ArgumentParser) -> None:
+    _store(parser)
+    parser.add_argument("--nights", metavar="N", type=_count, default=30, help="the last nights (default: %(default)s)")
 
 
 # -- device
@@ -213,6 +245,7 @@ def _prune(chosen: argparse.Namespace) -> int:
 ACTIONS: Actions = {
     "add": Subcommand("add records to a store", ADD, _declare_add, _add),
     "show": Subcommand("show a night, worst first", SHOW, _declare_show, _show),
+    "sql": Subcommand("print the SQL of the questions", SQL, _declare_sql, _sql),
     "device": Subcommand("show the past of one device", DEVICE, _declare_device, _device),
     "prune": Subcommand("remove old nights", PRUNE, _declare_prune, _prune),
 }

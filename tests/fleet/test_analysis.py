@@ -1,129 +1,279 @@
-"""What the nights of a fleet show: outliers, trends, updates, repeat offenders, limits."""
+"""What the nights of a fleet show: from figures, or from records, to findings."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import random
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import fleet_nights
 import known_good_nodes
 import pytest
 
 from pytest_accel.cli import main
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Waiver
-from pytest_accel.fleet.nights import database, queries, store
-from pytest_accel.fleet.nights.findings import (
-    FigureKind,
-    Fired,
-    Group,
-    Pace,
-    SpeedTrend,
-    Subject,
-    Update,
-    outlier,
-    speed_trend,
-)
-from pytest_accel.fleet.nights.queries import StoredNights
+from pytest_accel.fleet.nights import database, questions, store
+from pytest_accel.fleet.nights.night import Night, look
+from pytest_accel.fleet.nights.queries import PLACES, StoredNights
+from pytest_accel.judging.distance import RULES
 
-KIND = FigureKind("h100-sxm", "hgx8", "quick", "stream.triad", "GB/s", "ab12cd34")
-TIME = FigureKind("h100-sxm", "hgx8", "quick", "ddp.step_ms", "ms", "ab12cd34")
-SUBJECT = Subject("GPU-1", "n1", "gpu0")
-DAY = date(2026, 11, 1)
+FIRST = date(2026, 11, 1)
+METRICS = {
+    "stream.triad": ("GB/s", 2950.0, 0.002),
+    "matmul.bf16": ("TFLOPS", 715.0, 0.01),
+    "ddp.step_ms": ("ms", 31.0, 0.002),
+}
+Drawn = dict[str, Any]
+"""A figure as a row of figures.parquet."""
 
 
-def group(kind: FigureKind = KIND, *, count: int = 800, nodes: int = 100, mad: float = 5.0) -> Group:
-    return Group(kind, "580.95", count, nodes, 2950.0, mad)
+def figures(nodes: int, nights: int, change: Callable[[Drawn, int, int], Any], devices: int = 8) -> list[Drawn]:
+    """Draw the figures of some nights. `change` gets each, the night and the node; with False it is left out."""
+    drawn = random.Random(18)  # noqa: S311
+    own = {(node, place, metric): drawn.gauss(1, spread) for metric, (_, _, spread) in METRICS.items()
+           for node in range(nodes) for place in range(devices)}  # fmt: skip
+    rows = []
+    for night in range(nights):
+        for node in range(nodes):
+            for place in range(devices):
+                for metric, (unit, centre, _) in METRICS.items():
+                    row = {
+                        "run": f"{night}/{node}", "night": FIRST + timedelta(night), "node": f"n{node:03}",
+                        "uuid": f"GPU-{node:03}-{place}", "serial": f"165{node:03}{place}", "name": f"gpu{place}",
+                        "slot": "", "model": "m", "vbios": "96.00", "metric": metric, "unit": unit, "method": "ab12",
+                        "value": centre * own[node, place, metric] * drawn.gauss(1, 0.001), "status": "PASS",
+                        "floor": None, "ceiling": None, "code": "", "sku": "h100-sxm", "platform": "hgx8",
+                        "level": "quick", "driver": "580",
+                    }  # fmt: skip
+                    if change(row, night, node) is not False:
+                        rows.append(row)
+    return rows
 
 
-def test_an_outlier_is_as_far_behind_as_no_healthy_device() -> None:
-    """Six robust deviations: 5 GB/s of MAD are 7.4 GB/s, and 6 of them 44.5 GB/s."""
-    assert outlier(SUBJECT, 2950 - 46, "PASS", group())
-    assert outlier(SUBJECT, 2950 - 43, "PASS", group()) is None
-    assert outlier(SUBJECT, 2950 + 400, "PASS", group()) is None
-    slow = outlier(SUBJECT, 3300.0, "PASS", group(TIME))
-    assert slow
-    assert slow.behind == pytest.approx(1 - 2950 / 3300)
+def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
+    """Write a store of these figures, with a run for each node and night, and look at its last night."""
+    place = folder / "store"
+    place.mkdir(parents=True)
+    (place / store.ABOUT).write_text(json.dumps({"schema": 1, "simulated": False}))
+    if places:
+        (place / PLACES).write_text(places)
+    connection = database.connect()
+    lines = folder / "rows.jsonl"
+    lines.write_text("\n".join(json.dumps(each, default=str) for each in rows))
+    connection.execute(f"CREATE TABLE rows AS FROM read_json('{lines}')")
+    floats = "CAST(floor AS FLOAT) AS floor, CAST(ceiling AS FLOAT) AS ceiling, CAST(value AS FLOAT) AS value"
+    for night in sorted({each["night"] for each in rows}):
+        where = store.folder_of(place, night.isoformat())
+        where.mkdir()
+        tonight = f"SELECT * REPLACE ({floats}) FROM rows WHERE night = DATE '{night}'"  # noqa: S608
+        database.write(connection, f"FROM ({tonight}) {store.SORTED}", where / store.FIGURES)
+        runs = f"""
+            SELECT any_value(run) AS id, '' AS content, 'r.json' AS record, any_value(night) AS night, node,
+                   '{night}T02:00:00+00:00' AS started, '' AS ended, 'finished' AS state, 'ACCEPTED' AS word,
+                   'ACCEPTED' AS line, 0 AS exit, any_value(sku) AS sku, 'hgx8' AS platform, 'quick' AS level,
+                   any_value(driver) AS driver, '' AS torch, '' AS version, '' AS contract, false AS simulated,
+                   string_agg(DISTINCT uuid, ' ') AS uuids
+            FROM ({tonight}) GROUP BY node
+        """  # noqa: S608
+        database.write(connection, runs, where / store.RUNS)
+    connection.close()
+    with contextlib.closing(StoredNights(place, store.nights(place))) as fleet:
+        return look(fleet)
 
 
-def test_devices_that_hardly_differ_have_a_floor_on_their_spread() -> None:
-    """A tenth of a percent is far behind if all others are equal to the last digit, and costs nobody anything."""
-    assert outlier(SUBJECT, 2950 * 0.995, "PASS", group(mad=0.0)) is None
-    assert outlier(SUBJECT, 2950 * 0.985, "PASS", group(mad=0.0))
+def told(night: Night, *but: str) -> dict[str, list[Any]]:
+    """What a night shows, by question: place and metric of each."""
+    keys = ("place", "node", "name", "night", "nodes")
+    return {
+        name: [(next((row[key] for key in keys if row.get(key)), ""), row.get("metric")) for row in rows]
+        for name, rows in night.findings.items()
+        if rows and name not in but
+    }
 
 
-def test_few_devices_or_nodes_tell_no_outlier() -> None:
-    assert group().enough
-    assert not group(count=19).enough
-    assert not group(count=24, nodes=3).enough
+def loses(share: float, metric: str = "stream.triad") -> Callable[[Drawn], None]:
+    def change(row: Drawn) -> None:
+        if row["metric"] == metric:
+            row["value"] *= 1 / (1 - share) if row["unit"] == "ms" else 1 - share
+
+    return change
 
 
-def trend(values: Sequence[float], kind: FigureKind = KIND, shared: float = 0.0) -> SpeedTrend | None:
-    """What the nights of a device show, the line through which is that of the store."""
-    rows = ", ".join(f"(DATE '{DAY + timedelta(days=at)}', {value!r}::FLOAT)" for at, value in enumerate(values))
+RACKS = "node,rack,feed\n" + "".join(f"n{node:03},r{node // 3},f{node // 12}\n" for node in range(24))
+
+
+def test_nothing_is_found_in_a_healthy_fleet(tmp_path: Path) -> None:
+    assert told(found_in(tmp_path, figures(24, 12, lambda *_: None), RACKS)) == {}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_device_far_behind_its_like_since_a_night(metric: str, tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if node == 5 and row["name"] == "gpu3" and night >= 8:
+            loses(0.1, metric)(row)
+
+    night = found_in(tmp_path, figures(24, 12, change))
+    assert told(night) == {"behind": [("n005 gpu3", metric)], "losses": [("n005 gpu3", metric)]}
+    (row,) = night.findings["behind"]
+    assert row["since"] == date(2026, 11, 9)
+    assert row["lost"] == pytest.approx(0.1, abs=0.03)
+    assert night.findings["losses"][0]["step"]
+    assert night.exit == 1
+
+
+def test_a_rack_that_is_slow_is_one_finding_and_says_since_when(tmp_path: Path) -> None:
+    """Three percent of a product whose devices differ by one: no device alone is an outlier."""
+
+    def change(row: Drawn, night: int, node: int) -> None:
+        if node // 3 == 2 and night >= 4:
+            loses(0.03, "matmul.bf16")(row)
+
+    night = found_in(tmp_path, figures(24, 12, change), RACKS)
+    (row,) = night.findings["behind"]
+    assert (row["what"], row["place"], row["metric"], row["since"]) == ("rack", "r2", "matmul.bf16", date(2026, 11, 5))
+    assert told(night, "behind") == {}, "the rack explains its devices"
+
+
+def test_a_node_whose_devices_are_all_slow_is_one_finding(tmp_path: Path) -> None:
+    night = found_in(tmp_path, figures(24, 1, lambda row, _, node: loses(0.03)(row) if node == 7 else None))
+    assert told(night) == {"behind": [("n007", "stream.triad")]}
+
+
+def test_a_device_that_is_worse_than_its_slow_rack_is_told_beside_it(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if node // 3 == 2:
+            loses(0.3 if (node, row["name"]) == (6, "gpu1") else 0.04)(row)
+
+    assert told(found_in(tmp_path, figures(24, 1, change), RACKS)) == {
+        "behind": [("n006 gpu1", "stream.triad"), ("r2", "stream.triad")]
+    }
+
+
+def test_a_slow_loss_is_found_and_one_that_the_fleet_shares_is_the_fleet_s(tmp_path: Path) -> None:
+    def one(row: Drawn, night: int, node: int) -> None:
+        if node == 5 and row["name"] == "gpu3":
+            loses(0.002 * night)(row)
+
+    night = found_in(tmp_path / "one", figures(24, 14, one))
+    assert "losses" in told(night)
+    assert not night.findings["losses"][0]["step"]
+    night = found_in(tmp_path / "all", figures(24, 14, lambda row, night, _: loses(0.002 * night)(row)))
+    assert list(told(night)) == ["drifts"]
+
+
+def test_one_bad_night_is_no_loss_over_the_nights(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if node == 5 and row["name"] == "gpu3" and night == 11:
+            loses(0.2)(row)
+
+    assert list(told(found_in(tmp_path, figures(24, 12, change)))) == ["behind"]
+
+
+def test_few_devices_tell_their_own_losses_alone(tmp_path: Path) -> None:
+    """Twelve devices are too few to say that the fleet loses, or who is behind."""
+    night = found_in(tmp_path, figures(3, 14, lambda row, night, _: loses(0.004 * night)(row), devices=4))
+    assert list(told(night)) == ["losses"]
+    assert len(night.findings["losses"]) == 12
+
+
+def test_a_series_ends_with_an_update_of_its_driver(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if night >= 8:
+            row["driver"] = "590"
+            loses(0.04)(row)
+
+    night = found_in(tmp_path, figures(24, 14, change))
+    assert list(told(night)) == ["updates"]
+    (row,) = night.findings["updates"]
+    assert (row["metric"], row["old"], row["new"], row["devices"]) == ("stream.triad", "580", "590", 192)
+    assert row["change"] == pytest.approx(-0.04, abs=0.002)
+
+
+def test_boards_that_moved_values_unlike_all_others_and_what_is_missing(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> Any:
+        if (node, row["name"]) in ((1, "gpu1"), (2, "gpu2")) and night >= 6:  # swapped
+            row["uuid"], row["serial"] = ("GPU-002-2", "1650022") if node == 1 else ("GPU-001-1", "1650011")
+        if node == 3 and row["metric"] == "stream.triad":
+            row["unit"], row["value"] = "MB/s", row["value"] * 1000
+        if node == 4 and row["metric"] == "matmul.bf16":
+            row["value"] *= 1000
+        if (node, row["name"]) == (8, "gpu0"):
+            row["serial"] = "1650090"  # that of n009 gpu0
+        return night != 4 and not (node == 10 and night > 8)
+
+    night = found_in(tmp_path, figures(24, 12, change))
+    found = {name: night.findings[name] for name in told(night)}
+    assert set(found) == {"moved", "unlike", "absent", "missing_nights", "doubled"}
+    assert [(row["place"], row["was"], row["since"]) for row in found["moved"]] == [
+        ("n001 gpu1", "n002 gpu2", date(2026, 11, 7)),
+        ("n002 gpu2", "n001 gpu1", date(2026, 11, 7)),
+    ]
+    assert [(row["node"], row["what"]) for row in found["unlike"]] == [("n003", "another unit"), ("n004", "too fast")]
+    assert [(row["last_seen"], row["nodes"]) for row in found["absent"]] == [(date(2026, 11, 9), ["n010"])]
+    assert [row["night"] for row in found["missing_nights"]] == [date(2026, 11, 5)]
+    assert [(row["what"], row["nodes"]) for row in found["doubled"]] == [("serial", ["n008 gpu0", "n009 gpu0"])]
+
+
+def test_a_fleet_of_which_each_night_examines_a_part_misses_no_node(tmp_path: Path) -> None:
+    night = found_in(tmp_path, figures(14, 21, lambda _, night, node: node % 7 == night % 7, devices=1))
+    assert not night.findings["absent"]
+
+
+def test_what_is_marginal_or_fails_every_third_night(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if night % 3 == 0 and row["metric"] == "stream.triad" and row["name"] == "gpu3" and node in (5, 6):
+            row["status"] = "MARGINAL" if node == 5 else "FAIL"
+
+    night = found_in(tmp_path, figures(24, 12, change))
+    assert told(night) == {"failed_again": [("n006 gpu3", None)], "marginal_again": [("n005 gpu3", "stream.triad")]}
+
+
+def test_a_limit_that_fires_on_too_many_nodes_is_doubted_and_makes_no_repeat_offender(tmp_path: Path) -> None:
+    def change(row: Drawn, night: int, node: int) -> None:
+        if row["metric"] == "matmul.bf16" and row["name"] == "gpu0" and node < 8:
+            row["status"] = "FAIL"
+
+    night = found_in(tmp_path, figures(24, 2, change))
+    assert list(told(night)) == ["doubtful_limits"]
+
+
+def test_the_views_leave_every_row_that_the_comparison_may_find() -> None:
+    for rule in RULES["fleet"].values():
+        assert rule.sigmas >= 4
+        assert rule.least >= 0.01
+    row = {"metric": "stream.triad", "unit": "GB/s", "like_it": 20, "spread": 0.003, "step_lost": None, "lost": 0.02}
+    assert questions.is_behind(row)
+    assert not questions.is_behind({**row, "lost": 0.018}), "six standard deviations"
+    assert not questions.is_behind({**row, "spread": 0.0, "lost": 0.009}), "nothing that costs anybody anything"
+
+
+def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found_in(tmp_path, figures(24, 3, lambda row, _, node: loses(0.03)(row) if node // 3 == 2 else None), RACKS)
+    capsys.readouterr()
+    assert main.main(["store", "sql", str(tmp_path / "store")]) == 0
+    printed = capsys.readouterr().out
     with contextlib.closing(database.connect()) as connection:
-        nights = f"SELECT *, epoch(night) / 86400 AS day, ln(value) AS y FROM (VALUES {rows}) f(night, value)"  # noqa: S608
-        query = f"SELECT nights, since, days, first, pace, error FROM (SELECT {queries.PACE} FROM ({nights}))"  # noqa: S608
-        (found,) = connection.execute(query).fetchall()
-    return speed_trend(Pace(kind, SUBJECT, "580.95", "96.00", *found), shared)
+        connection.execute(printed)
+        assert ("rack", "r2") in connection.execute("SELECT what, place FROM behind").fetchall()
+        names = [
+            name for (name,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        ]
+        assert {each.view for each in questions.QUESTIONS.values()} <= set(names)
+        for name in names:
+            connection.execute(f"FROM {name}").fetchall()
 
 
-def drawn(nights: int, slope: float = 0.0, seed: int = 18) -> list[float]:
-    noise = random.Random(seed)  # noqa: S311
-    return [2950.0 * (1 + slope * each + noise.gauss(0, 0.003)) for each in range(nights)]
-
-
-def test_a_device_that_loses_speed_every_night_is_found() -> None:
-    found = trend(drawn(30, -0.001))
-    assert found
-    assert found.loss == pytest.approx(0.029, abs=0.004)
-    assert found.last == pytest.approx(found.first * (1 - found.loss))
-    assert trend([1 / each for each in drawn(30, -0.001)], TIME)
-
-
-def test_noise_and_a_gain_are_no_trend() -> None:
-    assert not [seed for seed in range(200) if trend(drawn(30, seed=seed))]
-    assert trend(drawn(30, 0.002)) is None
-    assert trend(drawn(10, -0.01))
-
-
-def test_a_loss_that_the_whole_fleet_shares_is_not_the_device_s() -> None:
-    assert trend(drawn(30, -0.001), shared=-0.001) is None
-
-
-def test_one_bad_night_is_no_trend() -> None:
-    pace = drawn(30)
-    pace[-1] *= 0.8
-    assert trend(pace) is None
-
-
-def fired(failing: int = 0, marginal: int = 0, margin: float | None = 0.05, since: int = 0) -> Fired:
-    counts = (100, 800, failing, marginal, since or failing)
-    return Fired("h100-sxm", "hgx8", "quick", "stream.triad", 2700.0, None, *counts, margin)
-
-
-def test_limits_that_fire_on_too_many_nodes_or_never() -> None:
-    assert fired(31).too_often
-    assert not fired(30).too_often
-    assert fired(margin=0.2).never
-    for other in (fired(margin=0.05), fired(marginal=1, margin=0.2), fired(since=1, margin=0.2), fired(margin=None)):
-        assert not other.never
-
-
-def test_a_change_with_an_update_has_to_be_certain_and_large() -> None:
-    def update(change: float, mad: float = 0.002, devices: int = 80) -> Update:
-        return Update(KIND, "driver", "570", "580", devices, 10, 2950.0, 2950 * (1 + change), change, mad)
-
-    assert update(-0.03).found
-    assert update(-0.03).slower
-    assert not update(0.03).slower
-    assert not update(-0.005).found, "nothing that costs anybody anything"
-    assert not update(-0.03, mad=0.05, devices=8).found, "within what single devices change"
-    assert not update(-0.03, devices=2).found
+def test_a_list_of_places_without_nodes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadFile, match="node"):
+        found_in(tmp_path, figures(4, 1, lambda *_: None), "host,rack\nn001,r1\n")
+    assert main.main(["store", "show", str(tmp_path / "store")]) == 4
+    assert "places.csv" in capsys.readouterr().err
 
 
 # -- from records to what is shown
@@ -148,9 +298,6 @@ def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     assert "1 WAIVED" in capsys.readouterr().out
     assert run("device", tmp_path / "store", serial) == 0
     assert "2026-11-02  WAIVED  stream.triad" in capsys.readouterr().out
-    with contextlib.closing(StoredNights(tmp_path / "store", store.nights(tmp_path / "store"))) as fleet:
-        (limit,) = (each for each in fleet.limits() if each.metric == "stream.triad")
-    assert (limit.failing_nodes, limit.fails_since) == (0, 2), "it fired, so it is no limit that finds nothing"
 
 
 def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,44 +317,3 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert run("show", place) == 1
     assert "failed again (1)" in capsys.readouterr().out
-
-
-def test_a_device_with_two_drivers_is_one_of_the_devices_that_get_slower(tmp_path: Path) -> None:
-    """Twelve devices are too few to say that the fleet does, however often their driver changed."""
-    place = tmp_path / "store"
-    run("add", place, fleet_nights.save(fleet_nights.record(1), tmp_path / "records"))
-    connection = database.connect()
-    for night in range(20):
-        folder = place / f"night=2026-12-{night + 1:02}"
-        folder.mkdir()
-        shutil.copy(place / "night=2026-11-01" / "runs.parquet", folder)
-        drawn = f"""
-            SELECT f.* REPLACE (number::VARCHAR AS uuid, DATE '{folder.name[6:]}' AS night,
-                                {night // 10}::VARCHAR AS driver, (100 - {night % 10})::FLOAT AS value)
-            FROM read_parquet('{place}/night=2026-11-01/figures.parquet') f, range(1, 13) t(number)
-            WHERE f.metric = 'stream.triad' AND f.name = 'gpu0'
-        """  # noqa: S608
-        connection.execute(f"COPY ({drawn}) TO '{folder}/figures.parquet'")
-    connection.close()
-    with contextlib.closing(StoredNights(place, store.nights(place)[1:])) as fleet:
-        found, drifts = fleet.trends()
-    assert len(found) == 12
-    assert not drifts
-
-
-@pytest.mark.slow
-def test_only_a_series_that_reaches_tonight_loses_speed(tmp_path: Path) -> None:
-    """Two devices lose speed for eleven nights; one of them is gone, or has another driver, on the last."""
-    for night in range(11):
-        for node in (1, 2, 3):
-            driver = "590.1" if night == 10 and node == 2 else "580.95.05"
-            made = fleet_nights.record(node, night, short={0: 0.015 * night})
-            kept = replace(made, software={**made.software, "driver": driver})
-            if node != 3 or night < 10:
-                fleet_nights.save(kept, tmp_path / "records")
-    place = tmp_path / "store"
-    run("add", place, tmp_path / "records")
-    with contextlib.closing(StoredNights(place, store.nights(place))) as fleet:
-        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01"}
-    with contextlib.closing(StoredNights(place, store.nights(place)[:-1])) as fleet:
-        assert {each.subject.node for each in fleet.trends()[0]} == {"rack7-n01", "rack7-n02", "rack7-n03"}

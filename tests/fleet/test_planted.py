@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from pytest_accel.fleet.nights import database
-from pytest_accel.fleet.nights.findings import Subject
 from pytest_accel.fleet.nights.night import Night, look, window
 from pytest_accel.fleet.nights.queries import StoredNights
 
@@ -23,9 +22,9 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 NODES, NIGHTS = 120, 14
 
 
-def number(subject: Subject) -> int:
+def number(row: dict[str, Any]) -> int:
     """The number of a device of the benchmark, which its serial number tells."""
-    return int(subject.serial[3:]) + 1
+    return int(row["serial"][3:]) + 1
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +45,25 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
 def test_devices_that_are_slow_and_those_that_lose_speed(drawn: tuple[dict[str, Any], Night]) -> None:
     planned, night = drawn
     sick, drifting = set(planned["sick"].items()), set(planned["drifting"].items())
-    found = {(number(one.subject), metric) for one in night.outliers for metric in (one.kind.metric, *one.also)}
+    behind, losses = night.findings["behind"], night.findings["losses"]
+    found = {(number(one), metric) for one in behind for metric in (one["metric"], *one["also"])}
     assert sick <= found <= sick | drifting
-    assert {(number(each.subject), each.kind.metric) for each in night.trends} == drifting
-    assert not night.drifts
+    assert {(number(each), each["metric"]) for each in losses} == drifting
+    assert not night.findings["drifts"]
+    assert not night.findings["moved"] + night.findings["unlike"] + night.findings["absent"]
 
 
 def test_repeat_offenders(drawn: tuple[dict[str, Any], Night]) -> None:
     planned, night = drawn
-    assert {number(each.subject) for each in night.offenders} == set(planned["failing"])
-    assert {number(each.subject) for each in night.repeated} == set(planned["marginal"])
+    assert set(map(number, night.findings["failed_again"])) == set(planned["failing"])
+    assert set(map(number, night.findings["marginal_again"])) == set(planned["marginal"])
 
 
 def test_an_update_and_the_limits(drawn: tuple[dict[str, Any], Night]) -> None:
     _, night = drawn
-    changed = [(each.kind.sku, each.kind.metric, each.old, each.new) for each in night.updates]
+    changed = [(each["sku"], each["metric"], each["old"], each["new"]) for each in night.findings["updates"]]
     assert changed == [("mi300x", "matmul.bf16", "6.3.0", "6.4.1")]
-    assert night.updates[0].change == pytest.approx(-0.04, abs=0.003)
-    assert [(each.sku, each.metric) for each in night.too_often] == [("h100-sxm", "matmul.fp64")]
-    assert {each.metric for each in night.never} == {"stream.slowest_window"}
+    assert night.findings["updates"][0]["change"] == pytest.approx(-0.04, abs=0.003)
+    assert [(each["sku"], each["metric"]) for each in night.findings["doubtful_limits"]] == [
+        ("h100-sxm", "matmul.fp64")
+    ]

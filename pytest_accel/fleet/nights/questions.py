@@ -1,0 +1,187 @@
+"""The questions that `store show` asks of the nights of a fleet: the views of questions.sql, and what is a finding.
+
+SQL groups, gives medians and spreads, and leaves rows that may be findings. Which of them are, the one comparison says
+(`judging.distance`, for the references "fleet" and "past").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_accel.core import exits
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.verdict import Status, show
+from pytest_accel.core.words import counted, listed
+from pytest_accel.judging.distance import Reference, allowed, distance
+from pytest_accel.judging.like_devices import family_of
+
+Row = dict[str, Any]
+"""A row of a view, by the names of its columns."""
+MANY: Final = 20
+"""Devices from which on their spread is known well enough: with 20, a spread from the median absolute deviation is off
+by a fifth (a standard error of 1.17 / sqrt(2 n))."""
+DEVICE: Final = "device"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, with the view that has the rows that may answer it."""
+
+    title: str
+    view: str
+    cells: Callable[[Row], Sequence[str]]
+    """What a line of text says of a row."""
+    most: int
+    """Lines of text that it has at most."""
+    exit: int = exits.HOLDS
+    """The exit status of a night with an answer."""
+    finds: Callable[[Row], bool] = lambda row: True
+    """True for a row that is a finding."""
+
+
+# -- what is a finding
+
+
+def is_lost(row: Row) -> bool:
+    """Return True for a loss over the nights that is a finding: `error` is its standard error, from `nights` nights."""
+    spread = row["error"] / math.sqrt(2)  # the error is that of the difference, as if either value had it
+    return _is_far(row, Reference("fleet", 1.0, spread=spread, freedom=row["nights"] - 2))
+
+
+def is_behind(row: Row) -> bool:
+    """Return True for a device, or the median of a place, that is too far behind; leaves the night of no mere noise."""
+    stepped = row["step_lost"] is not None and is_lost({**row, "lost": row["step_lost"], "error": row["step_error"]})
+    row["since"] = row["since"] if stepped else None
+    return _is_far(row, Reference("fleet", 1.0, row["like_it"], row["spread"]))
+
+
+def _is_far(row: Row, reference: Reference) -> bool:
+    """Return True if the loss of a row is a finding; enters how much is `allowed`."""
+    found = distance(1 - row["lost"], "1", family_of(row["metric"], row["unit"]), reference)
+    row["allowed"] = found.allowed if found else math.inf
+    return found is not None and found.lost > found.allowed
+
+
+def is_changed(row: Row) -> bool:
+    """Return True for a change with an update that is a finding beside its standard error."""
+    reference = Reference("past", 1.0, spread=row["error"] / math.sqrt(2))  # one value has it, and not both
+    return bool(abs(row["change"]) > allowed(family_of(row["metric"], row["unit"]), reference)[0])
+
+
+def unexplained(rows: Iterable[Row], places: Iterable[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the rows that no larger one of `places` explains, which lost as much in the same metric but for noise.
+
+    `nodes_of` are the nodes of each place, by its `uuid`.
+    """
+    larger = grouped((each for each in places if each["uuid"] in nodes_of), lambda each: each["kind"])
+
+    def explains(place: Row, row: Row) -> bool:
+        own, nodes = nodes_of.get(row["uuid"]), nodes_of[place["uuid"]]
+        inside = row["node"] in nodes if own is None else own < nodes
+        return inside and 1 - (1 - row["lost"]) / (1 - place["lost"]) <= row["allowed"]
+
+    return [row for row in rows if not any(explains(each, row) for each in larger.get(row["kind"], ()))]
+
+
+def one_each(rows: Iterable[Row]) -> list[Row]:
+    """Return the worst row of every device and place with its other metrics, the largest loss first."""
+    worst = []
+    for some in grouped(rows, lambda each: (each["uuid"], each["node"])).values():
+        first = max(some, key=lambda each: each["lost"])
+        worst.append({**first, "also": sorted({each["metric"] for each in some} - {first["metric"]})})
+    return sorted(worst, key=lambda each: (-each["lost"], each["place"]))
+
+
+# -- what a line says
+
+
+def _place(row: Row) -> tuple[str, str]:
+    """Return where something is, and which: the serial number of a device, else its UUID."""
+    what = row.get("what", DEVICE)
+    called = row["place"] if what in (DEVICE, "node") else f"{what} {row['place']}"
+    device = what == DEVICE and row["place"] != row["node"]
+    return called, (row["serial"] or row["uuid"]) if device else ""
+
+
+def _also(row: Row, *more: str) -> str:
+    also = f"also {listed(row['also'], 2)}" if row["also"] else ""
+    return "; ".join(filter(None, (*more, also)))
+
+
+def _behind(row: Row) -> Sequence[str]:
+    value = f"{show(row['value'], '')} of {show(row['middle'], row['unit'])}" if row["value"] is not None else ""
+    status = "" if row["status"] in ("", Status.PASS.value) else row["status"]
+    since = f"since {row['since']}" if row["since"] else ""
+    return *_place(row), row["metric"], value, f"{-row['lost']:.1%}", _also(row, status, since)
+
+
+def _lost(row: Row) -> Sequence[str]:
+    how = f"since {row['since']}" if row["step"] else f"from {row['since']} on"
+    return *_place(row), row["metric"], f"now {show(row['value'], row['unit'])}", f"{-row['lost']:.1%}", how, _also(row)
+
+
+def _update(row: Row) -> Sequence[str]:
+    value = f"{show(row['before'], '')} to {show(row['after'], row['unit'])}"
+    return row["sku"], row["metric"], f"{row['what']} {row['old']} to {row['new']}", value, f"{row['change']:+.1%}"
+
+
+def _drift(row: Row) -> Sequence[str]:
+    told = f"{row['lost']:.1%} lost over {row['nights']} nights by {row['devices']} devices alike"
+    return row["sku"], row["metric"], told
+
+
+def _limit(row: Row) -> Sequence[str]:
+    bounds = ", ".join(f"{name} {show(row[name], '')}" for name in ("floor", "ceiling") if row[name] is not None)
+    told = f"fires on {row['failing']} of {row['nodes']} nodes: doubt the limit"
+    return row["sku"], row["metric"], bounds, told
+
+
+def _unlike(row: Row) -> Sequence[str]:
+    usual = (
+        f"others state {row['usual']}" if row["what"] == "another unit" else f"of {show(row['middle'], row['unit'])}"
+    )
+    return row["node"], listed(row["devices"], 2), row["metric"], f"{show(row['value'], row['unit'])}, {usual}"
+
+
+QUESTIONS: Final = {
+    "rejected_before": Question(
+        "rejected in the nights before, and not judged since", "rejected_before",
+        lambda row: (row["node"], str(row["night"]), row["line"]), 6, exits.REJECTED,
+    ),
+    "doubled": Question(
+        "in two places in this night", "doubled",
+        lambda row: (f"{row['what']} {row['name']}", " and ".join(row["nodes"])), 6, exits.NOT_JUDGED,
+    ),
+    "unlike": Question("unlike all others, as by a slip of units", "unlike", _unlike, 4, exits.NOT_JUDGED),
+    "behind": Question("far behind the median of their like tonight", "behind", _behind, 10, exits.REJECTED, is_behind),
+    "losses": Question("slower than they were", "losses", _lost, 6, exits.REJECTED, is_lost),
+    "failed_again": Question(
+        "failed again", "failed_again",
+        lambda row: (*_place(row), f"{row['runs']} runs since {row['nights'][0]}", listed(row["metrics"], 2),
+                     " ".join(row["codes"])), 4, exits.REJECTED,
+    ),
+    "marginal_again": Question(
+        "MARGINAL again", "marginal_again",
+        lambda row: (*_place(row), row["metric"], f"{len(row['nights'])} of {row['of']} nights"), 3,
+    ),
+    "updates": Question("changed with an update", "updates", _update, 3, finds=is_changed),
+    "drifts": Question(
+        "the whole fleet is getting slower", "drifts",
+        _drift, 2, finds=is_lost,
+    ),
+    "doubtful_limits": Question("limits that fire on too many nodes", "doubtful_limits", _limit, 2),
+    "moved": Question(
+        "moved to another place", "moved",
+        lambda row: (*_place(row), f"since {row['since']}, before in {row['was']}"), 4,
+    ),
+    "absent": Question(
+        "without a run tonight", "absent",
+        lambda row: (f"last seen {row['last_seen']}", counted(len(row["nodes"]), "node"), listed(row["nodes"], 4)), 4,
+    ),
+    "missing_nights": Question("nights that are missing", "missing_nights", lambda row: (str(row["night"]),), 3),
+}  # fmt: skip
+"""Every question by its name, the worst first."""
