@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from statistics import NormalDist, fmean, median, stdev
 
 CONFIDENCE = 0.999
@@ -163,41 +163,10 @@ def autocorrelation(samples: Sequence[float]) -> float:
     return min(0.95, max(0.0, r + (1 + 4 * r) / n))
 
 
-@lru_cache
+@cache
 def student_t(confidence: float, freedom: float) -> float:
-    """Return the two-sided quantile of Student's t (G. W. Hill, algorithm 396, Comm. ACM 13, 1970).
-
-    `freedom` is real and at least 1, or infinite. The relative error is below 1e-3 for the confidences used here.
-    """
-    tail = 1 - confidence
-    if freedom < 2:  # Hill's expansion is poor here: interpolate between the two exact cases
-        one = math.tan(math.pi / 2 * confidence)
-        return float(one ** (2 - freedom) * _student_t2(tail) ** (freedom - 1))
-    if freedom == 2:
-        return _student_t2(tail)
-    if math.isinf(freedom):
-        return -NormalDist().inv_cdf(tail / 2)
-    a = 1 / (freedom - 0.5)
-    b = 48 / a**2
-    c = ((20700 * a / b - 98) * a - 16) * a + 96.36
-    d = ((94.5 / (b + c) - 3) / b + 1) * math.sqrt(a * math.pi / 2) * freedom
-    y = (d * tail) ** (2 / freedom)
-    if y > 0.05 + a:
-        x = NormalDist().inv_cdf(tail / 2)
-        y = x * x
-        if freedom < 5:
-            c += 0.3 * (freedom - 4.5) * (x + 0.6)
-        c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c
-        y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x
-        y = math.expm1(a * y * y)
-    else:
-        y = ((1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3)
-              + 0.5 / (freedom + 4)) * y - 1) * (freedom + 1) / (freedom + 2) + 1 / y  # fmt: skip
-    return math.sqrt(freedom * y)
-
-
-def _student_t2(tail: float) -> float:
-    return math.sqrt(2 / (tail * (2 - tail)) - 2)
+    """Return the two-sided quantile of Student's t. `freedom` is real and at least 1, or infinite."""
+    return student_above((1 - confidence) / 2, freedom)
 
 
 def student_tail(t: float, freedom: float) -> float:
