@@ -7,6 +7,7 @@ probe of the user's own has to report belongs under `own`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 Value = float | int | str | bool
@@ -88,7 +89,7 @@ class ProbeDetails(TypedDict, total=False):
 
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
-    judging/efficiency."""
+    judging/evidence."""
     without_sync_ms: float
     """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
     all_reduce_ms: float
@@ -174,7 +175,7 @@ class Gauge(TypedDict):
 class TelemetrySummary(TypedDict, total=False):
     """The sensor's readings of one device while a probe measured. Written by judging/telemetry, as far as they exist.
 
-    Read by judging/causes and judging/diagnosis (the cause of a shortfall), judging/efficiency (the fraction of the
+    Read by judging/causes and judging/diagnosis (the cause of a shortfall), judging/evidence (the fraction of the
     peak at that clock), and judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds,
     within the window.
     """
@@ -244,7 +245,7 @@ class ClockLosses(TypedDict):
 
 
 class OfClock(TypedDict, total=False):
-    """The rate of a matrix product as a fraction of the peak at its clock. Written by judging/efficiency."""
+    """The rate of a matrix product as a fraction of the peak at its clock. Written by judging/evidence."""
 
     mhz: float
     """The mean clock (MHz) by the driver."""
@@ -261,8 +262,9 @@ class CounterWindow(TypedDict):
     moved: int
 
 
-class ReportedError(TypedDict):
-    """An Xid, or a message of the kernel log, as judging/error_reports observed it."""
+@dataclass(frozen=True)
+class ErrorReport:
+    """An Xid of a device, or a message of the kernel log about a device or the node."""
 
     uuid: str
     number: int
@@ -270,11 +272,18 @@ class ReportedError(TypedDict):
     at: float
     """Seconds since the epoch."""
     source: str
-    pid: int | None
-    text: str
-    message: str
+    """Who reported it; only the kernel log knows pid and text."""
+    pid: int | None = None
+    text: str = ""
+    message: str = ""
     """The name of a message; empty for an Xid."""
-    during: str
+    during: str = ""
+    """The probe that ran at the time; empty until it is known."""
+
+    @property
+    def title(self) -> str:
+        """The name of the message, or "Xid 79"."""
+        return self.message or f"Xid {self.number}"
 
 
 class JudgingDetails(TypedDict, total=False):
@@ -334,7 +343,7 @@ class JudgingDetails(TypedDict, total=False):
     judging/error_reports, read by judging/judge."""
     windows: Sequence[CounterWindow]
     """counters: the windows in which the counter increased. Written by judging/error_counters."""
-    reports: Sequence[ReportedError]
+    reports: Sequence[ErrorReport]
     """counters: what was reported. Written by judging/error_reports."""
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_accel.drivers.xids import APPLICATION, HARDWARE
+from pytest_accel.core.details import ErrorReport
+from pytest_accel.drivers.xids import APPLICATION, HARDWARE, Xid, lookup
 
 SOURCE = "kernel log"
 LOGGED = {"log_hardware": HARDWARE, "log_advice": APPLICATION}
@@ -144,3 +145,8 @@ def find(line: str) -> tuple[Message, str] | None:
             address = found.groupdict().get("address") or ""
             return message, address.lower()
     return None
+
+
+def known(report: ErrorReport) -> Xid | Message:
+    """Return the entry of the table of Xids or of messages: what a report means, and what to do."""
+    return MESSAGES.get(report.message) or lookup(report.number, report.text)

@@ -6,15 +6,15 @@ Each report is assigned to a device, to the probe that ran at the time, and to u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.details import Details, ReportedError
-from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.details import Details, ErrorReport
+from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
-from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, Message
+from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, known
 from pytest_accel.judging.error_counters import ReadingWindow
 
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
@@ -23,32 +23,6 @@ AFTER_KILL_SECONDS = 60.0
 """The time after the end of a worker in which the driver may still be cleaning up after it."""
 MOST_SHOWN = 50
 """The number of reports that the record holds in full; the value counts all of them."""
-
-
-@dataclass(frozen=True)
-class ErrorReport:
-    """One Xid of one device, or another `message` about a device or the node.
-
-    `at` is in seconds since the epoch. `source` names the reporter; only the kernel log knows pid and text.
-    """
-
-    uuid: str
-    number: int
-    at: float
-    source: str
-    pid: int | None = None
-    text: str = ""
-    message: str = ""
-
-    @property
-    def title(self) -> str:
-        """The name of the message, or "Xid 79"."""
-        return self.message or f"Xid {self.number}"
-
-    @property
-    def known(self) -> xids.Xid | Message:
-        """The table entry: what the report means and what to do."""
-        return MESSAGES[self.message] if self.message else xids.lookup(self.number, self.text)
 
 
 @dataclass(frozen=True)
@@ -131,20 +105,18 @@ class ErrorReports:
             return MESSAGES[report.message].after_kill and any(0 <= each <= AFTER_KILL_SECONDS for each in after)
         return report.number in xids.CLEANUP and any(report.pid in (None, each.pid) for each in ended)
 
-    def measured(self, metric: str, device: Device, windows: Sequence[ReadingWindow]) -> Measurement:
-        """Return the number of Xids of one kind (`metric`) that the device had during the `windows`."""
-        reports = self._counted(device.uuid, METRICS[metric], messages=False)
-        unheard = None if reports else self.unheard(device.uuid)
-        trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
-        return _measured(metric, device.uuid, reports, windows, trouble)
+    def measured(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
+        """Return how many Xids, or kernel messages, of one kind (`metric`) a device or the node had in the `windows`.
 
-    def logged(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
-        """Return the number of kernel messages of one kind (`metric`) about a device or the node.
-
-        An unreadable kernel log makes the metric not applicable rather than unmeasured: counters, Xids and the
+        An unreadable kernel log makes its metrics not applicable rather than unmeasured: counters, Xids and the
         devices themselves report most of the same errors.
         """
-        reports = self._counted(subject, LOGGED[parse(metric).variant], messages=True)
+        own, kind = [each for each in self.of(subject) if bool(each.message) != (metric in METRICS)], _kind(metric)
+        reports = [each for each in own if known(each).kind == kind and not self.ours(each)]
+        if metric in METRICS:
+            unheard = None if reports else self.unheard(subject)
+            trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
+            return _measured(metric, subject, reports, windows, trouble)
         deaf = self.deaf.get(SOURCE, "it is not followed here")
         trouble = Trouble("need", self.missed) if self.missed else None
         if deaf:
@@ -153,9 +125,14 @@ class ErrorReports:
             trouble = Trouble("not_applicable", "no probe ran that could have caused one")
         return _measured(metric, subject, reports, windows, None if reports else trouble)
 
-    def _counted(self, subject: str, kind: str, *, messages: bool) -> list[ErrorReport]:
-        own = [each for each in self.of(subject) if bool(each.message) == messages]
-        return [each for each in own if each.known.kind == kind and not self.ours(each)]
+
+def reported(metric: str) -> bool:
+    """Return True for a metric that counts Xids or messages of the kernel log."""
+    return _kind(metric) is not None
+
+
+def _kind(metric: str) -> str | None:
+    return METRICS.get(metric) or LOGGED.get(parse(metric).variant)
 
 
 def _measured(
@@ -165,7 +142,7 @@ def _measured(
         trouble = Trouble("need", "no probe ran that could have caused one")
     if trouble:
         return Measurement(metric, subject, "", trouble=trouble)
-    details: Details = {"reports": [_shown(each, windows) for each in reports[:MOST_SHOWN]]}
+    details: Details = {"reports": [replace(each, during=_during(each, windows)) for each in reports[:MOST_SHOWN]]}
     if reports:
         details["during"] = _sentence(reports[0], windows)
     return Measurement(
@@ -186,17 +163,4 @@ def _during(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:
 
 def _sentence(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:
     text = f" ({report.text})" if report.message else ""
-    return f"{_during(report, windows)}: {report.title}, {report.known.means}; {report.known.do}{text}"
-
-
-def _shown(report: ErrorReport, windows: Sequence[ReadingWindow]) -> ReportedError:
-    return {
-        "uuid": report.uuid,
-        "number": report.number,
-        "at": report.at,
-        "source": report.source,
-        "pid": report.pid,
-        "text": report.text,
-        "message": report.message,
-        "during": _during(report, windows),
-    }
+    return f"{_during(report, windows)}: {report.title}, {known(report).means}; {known(report).do}{text}"

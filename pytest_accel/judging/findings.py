@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_accel.core.details import ReportedError
+from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
-from pytest_accel.drivers.kernel_messages import MESSAGES, Message
+from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging import causes
 from pytest_accel.judging.clock_losses import JOINT
 from pytest_accel.judging.error_counters import ERROR_COUNTERS
@@ -165,10 +165,10 @@ def finding_of(
         return None
     reported = _reported(own)
     fault = _fault(verdict, own, device, others, reported)
-    number = reported["number"] if reported and not reported["message"] else 0
+    number = reported.number if reported and not reported.message else 0
     action = xids.immediate_action(number)
     vendor = f"Xid {number}{f' ({action})' if action else ''}" if number else ""
-    return Finding(fault, _severity(verdict, fault), _known(reported).do if reported else fault.do, vendor)
+    return Finding(fault, _severity(verdict, fault), known(reported).do if reported else fault.do, vendor)
 
 
 def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
@@ -179,7 +179,7 @@ def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
 
 
 def _fault(
-    verdict: Verdict, own: Attempt, device: Device | None, others: Sequence[Attempt], reported: ReportedError | None
+    verdict: Verdict, own: Attempt, device: Device | None, others: Sequence[Attempt], reported: ErrorReport | None
 ) -> FaultCode:
     if verdict.event == LEFT_OUT:
         return BY_NAME["not-tried"]
@@ -192,7 +192,7 @@ def _fault(
     if verdict.fault:
         return BY_NAME[_of_failure(verdict, own)]
     if reported:
-        name = LOGGED.get(reported["message"], "") if reported["message"] else _OF_XID.get(reported["number"], "")
+        name = LOGGED.get(reported.message, "") if reported.message else _OF_XID.get(reported.number, "")
         return BY_NAME[name] if name else of_metric(verdict.metric)
     cause = _cause(own[-1], device, verdict, others) if own and device else None
     return BY_NAME[cause] if cause else of_metric(verdict.metric)
@@ -210,18 +210,11 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
     return "wrong-result" if any(isinstance(each, WrongData) for each in verdict.reasons) else "device-error"
 
 
-def _reported(own: Attempt) -> ReportedError | None:
+def _reported(own: Attempt) -> ErrorReport | None:
     """Return the worst error that the driver or the kernel reported: one with a code of its own, else the first."""
     reports = own[-1].details.get("reports", ()) if own else ()
-    coded = [each for each in reports if (LOGGED.get(each["message"]) or _OF_XID.get(each["number"]))]
+    coded = [each for each in reports if (LOGGED.get(each.message) or _OF_XID.get(each.number))]
     return next(iter([*coded, *reports]), None)
-
-
-def _known(reported: ReportedError) -> xids.Xid | Message:
-    """Return the table entry of a report; that of an unknown Xid for a message that this version does not know."""
-    if reported["message"] in MESSAGES:
-        return MESSAGES[reported["message"]]
-    return xids.lookup(reported["number"], reported["text"])
 
 
 def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempt]) -> str | None:

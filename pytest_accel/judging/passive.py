@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import MayTrain
 from pytest_accel.core.sku import Limit, Sku
@@ -18,8 +18,7 @@ from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import METRICS as XIDS
-from pytest_accel.judging.error_reports import ErrorReports
+from pytest_accel.judging.error_reports import ErrorReports, reported
 from pytest_accel.judging.fault_codes import Severity, of_metric
 from pytest_accel.judging.findings import FINE, Finding, Key, findings
 from pytest_accel.judging.inventory import Discovery
@@ -47,7 +46,6 @@ TRAINING_SECONDS = 600.0
 (NVIDIA/NVSentinel issue 1701, pull request 1715). No source states how long links take; ten minutes are a choice.
 """
 FACTS = ("inventory", "health")
-HOST_LOGGED = "host_counters.log_hardware"
 """The metric of the messages of the kernel about the node."""
 
 
@@ -84,12 +82,7 @@ class PassiveResult:
 def metrics(limits: Mapping[str, Limit]) -> list[str]:
     """Return the metrics among those with a limit that are judged without loading the node."""
     facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
-    return [*facts, *(metric for metric in limits if of_log(metric))]
-
-
-def of_log(metric: str) -> bool:
-    """Return True for a metric that is counted in the kernel log."""
-    return metric in (*XIDS, "counters.log_hardware", "counters.log_advice", HOST_LOGGED, "host_counters.log_advice")
+    return [*facts, *(metric for metric in limits if reported(metric))]
 
 
 def judged(
@@ -106,7 +99,7 @@ def judged(
 
     Without `reports` the kernel log is left out. `up` are the seconds since the boot.
     """
-    asked = [metric for metric in metrics(limits) if reports or not of_log(metric)]
+    asked = [metric for metric in metrics(limits) if reports or not reported(metric)]
     found = [each for metric in asked for each in _measured(metric, discovery, sku, reports, since)]
     software = versions_of(discovery.devices)
     serials = {device.uuid: [device.serial] if device.serial else [] for device in discovery.devices}
@@ -132,15 +125,8 @@ def _measured(
     metric: str, discovery: Discovery, sku: Sku | None, reports: ErrorReports | None, since: ReadingWindow
 ) -> Sequence[Measurement]:
     """Return one metric of every device, or of the node."""
-    if reports is None or not of_log(metric):
+    if reports is None or not reported(metric):
         return inventory.facts(metric, discovery, sku, since.ended)
-    if metric.startswith("host_counters."):
-        return [reports.logged(metric, NODE, [since])]
-    return [_of_device(metric, device, reports, since) for device in discovery.devices]
-
-
-def _of_device(metric: str, device: Device, reports: ErrorReports, since: ReadingWindow) -> Measurement:
-    """Return the number of reports of one kind about one device."""
-    if metric in XIDS:
-        return reports.measured(metric, device, [since])
-    return reports.logged(metric, device.uuid, [since])
+    of_host = metric.startswith("host_counters.")
+    subjects = [NODE] if of_host else [device.uuid for device in discovery.devices]
+    return [reports.measured(metric, each, [since]) for each in subjects]

@@ -29,7 +29,7 @@ from pytest_accel.drivers.interface import NoAnswer
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging import partitions, passive
 from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReports
+from pytest_accel.judging.error_reports import ErrorReports, reported
 from pytest_accel.judging.inventory import Discovery
 from pytest_accel.judging.passive import PassiveResult
 from pytest_accel.run import folder_summary, simulation, terms
@@ -233,7 +233,7 @@ class _Check:
         """Return what the kernel logged since the boot or since the run that accepted the node, and since when."""
         reports, last = None, self.known.last
         since = ReadingWindow("since boot", 0.0, 0.0)
-        if self.asked.kernel_log and any(map(passive.of_log, limits)):
+        if self.asked.kernel_log and any(map(reported, limits)):
             self.known.reads = "kernel log"
             deaf = self.sensor.kernel_past()
             if last and last.began and last.accepts and last.good:

@@ -142,7 +142,7 @@ def verdict(
     for _ in range(times):
         reports.hear({"at": at, "source": SOURCE, **(kernel_log.parse(kmsg(line)) or {})}, OURS)
     subject = NODE if metric.startswith("host") else "GPU-0"
-    return judge([reports.logged(metric, subject, WINDOWS)], limit(metric, vendor))
+    return judge([reports.measured(metric, subject, WINDOWS)], limit(metric, vendor))
 
 
 def limit(metric: str, vendor: str = "nvidia") -> Any:
@@ -207,7 +207,7 @@ def test_of_a_flood_the_record_has_the_beginning() -> None:
     reports = ErrorReports(deaf={SOURCE: None})
     for _ in range(1000):
         reports.hear({"at": 12.0, "source": SOURCE, **(kernel_log.parse(kmsg(FATAL.format("0c"))) or {})}, OURS)
-    found = reports.logged("counters.log_hardware", "GPU-0", WINDOWS)
+    found = reports.measured("counters.log_hardware", "GPU-0", WINDOWS)
     assert (found.value, len(found.details["reports"])) == (1000, 50)
 
 
@@ -221,19 +221,19 @@ def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
         deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"}
     )
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
-        found = judge([reports.logged(metric, "GPU-0", WINDOWS)], limit(metric))
+        found = judge([reports.measured(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE
         assert "requires root" in sentence_of(found)
 
 
 def test_a_sensor_that_ended_leaves_the_log_unmeasured() -> None:
     reports = ErrorReports(deaf={SOURCE: None}, missed="the sensor ended: killed")
-    found = judge([reports.logged("counters.log_hardware", "GPU-0", WINDOWS)], limit("counters.log_hardware"))
+    found = judge([reports.measured("counters.log_hardware", "GPU-0", WINDOWS)], limit("counters.log_hardware"))
     assert found.status is Status.UNMEASURED
 
 
 def test_without_a_probe_nothing_could_be_logged() -> None:
-    assert ErrorReports(deaf={SOURCE: None}).logged("counters.log_hardware", "GPU-0", []).trouble
+    assert ErrorReports(deaf={SOURCE: None}).measured("counters.log_hardware", "GPU-0", []).trouble
 
 
 # -- the log itself

@@ -12,13 +12,14 @@ import as_user
 import pynvml
 import pytest
 
+from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import Ended, ErrorReport, ErrorReports
+from pytest_accel.judging.error_reports import Ended, ErrorReports
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
@@ -35,7 +36,7 @@ def verdict(
 ) -> Verdict:
     reports = ErrorReports(list(heard), {"nvidia": None} if deaf is None else deaf, list(ended))
     metric = f"counters.xid_{kind}"
-    return judge([reports.measured(metric, GPU, WINDOWS)], LIMITS[metric])
+    return judge([reports.measured(metric, GPU.uuid, WINDOWS)], LIMITS[metric])
 
 
 def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> ErrorReport:
@@ -253,12 +254,12 @@ def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     reports.hearing("nvidia", "NVML gives no events for it", "GPU-1")
     reports.hearing("kernel log", "requires root")
     other = Device("GPU-1", 1, "nvidia", "a GPU")
-    assert reports.measured("counters.xid_hardware", GPU, WINDOWS).value == 0
-    assert "events for it; requires root" in str(reports.measured("counters.xid_hardware", other, WINDOWS).trouble)
+    assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 0
+    assert "events for it; requires root" in str(reports.measured("counters.xid_hardware", other.uuid, WINDOWS).trouble)
     reports.missed = "the sensor ended"
-    assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU, WINDOWS).trouble)
+    assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).trouble)
     reports.heard.append(xid(79))
-    assert reports.measured("counters.xid_hardware", GPU, WINDOWS).value == 1, "what was heard was heard"
+    assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 1, "what was heard was heard"
 
 
 # -- as a user sees it

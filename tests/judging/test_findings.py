@@ -12,13 +12,13 @@ import in_process
 import pytest
 from worded import worded
 
-from pytest_accel.core.details import Details
+from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES
 from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReport, ErrorReports
+from pytest_accel.judging.error_reports import ErrorReports
 from pytest_accel.judging.fault_codes import TABLE, Severity, of_metric
 from pytest_accel.judging.findings import LOGGED, Finding, finding_of, findings
 from pytest_accel.run.record import findings_of
@@ -114,7 +114,7 @@ def reported(kind: str, **fields: Any) -> Measurement:
     reports = ErrorReports(
         [ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None}
     )
-    return reports.measured(kind, GPU, WINDOWS) if "xid" in kind else reports.logged(kind, "GPU-0", WINDOWS)
+    return reports.measured(kind, "GPU-0", WINDOWS)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from in_process import CalledSensor, Here, fast
 
 from pytest_accel import probes
 from pytest_accel.core import clock, exits
+from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.fleet.delivery import files
-from pytest_accel.judging.error_reports import ErrorReport
 from pytest_accel.run import measuring, record
 from pytest_accel.run.folder_summary import of_folder
 from pytest_accel.run.idle_gate import IdleCheck, check_idle

@@ -15,15 +15,13 @@ from pytest_accel.core import clock
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
-from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import CountedEntry, SamplingCost
-from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE
+from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import FactWatch
 from pytest_accel.judging.error_counters import CounterReadings
-from pytest_accel.judging.error_reports import METRICS as XIDS
-from pytest_accel.judging.error_reports import ErrorReports
+from pytest_accel.judging.error_reports import ErrorReports, reported
 from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
@@ -151,8 +149,8 @@ class SensorClient:
 
     def host_counted(self, metric: str) -> Measurement:
         """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
-        if parse(metric).variant in LOGGED:
-            return self.reports.logged(metric, NODE, next(iter(self.counters.windows.values()), []))
+        if reported(metric):
+            return self.reports.measured(metric, NODE, next(iter(self.counters.windows.values()), []))
         if self._host_after is None:
             self._host_after = self._host_counters()
         return host_counters.measured(metric, self._host_before, self._host_after)
@@ -165,10 +163,8 @@ class SensorClient:
     def counted(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of a device: errors counted by it or logged about it since the first probe."""
         windows = self.counters.windows.get(device.uuid, [])
-        if metric in XIDS:
-            return self.reports.measured(metric, device, windows)
-        if parse(metric).variant in LOGGED:
-            return self.reports.logged(metric, device.uuid, windows)
+        if reported(metric):
+            return self.reports.measured(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 
     def count(self, during: str, ours: Collection[int] = (), *, links: bool = True) -> None:
