@@ -25,7 +25,7 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import kind_of
 from pytest_accel.judging.limit_differences import differences, facts_of
 from pytest_accel.judging.preconditions import skip_verdict
-from pytest_accel.judging.smallest_losses import sentence, smallest_losses
+from pytest_accel.judging.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import closing_entry, finding_entries, names_of, packing_entry, sku_entry
@@ -54,7 +54,8 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     judged = _Again(record, terms, terms.required)
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms)
-    closing = replace(close(verdicts, around), finds=judged.finds(verdicts))
+    finds = of_run(replace(record, verdicts=verdicts), terms.spread_of)
+    closing = replace(close(verdicts, around), finds=finds)
     judged_again = replace(
         record,
         verdicts=verdicts,
@@ -190,11 +191,6 @@ class _Again:
         spread = terms.spread_of(place[0])
         beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
-
-    def finds(self, verdicts: Sequence[Verdict]) -> str:
-        """Return the sentence on the losses of speed that the run rejects."""
-        spread_of, software = self.terms.spread_of, self.record.software
-        return sentence(smallest_losses(verdicts, self.attempts, self.kinds, spread_of, software=software))
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

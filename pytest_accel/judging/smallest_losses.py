@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Peak, is_time
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background, background_of
@@ -25,6 +27,7 @@ from pytest_accel.judging.like_devices import (
     Kinds,
     compared,
     is_speed,
+    kind_of,
     part_of,
     together,
     usable,
@@ -87,6 +90,13 @@ def smallest_losses(
         found.setdefault(family, {}).setdefault(each.subject, []).append(one)
     order = [*FAMILIES.values(), COLLECTIVES]
     return {family: _worst(family, found[family], short) for family in sorted(found, key=order.index)}
+
+
+def of_run(run: Run, spread_of: Callable[[str], Spread | None]) -> str:
+    """Return the sentence on the losses of speed that a run rejects."""
+    attempts = grouped(run.measurements, lambda each: (each.metric, each.subject))
+    kinds = {device.uuid: kind_of(device) for device in run.devices}
+    return sentence(smallest_losses(run.verdicts, attempts, kinds, spread_of, software=run.software))
 
 
 def before_a_run(sku: Sku, platform: Platform) -> dict[str, RejectedLosses]:

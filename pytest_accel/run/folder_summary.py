@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import count
+from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import exits, structured, untrusted
@@ -22,7 +22,7 @@ from pytest_accel.core.summary import ACCEPTED, RUNNING, Summary, choose
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import listed
 from pytest_accel.run import record, summaries
-from pytest_accel.run.record_folder import file_name
+from pytest_accel.run.record_folder import file_name, numbered
 
 SUMMARY_BYTES = 1 << 20
 """Size of the largest summary that is read. That of eight devices with forty figures each has about 20 kB."""
@@ -220,16 +220,7 @@ def _of_node(place: Path, node: str) -> Iterator[Path]:
     others = [each for each in names if each not in own]
     for night in others[:MOST_NIGHTS]:
         for name in called:
-            yield from _numbered(place / night / name)
-
-
-def _numbered(first: Path) -> Iterator[Path]:
-    """Yield a folder and those of later runs beside it, with the numbers that they were given."""
-    for number in count(1):
-        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
-        if not folder.is_dir():
-            return
-        yield folder
+            yield from takewhile(Path.is_dir, numbered(place / night / name))
 
 
 def _read(folder: Path, rehearsal: bool) -> Summary | None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest_accel
 from pytest_accel.core import clock
-from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances, Run
@@ -22,8 +21,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing, close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
-from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.smallest_losses import sentence, smallest_losses
+from pytest_accel.judging.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
@@ -222,18 +220,11 @@ class Ledger:
 
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = replace(close(self.verdicts, around), finds=self._finds())
+        closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._setup.terms.spread_of))
         self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
         self.record.findings = record.finding_entries(self.record)
         self.save()
         return closing
-
-    def _finds(self) -> str:
-        """Return the sentence on the losses of speed that the run rejects."""
-        attempts = grouped(self.record.measurements, lambda each: (each.metric, each.subject))
-        kinds = {device.uuid: kind_of(device) for device in self._setup.devices}
-        spread_of, software = self._setup.terms.spread_of, self.record.software
-        return sentence(smallest_losses(self.verdicts, attempts, kinds, spread_of, software=software))
 
 
 def now() -> str:
