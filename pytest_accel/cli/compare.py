@@ -15,7 +15,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.background import SpreadOf
 from pytest_accel.judging.differences import Comparison, compare, not_comparable
-from pytest_accel.run import earlier_records, record, summaries
+from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
@@ -39,7 +39,9 @@ def run(chosen: argparse.Namespace) -> int:
     """Compare records, print what changed, and return the exit status. Raises WrongUse."""
     found, notes = _find(chosen.records)
     oldest, newest = found[0], found[-1]
-    others = {str(each.path): why for each in found[:-1] if (why := _why(each, newest))} if len(found) > 2 else {}
+    others = (
+        {str(each.path): why for each in found[:-1] if (why := not_comparable(each, newest))} if len(found) > 2 else {}
+    )
     group = [each for each in found if str(each.path) not in others]
     why = others.get(str(oldest.path), "")
     comparison, more = _compared(group if len(group) > 1 else [oldest, newest])
@@ -60,31 +62,15 @@ def _find(names: Sequence[str]) -> tuple[list[Summary], list[str]]:
     found: list[Summary] = []
     notes: list[str] = []
     for name in names:
-        path = Path(name)
-        if path.is_dir() and not (path / record.FILE).exists():
-            inside = earlier_records.inside(path)
-            if not inside.found:
-                why = f": {inside.ignored[0]}" if inside.ignored else ""
-                raise BadFile(f"{name}: holds no record of a run{why}; name a record.json or a folder with one")
-            found += inside.found
-            notes += inside.notes()
-        else:
-            found.append(summaries.summary(record.read(record.find(path))))
+        under = earlier_records.under(Path(name))
+        found += under.found
+        notes += under.notes()
     found = list({each.path.absolute(): each for each in found}.values()) if len(found) > 2 else found
     if len(found) < 2:
         raise BadFile(f"{', '.join(names)}: holds one record; name another one to compare it with")
     if len(names) != 2 or len(found) != 2:
         found.sort(key=lambda each: each.started)
     return found, notes
-
-
-def _why(each: Summary, newest: Summary) -> str:
-    """Return why a record is not compared with the newest one, empty if it is."""
-    if each.simulated != newest.simulated:
-        return "simulated" if each.simulated else "not simulated"
-    if each.sku != newest.sku:
-        return f"another SKU: {each.sku or 'none'}"
-    return "" if each.by_uuid.keys() & newest.by_uuid.keys() else "none of the same devices"
 
 
 def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
@@ -94,7 +80,7 @@ def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
     doubted = [
         f"{each.path} contradicts itself: {in_short(each.contradictions)}" for each in saved if each.contradictions
     ]
-    if why := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
+    if why := not_comparable(found[0], found[-1]) or "".join(doubted[:1]):  # nothing is concluded from it
         return Comparison(first, last, other=why), notes
     spread, said = _spread(last)
     return compare(first, last, spread, found), [*notes, *said]

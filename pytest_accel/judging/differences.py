@@ -119,10 +119,7 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
     `spread_of` returns the variation of a metric among healthy devices. `runs` are the figures of all records that are
     compared, oldest first, with those of the first and the last; from eight on, they tell what two runs differ by.
     """
-    if why := not_comparable(first, last):
-        return Comparison(first, last, other=why)
-    then = {device.uuid: device for device in first.devices}
-    same = [each for each in last.devices if each.uuid in then and not _swapped(then[each.uuid], each)]
+    same = _same(first.devices, last.devices)
     names = {each.uuid: each.name for each in same}
     if len(same) == len(first.devices) == len(last.devices):
         names[NODE] = NODE
@@ -130,9 +127,8 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
                      for one in (first, last))  # fmt: skip
     both = [place for place in after if place in before]
     found = [
-        *_devices(first, last, names),
+        *of_devices(first.devices, last.devices),
         *_verdicts(first, last, names),
-        *(each for device in same for each in _facts(device.name, then[device.uuid].facts, device.facts)),
         *_of_host(first, last, whole=NODE in names),
         *_software(first, last),
         *_slower(first, last, [(before[place], after[place]) for place in both], names, (spread_of, runs)),
@@ -145,43 +141,44 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
     return Comparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
 
 
-def not_comparable(first: Run, last: Run) -> str:
+def not_comparable(first: Summary, last: Summary) -> str:
     """Return why two records cannot be compared; empty if they can."""
     if first.simulated != last.simulated:
         return "one record is of a simulated node, the other one of hardware"
-    then, now = (each.sku.get("name", "") for each in (first, last))
-    if then != now:
-        return f"other SKU: {then or 'none'} and {now or 'none'}"
-    if not {each.uuid for each in first.devices} & {each.uuid for each in last.devices}:
-        return "none of the same devices"
-    return ""
+    if first.sku != last.sku:
+        return f"other SKU: {first.sku or 'none'} and {last.sku or 'none'}"
+    return "" if first.by_uuid.keys() & last.by_uuid.keys() else "none of the same devices"
 
 
-def _swapped(then: Device, now: Device) -> bool:
-    return bool(then.serial and now.serial) and then.serial != now.serial
+def _same(then: Sequence[Device], now: Sequence[Device]) -> list[Device]:
+    """Return the devices of `now` that were there before, by UUID and serial number."""
+    serials = {each.uuid: each.serial for each in then}
+    alike = [each for each in now if each.uuid in serials]
+    return [each for each in alike if not serials[each.uuid] or each.serial in (None, "", serials[each.uuid])]
 
 
 # -- what the records state
 
 
-def _devices(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
-    """Yield the devices that are gone, new, in another slot, or another one in the same slot."""
-    new = {each.pci_address or each.uuid: each for each in last.devices if each.uuid not in names}
-    then = {each.uuid: each for each in first.devices}
-    for each in first.devices:
-        if each.uuid in names:
-            continue
+def of_devices(then: Sequence[Device], now: Sequence[Device]) -> Iterator[Difference]:
+    """Yield the devices that are gone, new, in another slot, or another one in the same slot, and changed facts."""
+    before, same = {each.uuid: each for each in then}, {each.uuid for each in _same(then, now)}
+    new = {each.pci_address or each.uuid: each for each in now if each.uuid not in same}
+    for each in (each for each in then if each.uuid not in same):
         if other := new.pop(each.pci_address or each.uuid, None):
-            yield Difference(SubjectKind.DEVICE, (other.name,), "device", _id(each), _id(other))
+            alike = each.serial == other.serial and each.serial
+            pair = (each.uuid, other.uuid) if alike else (_id(each), _id(other))
+            yield Difference(SubjectKind.DEVICE, (other.name,), "device", *pair)
         else:
             what = (SubjectKind.DEVICE, (each.name,), "device")
             yield Difference(*what, _id(each), "gone", Direction.WORSE, counts=True)
     for each in new.values():
         yield Difference(SubjectKind.DEVICE, (each.name,), "device", "not there", _id(each), Direction.BETTER)
-    for each in last.devices:
-        old, now = then[each.uuid].pci_address if each.uuid in names else None, each.pci_address
-        if old and now and old != now:
-            yield Difference(SubjectKind.DEVICE, (each.name,), "slot", old, now)
+    for each in (each for each in now if each.uuid in same):
+        old = before[each.uuid]
+        if old.pci_address and each.pci_address and old.pci_address != each.pci_address:
+            yield Difference(SubjectKind.DEVICE, (each.name,), "slot", old.pci_address, each.pci_address)
+        yield from _facts(each.name, old.facts, each.facts)
 
 
 def _id(device: Device) -> str:

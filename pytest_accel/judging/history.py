@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -79,11 +79,6 @@ def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str
 def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return the terms that two runs both state and that differ, by name: then and now."""
     return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
-
-
-def _among(run: Summary, names: Container[str | None]) -> list[Device]:
-    """Return the devices of an earlier run whose UUID or serial number is among the names."""
-    return [each for each in run.devices if each.uuid in names or (each.serial and each.serial in names)]
 
 
 def deviation_of_runs(series: Iterable[Sequence[float]]) -> float | None:
@@ -159,51 +154,3 @@ class History:
         return deviation_of_runs([values for values in series.values() if len(values) >= ENOUGH_RUNS])
 
     # -- what became of the devices
-
-    def changes(self, present: Sequence[Device]) -> list[str]:
-        """Return one sentence for each device that is another one, or in another place, than in the last run.
-
-        `present` are all devices of the node, also those that are not measured. What is gone is told by the last run
-        that had most of its devices in common with the node: one of its boards may be in another node now.
-        """
-        told = [text for device in self._devices.values() for text in self._changed(device)] if self.runs else []
-        here = {each.uuid for each in present} | {each.serial for each in present if each.serial}
-        of_node = [run for run in self.runs if 2 * len(_among(run, here)) >= len(run.devices)]
-        if not of_node:
-            return told
-        last = of_node[-1]
-        by_slot = {device.pci_address: device.name for device in present}
-        for each in [each for each in last.devices if each not in _among(last, here)]:
-            slot = f", which was in {each.pci_address}" if each.pci_address else ""
-            taken = (
-                f"; {by_slot[each.pci_address]} is there now"
-                if each.pci_address in by_slot and each.pci_address
-                else ""
-            )
-            told.append(f"{each.serial or each.uuid}{slot} in the record of {last.day}, is gone{taken}")
-        return told
-
-    def _changed(self, device: Device) -> Iterable[str]:
-        known = [run for run in self.runs if device.uuid in run.by_uuid]
-        if not known:
-            by_serial = [
-                (run, each)
-                for run in self.runs
-                for each in run.devices
-                if device.serial and each.serial == device.serial
-            ]
-            if by_serial:
-                run, then = by_serial[-1]
-                yield f"{device.name} has serial {device.serial}, which was {then.uuid} on {run.day}: no past"
-            else:
-                yield f"{device.name} is new since the record of {self.runs[-1].day}: it has no past"
-            return
-        run = known[-1]
-        then = run.by_uuid[device.uuid]
-        if then.serial and device.serial and then.serial != device.serial:
-            yield f"{device.name} states serial {device.serial}, on {run.day} it was {then.serial}: no past"
-        if then.pci_address and device.pci_address and then.pci_address != device.pci_address:
-            yield f"{device.name} moved from {then.pci_address} to {device.pci_address} since {run.day}"
-        before, now = then.facts.get("vbios"), device.facts.get("vbios")
-        if before and now and before != now:
-            yield f"{device.name} has VBIOS {now}, on {run.day} it had {before}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import BaselineEntry, Past
 from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
+from pytest_accel.judging.differences import of_devices
 from pytest_accel.judging.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
@@ -41,11 +42,18 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     runs = [each for each in found if each.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms, fails=setup.options.baseline_fail)
-    notes = history.changes(setup.discovery.devices)
+    notes = changes(history.runs, setup.discovery.devices)
     if asked not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"
         notes = [f"--accel-baseline {asked} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]
     return Baseline(history, asked), notes
+
+
+def changes(runs: Sequence[Summary], present: Sequence[Device]) -> list[str]:
+    """Return what became of the devices since the last of some runs that at least half of them were in."""
+    of_node = [run for run in runs if 2 * sum(_holds(run, [each]) for each in present) >= len(run.devices)]
+    found = of_devices(of_node[-1].devices, present) if of_node else ()
+    return [f"since {of_node[-1].day}: {each.where[0]} {each.what}: {each.then} -> {each.now}" for each in found]
 
 
 def _holds(run: Summary, devices: Iterable[Device]) -> bool:

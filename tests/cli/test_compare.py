@@ -178,7 +178,7 @@ def test_a_record_that_does_not_belong_to_the_others_is_named(
         changed(strange, folder / f"strange{place}", partial(begin_at, at=begin))
     code, out, _ = compared(capsys, folder)
     assert code == 0
-    assert f"not comparable: {folder}/strange0/record.json: another SKU: older" in out
+    assert f"not comparable: {folder}/strange0/record.json: other SKU: older and four" in out
     assert f"not comparable: {folder}/strange1/record.json: none of the same devices" in out
     assert "1 earlier record was not read" in out
 

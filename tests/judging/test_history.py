@@ -19,6 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.background import Background
 from pytest_accel.judging.history import History, kept, key, plausible
 from pytest_accel.judging.judge import judge
+from pytest_accel.run.baseline import changes as told
 
 GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})
 SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, runs=20)
@@ -201,35 +202,38 @@ def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
 
 
 def changes(*now: Device, then: Sequence[Device] = (GPU,)) -> list[str]:
-    return History([earlier("2026-01-03T", then)], now, dict).changes(now)
+    return told([earlier("2026-01-03T", then)], now)
 
 
 def test_what_became_of_the_devices_is_said() -> None:
     assert changes(GPU) == []
     assert changes(replace(GPU, pci_address="0000:2b:00.0")) == [
-        "gpu0 moved from 0000:1a:00.0 to 0000:2b:00.0 since 2026-01-03"
+        "since 2026-01-03: gpu0 slot: 0000:1a:00.0 -> 0000:2b:00.0"
     ]
-    assert changes(replace(GPU, facts={"vbios": "96.01"})) == ["gpu0 has VBIOS 96.01, on 2026-01-03 it had 96.00"]
+    assert changes(replace(GPU, facts={"vbios": "96.01"})) == ["since 2026-01-03: gpu0 vbios: 96.00 -> 96.01"]
     stays = replace(GPU, uuid="GPU-1", index=1, serial="166", pci_address=None)
     then = (GPU, bare("GPU-1", "166"))
     assert changes(replace(GPU, uuid="GPU-9", serial="900"), stays, then=then) == [
-        "gpu0 is new since the record of 2026-01-03: it has no past",
-        "165, which was in 0000:1a:00.0 in the record of 2026-01-03, is gone; gpu0 is there now",
+        "since 2026-01-03: gpu0 device: serial 165 in slot 0000:1a:00.0 -> serial 900 in slot 0000:1a:00.0",
     ]
-    assert changes(replace(GPU, uuid="GPU-9")) == ["gpu0 has serial 165, which was GPU-0 on 2026-01-03: no past"]
-    assert changes(replace(GPU, serial="900")) == ["gpu0 states serial 900, on 2026-01-03 it was 165: no past"]
+    assert changes(replace(GPU, uuid="GPU-9")) == ["since 2026-01-03: gpu0 device: GPU-0 -> GPU-9"]
+    assert changes(replace(GPU, serial="900")) == [
+        "since 2026-01-03: gpu0 device: serial 165 in slot 0000:1a:00.0 -> serial 900 in slot 0000:1a:00.0"
+    ]
 
 
 def test_a_device_that_is_not_measured_is_not_gone() -> None:
     two = [GPU, replace(GPU, uuid="GPU-1", index=1, serial="166")]
-    assert History([earlier("2026-01-03T", [bare(each.uuid) for each in two])], [GPU], dict).changes(two) == []
+    assert told([earlier("2026-01-03T", [bare(each.uuid) for each in two])], two) == []
 
 
 def test_the_run_of_a_node_that_one_board_came_from_does_not_tell_what_is_gone() -> None:
     then = earlier("2026-01-03T", [bare(f"A{n}") for n in range(8)])
     other = earlier("2026-01-04T", [bare(f"B{n}") for n in range(8)])
     now = [replace(GPU, uuid=f"A{n}" if n != 3 else "B5", index=n, serial=None, pci_address=None) for n in range(8)]
-    assert History([then, other], now, dict).changes(now) == ["A3 in the record of 2026-01-03, is gone"]
+    assert told([then, other], now) == [
+        "since 2026-01-03: gpu0 device: A3 -> gone", "since 2026-01-03: gpu3 device: not there -> B5",
+    ]  # fmt: skip
 
 
 def test_a_drop_that_the_repeat_cannot_show_is_kept() -> None:

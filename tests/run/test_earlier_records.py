@@ -172,14 +172,6 @@ def test_what_would_block_or_fill_the_memory_is_not_read(tmp_path: Path) -> None
     assert [note.partition(":")[0] for note in earlier.notes()] == ["4 earlier records were not read"]
 
 
-def test_large_records_without_a_summary_are_read_until_it_takes_too_long(tmp_path: Path) -> None:
-    for place in range(4):
-        folder = written(tmp_path / f"r{place}", run=run_of(place + 1), devices=[GPU], notes=["x" * 2_000_000])
-        (folder / SUMMARY).unlink()
-        os.utime(folder / FILE, (place, place))
-    assert [entry["started"] for entry in entries(tmp_path)] == [run_of(day)["started"] for day in (3, 4)]
-
-
 def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> None:
     for place in range(MOST_RECORDS + 2):
         folder = written(tmp_path / f"r{place}", run=run_of(place + 1), devices=[GPU])
