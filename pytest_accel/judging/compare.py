@@ -36,6 +36,10 @@ COMPARED = ("ranks", "algorithm")
 MARGINAL_WITHIN = 0.02
 """A measured value that holds by less than this fraction of the limit is marginal."""
 
+FAR = 0.15
+"""A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit: no
+difference of method or version explains so much either (`judging.allowance`)."""
+
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""
 
@@ -243,7 +247,8 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
         doubt = PastWarning(limit.warn * scale)
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
         doubt = Interval(low, high, side)
-    status = Status.MARGINAL if doubt else Status.PASS if holds else Status.FAIL
+    noted = isinstance(doubt, Interval) and margin >= FAR
+    status = Status.MARGINAL if doubt and not noted else Status.PASS if holds else Status.FAIL
     told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
 

@@ -316,17 +316,25 @@ def test_one_slow_block_says_nothing_about_a_device() -> None:
     assert status(640.0, FLOOR, samples=(*fast, 20.0)) is Status.FAIL, "the value keeps it"
 
 
+@pytest.mark.parametrize(("floor", "expected"), [(610.0, Status.MARGINAL), (600.0, Status.PASS), (160.0, Status.PASS)])
+def test_a_value_far_above_its_floor_passes_with_its_interval_as_a_note(floor: float, expected: Status) -> None:
+    noisy = tuple(700.0 + (-1) ** i * 600 for i in range(8))
+    verdict = judge([found(700.0, samples=noisy)], replace(FLOOR, floor=floor))
+    assert verdict.status is expected
+    assert isinstance(verdict.reasons[-1], Interval)
+
+
 def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
     noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
     verdict = judge([found(976.0, samples=noisy)], FLOOR)
-    assert verdict.status is Status.MARGINAL
+    assert verdict.status is Status.PASS
     assert isinstance(verdict.reasons[-1], Interval)
     assert math.isinf(verdict.reasons[-1].high)
 
 
 def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
-    noisy = tuple(0.04 + (-1) ** i * 0.03 for i in range(8))
-    verdict = judge([found(0.04, "1", samples=noisy)], CEILING)
+    noisy = tuple(0.045 + (-1) ** i * 0.03 for i in range(8))
+    verdict = judge([found(0.045, "1", samples=noisy)], CEILING)
     assert verdict.status is Status.MARGINAL
     assert isinstance(verdict.reasons[-1], Interval)
     assert verdict.reasons[-1].side == "ceiling"
