@@ -25,11 +25,11 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     """Return the closing line and what follows it, each only where there is one.
 
     They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
-    stays in one line. With `full`, every finding has its next step.
+    stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
     run = ledger.record.run
-    took = [terminal.time_line(run["seconds"])] if "seconds" in run else []
+    took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     steps = next_steps(findings_of(ledger.record), ledger.names, places_of(ledger.record), full=full)
     return [
@@ -40,7 +40,8 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
         *terminal.contract_lines(session.setup.terms.sku),
-        *terminal.record_lines(folder.file, "" if folder.lost else ledger.record.sha256, folder.instead_of, width),
+        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
+        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
     ]
 
 

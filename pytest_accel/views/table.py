@@ -74,7 +74,7 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
     verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
     shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
     if not shown:
-        return _host(host)
+        return _host(host) if full else []
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
     slowest = _slowest(shown)
     expected = [] if full else list(filter(_as_expected, shown))
@@ -100,8 +100,8 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
-    lines += _nothing_counted(none_counted) + _expected(expected, devices)
-    return lines + _not_shown(informing, silent, full=full) + _host(host)
+    lines += _expected(expected, len(none_counted), devices)
+    return lines + (not_applicable(silent) + _host(host) if full else [])
 
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
@@ -140,8 +140,11 @@ def _as_expected(verdict: Verdict) -> bool:
 # -- the lines below the rows
 
 
-def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
-    """Return one line for all facts that pass, since there are dozens; facts that only some devices pass are named."""
+def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[Line]:
+    """Return one line for all facts that pass and for the number of metrics that are `at_zero`, since there are dozens.
+
+    Facts that only some devices pass are named.
+    """
     passing = grouped(verdicts, lambda each: each.metric)
     partly = [
         f"{metric} on {len(on)}"
@@ -149,35 +152,17 @@ def _expected(verdicts: Sequence[Verdict], devices: int) -> list[Line]:
         if len(on) < devices and NODE not in {verdict.subject for verdict in on}
     ]
     kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
-    text = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected on {counted(devices, 'device')}"
+    facts = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected" if verdicts else ""
+    zero = f"{counted(at_zero, 'metric')} at 0" if at_zero else ""
+    text = f"{', '.join(filter(None, (facts, zero)))} on {counted(devices, 'device')}"
     text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
-    return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts else []
+    return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts or at_zero else []
 
 
 def _counts_nothing(group: Sequence[Verdict], devices: int) -> bool:
     """Return True for a metric that is 0 on every device and may not be above: errors, or seconds of a slowdown."""
     fine = all(each.status is Status.PASS and not each.waiver and each.value == 0 for each in group)
     return fine and len(group) == devices and group[0].floor is None
-
-
-def _nothing_counted(groups: Sequence[Sequence[Verdict]]) -> list[Line]:
-    """Return one line for all metrics that `_counts_nothing`."""
-    metrics = [group[0].metric for group in groups]
-    told = ", ".join(metrics) if len(metrics) <= FEW else f"{len(metrics)} metrics (-v lists them)"
-    return [(f"0 on all devices: {told}", COLOURS[Status.PASS])] if metrics else []
-
-
-def _not_shown(informing: Sequence[object], silent: Sequence[Verdict], *, full: bool) -> list[Line]:
-    """Return one line that counts the metrics without a limit (`informing`) and those that are not applicable.
-
-    If `full`, it is a line for each reason why some are not; the others have rows then.
-    """
-    if full:
-        return not_applicable(silent)
-    lacking = f"{counted(len(informing), 'metric')} without a limit" if informing else ""
-    missing = f"{counted(len({each.metric for each in silent}), 'metric')} not applicable" if silent else ""
-    text = ", ".join(filter(None, (lacking, missing)))
-    return [(f"not shown: {text} (-v lists them)", "")] if text else []
 
 
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:

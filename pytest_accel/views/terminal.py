@@ -72,17 +72,17 @@ def finds_lines(closing: Closing, width: int | None = None) -> list[Line]:
     return [(text, "") for text in (by_phrases(closing.finds, width) if width else [closing.finds])]
 
 
-def record_lines(file: Path | None, sha256: str, instead_of: str | None = None, width: int | None = None) -> list[Line]:
-    """Return where the record is and its hash; nothing if there is none.
+def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:
+    """Return where the record is; nothing if there is none.
 
-    `instead_of` says which place could not be written, if the record had to be written to another one. Without a hash
+    `instead_of` says which place could not be written, if the record had to be written to another one. If it is `lost`,
     it could be written nowhere, and the file is an older one.
     """
     if file is None:
         return []
-    if not sha256:
+    if lost:
         return [(f"record: lost ({instead_of}); {file} ends before the run did", "yellow")]
-    return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", ""), *hash_lines(sha256, width)]
+    return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", "")]
 
 
 def hash_lines(sha256: str, width: int | None = None) -> list[Line]:

@@ -160,8 +160,8 @@ def hosted(folder: Path, more: str = "") -> str:
 
 @pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
-    """They are judged once, for the node; those without a limit are in the record, and one line on the terminal."""
-    ran = as_user.pytest(tmp_path, f"--accel-sku={hosted(tmp_path)}", paths=())
+    """They are judged once, for the node; those without a limit are in the record, and with -v one line tells so."""
+    ran = as_user.pytest(tmp_path, f"--accel-sku={hosted(tmp_path)}", "-v", paths=())
 
     assert ran.exit == 0, ran.out
     assert ran.closing.startswith("HELD")
@@ -205,8 +205,8 @@ def test_discover(tmp_path: Path) -> None:
 
 @pytest.mark.devices
 def test_default_output(tmp_path: Path) -> None:
-    """The record goes to accel-records/<host>-<time>, and its place and hash are the last lines."""
-    options = ["--accel-sku", facts_only(tmp_path), "--accel-level=quick", "-k", "count"]
+    """The record goes to accel-records/<host>-<time>; its place and, with -v, its hash are the last lines."""
+    options = ["--accel-sku", facts_only(tmp_path), "--accel-level=quick", "-k", "count", "-v"]
     ran = as_user.pytest(tmp_path, *options, sku=None, paths=())
     last, sha256 = ran.out.splitlines()[-2:]
 
@@ -304,7 +304,7 @@ def test_the_record_has_the_version_that_measured(mine: Ran) -> None:
 
 @pytest.mark.devices
 def test_where_the_time_went(mine: Ran) -> None:
-    """Every second of the run was spent on something, and the last lines say on what."""
+    """Every second of the run was spent on something, and the record says on what."""
     seconds = dict(mine.record["run"]["seconds"])
     wall, _ = seconds.pop("wall"), seconds.pop("device")
 
@@ -315,9 +315,6 @@ def test_where_the_time_went(mine: Ran) -> None:
     assert {"tiny", "matmul.fp32@m=256,n=256,k=256"} <= set(probes)
     for phase in ("preparing", "warm_up", "measuring"):
         assert sum(each.get(phase, 0.0) for each in probes.values()) == pytest.approx(seconds[phase], abs=0.05)
-    assert re.search(
-        r"^time: \d+ s: starting \d+, preparing \d+, warm-up \d+, measuring \d+, checks \d+,", mine.out, re.MULTILINE
-    )
 
 
 @pytest.mark.devices

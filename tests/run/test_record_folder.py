@@ -107,7 +107,7 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
     (tmp_path / "out").rename(tmp_path / "gone")
     folder.save(Run(run={}))
     assert folder.lost == "No such file or directory"
-    (line,) = record_lines(folder.file, "", folder.instead_of)  # no hash of what is not there
+    (line,) = record_lines(folder.file, folder.instead_of, lost=bool(folder.lost))
     assert line[0] == (
         f"record: lost ({tmp_path / 'out'} could not be written: No such file or directory); "
         f"{tmp_path / 'out' / FILE} ends before the run did"
