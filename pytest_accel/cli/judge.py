@@ -101,7 +101,8 @@ def _judge_record(chosen: argparse.Namespace) -> int:
         _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
         return exits.NOT_JUDGED
     _close(Closing(**new.closing), new.verdicts)
-    screen.show(next_steps(record.findings_of(new), names, record.places_of(new), full=chosen.verbose))
+    found, places = record.findings_of(new), record.places_of(new)
+    screen.show(next_steps(found, new.verdicts, names, places, full=chosen.verbose))
     screen.show(terminal.contract_lines(terms.sku))
     if chosen.output:
         screen.show([(f"record: {_write(new, old, path, chosen.output)}", "")])

@@ -69,7 +69,7 @@ class Closing:
     exit: int
     word: str
     named: tuple[Verdict, ...] = field(default=(), compare=False)
-    """The verdicts that the line names because they fail: the worst of every device."""
+    """The verdicts that the line names because they fail or are short: the worst of every device."""
     finds: str = ""
     """The sentence on the losses of speed that the run rejects; empty if no speed was measured."""
     next: str = ""
@@ -91,10 +91,11 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if around.interrupted:
         word = "INTERRUPTED" if around.ended == exits.INTERRUPTED else "BROKEN"
         text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
-        return Closing(text + (f"; {_rejected(failed, around)} so far" if failed else ""), around.ended, word)
+        return Closing(text + (f"; {_rejected(failed, [], around)} so far" if failed else ""), around.ended, word)
     if failed:
-        named = closing_parts.named(failed, around.called)
-        return Closing(_rejected(failed, around), exits.REJECTED, "REJECTED", named)
+        beside = closing_parts.short_beside(limits)
+        named = closing_parts.named([*failed, *beside], around.called)
+        return Closing(_rejected(failed, beside, around), exits.REJECTED, "REJECTED", named)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, "BROKEN")
@@ -215,5 +216,5 @@ def _passed_over(verdict: Verdict) -> bool:
     return verdict.status is Status.NOT_APPLICABLE and verdict.limit is not None and verdict.limit.required
 
 
-def _rejected(failed: Sequence[Verdict], around: Circumstances) -> str:
-    return closing_parts.rejected(failed, around.called, around.expected_devices)
+def _rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], around: Circumstances) -> str:
+    return closing_parts.rejected(failed, beside, around.called, around.expected_devices)

@@ -21,6 +21,8 @@ from pytest_accel.skus.readiness import READ, is_plain, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
+SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
+"""The statuses of a limit that may be broken and does not reject."""
 SHORT_SENTENCE = 40
 """Characters of the longest sentence that a list of several devices shows in full."""
 
@@ -51,20 +53,37 @@ def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verd
     return dict(sorted(groups.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def rejected(failed: Sequence[Verdict], names: Names, expected_devices: int) -> str:
-    """Return every subject that fails, with its worst verdict and the number of its limits, and the worst in full."""
+def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names, expected_devices: int) -> str:
+    """Return every subject that fails, with its worst verdict and the number of its limits, and the worst in full.
+
+    The devices that are short `beside` them follow in the same form.
+    """
     groups = by_subject(failed, names)
     worst = worst_first(failed)[0]
     full = f"{worst.metric} {sentence_of(worst)}"
+    short = f"; short, but not rejected: {_each(beside, names)}" if beside else ""
     if len(groups) == 1:
-        return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}"
-    counts = {subject: f" ({len(own)} limits)" if len(own) > 1 else "" for subject, own in groups.items()}
-    texts = grouped(groups, lambda subject: _in_short(groups[subject][0]) + counts[subject])
-    listed = "; ".join(f"{spanned([names[each] for each in members])} {text}" for text, members in texts.items())
+        return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}{short}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
     told = "" if _in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
-    return f"REJECTED {devices}/{total}: {listed}{told}"
+    return f"REJECTED {devices}/{total}: {_each(failed, names)}{short}{told}"
+
+
+def _each(verdicts: Sequence[Verdict], names: Names) -> str:
+    """Return every subject with its worst verdict and the number of its limits; those with the same are together."""
+    groups = by_subject(verdicts, names)
+    counts = {subject: f" ({len(own)} limits)" if len(own) > 1 else "" for subject, own in groups.items()}
+    texts = grouped(groups, lambda subject: _in_short(groups[subject][0]) + counts[subject])
+    return "; ".join(f"{spanned([names[each] for each in members])} {text}" for text, members in texts.items())
+
+
+def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the broken limits of devices that none rejects, such as advice, beside others that are rejected."""
+    guilty = {each.culprit for each in verdicts if each.rejects}
+    short = [each for each in verdicts if each.status in SHORT and each.waiver is None]
+    short = [each for each in short if each.behind or (each.margin is not None and each.margin < 0)]
+    return [each for each in short if each.culprit not in {*guilty, NODE}] if guilty else []
 
 
 def _in_short(verdict: Verdict) -> str:
@@ -74,7 +93,8 @@ def _in_short(verdict: Verdict) -> str:
     if verdict.margin is not None and (margin := show_margin(verdict.margin)):
         return f"{verdict.metric} {margin}"
     told = sentence_of(verdict)
-    return f"{verdict.metric} {told if len(told) <= SHORT_SENTENCE else verdict.status.value}"
+    value = verdict.status.value if verdict.value is None else show(verdict.value, verdict.unit)
+    return f"{verdict.metric} {told if len(told) <= SHORT_SENTENCE else value}"
 
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:

@@ -234,7 +234,7 @@ HEAT_AND_POWER = (
     FaultCode(
         "A404", "power-brake", _ERROR, Action.CHECK_POWER,
         "the power brake of the board slowed the device down",
-        "check power supplies, their cables and redundancy, and the power budget of the rack",
+        "check power supplies, their cables and redundancy, and the power budget of the rack; measure again",
         ("soak.throttle.power_brake",),
     ),
     FaultCode(

@@ -7,7 +7,7 @@ the evidence beside the measurement, as in the sentence of the verdict (`judging
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.groups import grouped
@@ -141,7 +141,21 @@ def findings(
         finding = finding_of(verdict, attempts.get(place, ()), known.get(verdict.subject), others)
         if finding:
             found[verdict.key] = finding
-    return found
+    return _by_slowdown(found)
+
+
+def _by_slowdown(found: dict[Key, Finding]) -> dict[Key, Finding]:
+    """Return findings with the code of heat or the power brake for what it made slow or unsteady on the same device."""
+    slowed: dict[str, Finding] = {}
+    for (metric, subject, _), each in found.items():
+        if metric.startswith("soak.throttle.") and each.severity is Severity.ERROR:
+            slowed.setdefault(subject, each)
+    return {
+        key: replace(each, fault=slowed[key[1]].fault, do=slowed[key[1]].do)
+        if each.fault.name in ("compute-slow", "unsteady") and key[1] in slowed
+        else each
+        for key, each in found.items()
+    }
 
 
 def _of_other_product(verdicts: Iterable[Verdict], known: set[str]) -> set[str]:

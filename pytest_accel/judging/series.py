@@ -154,7 +154,7 @@ def closing(
     found = close(verdicts, replace(around, simulated=simulated, no_acceptance=against, cut_short=cut))
     if stopped and found.word != "REJECTED":
         found = stopped
-    broken = {each.key for each in found.named}
+    broken = {each.key for each in found.named if each.fails}
     first = next((run.number for run in runs for each in run.verdicts if each.key in broken), 0)
     of_all = f" of {hours:g}" if left else ""
     told = [f"{counted(len(runs), 'run')} in {done:.3g}{of_all} h", f"load paused for {share:.1%}", *_events(runs)]

@@ -31,7 +31,8 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     run = ledger.record.run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
-    steps = next_steps(findings_of(ledger.record), ledger.names, places_of(ledger.record), full=full)
+    found, places = findings_of(ledger.record), places_of(ledger.record)
+    steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *_folded(steps, width),

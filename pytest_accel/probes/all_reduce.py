@@ -87,4 +87,4 @@ def _check(device: Compute, payload: Any, dist: Any) -> None:
             payload[start:end] -= _pattern(device, start, end, rank)
         wrong += int(payload[start:end].count_nonzero().item())
     if wrong:
-        raise WrongResult(f"all_reduce: {wrong} of {n} sums are wrong on rank {device.rank}")
+        raise WrongResult(f"{wrong} of {n} sums are wrong on rank {device.rank}")

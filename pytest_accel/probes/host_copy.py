@@ -115,7 +115,7 @@ def timed_copies(
     device.synchronize()
     for way, (_, target) in zip(ways, pairs, strict=True):
         if not _arrived(torch, target):
-            raise WrongResult(f"{metric}: the data that arrived ({way}) differ from the data that were sent")
+            raise WrongResult(f"the data that arrived ({way}) differ from the data that were sent")
     return result
 
 
@@ -210,7 +210,7 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
     seconds = [_once(device, clock, host, far, at) for at in range(LATENCY_COPIES)]
     device.gate.block(sum(seconds), False)
     if not torch.equal(far.cpu(), host):
-        raise WrongResult("host_copy.latency: the data that arrived differ from the data that were sent")
+        raise WrongResult("the data that arrived differ from the data that were sent")
     typical = ProbeResult(
         "host_copy.latency",
         "us",

@@ -110,7 +110,7 @@ def stream(
     )
     work()
     if not check():
-        raise WrongResult(f"stream.{op}: the arrays do not hold the expected result")
+        raise WrongResult("the arrays do not hold the expected result")
     return result
 
 

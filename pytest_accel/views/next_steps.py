@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Names
+from pytest_accel.core.verdict import Verdict
 from pytest_accel.core.words import listed
-from pytest_accel.judging.closing_parts import spanned
+from pytest_accel.judging.closing_parts import named, short_beside, spanned
 from pytest_accel.judging.fault_codes import Severity
 from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.views.terminal import Line
@@ -21,28 +22,37 @@ REJECTS = (Severity.CRITICAL, Severity.ERROR)
 COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
 
 
-def by_finding(found: Mapping[Key, Finding]) -> Iterator[tuple[Finding, Sequence[str], Sequence[str]]]:
-    """Yield each finding, worst first, with the subjects that have it and the metrics, each once.
+def by_finding(
+    found: Mapping[Key, Finding], verdicts: Iterable[Verdict]
+) -> Iterator[tuple[Finding, Sequence[str], Sequence[str]]]:
+    """Yield each finding, worst first, with the subjects that are blamed for it and the metrics, each once.
 
-    `found` has the findings of the worst verdicts first.
+    `found` has the findings of the worst of these verdicts first.
     """
     groups, order = grouped(found, found.__getitem__), list(Severity)
+    culprits = {each.key: each.culprit for each in verdicts}
     for finding in sorted(groups, key=lambda each: order.index(each.severity)):
-        own = grouped(groups[finding], lambda key: key[1])
+        own = grouped(groups[finding], culprits.__getitem__)
         yield finding, list(own), list(dict.fromkeys(metric for keys in own.values() for metric, *_ in keys))
 
 
 def next_steps(
-    found: Mapping[Key, Finding], names: Names, places: Mapping[str, str], *, full: bool = False
+    found: Mapping[Key, Finding],
+    verdicts: Sequence[Verdict],
+    names: Names,
+    places: Mapping[str, str],
+    *,
+    full: bool = False,
 ) -> list[Line]:
-    """Return a line for each code that rejects a device; `full` adds those that warn and those that were not judged.
+    """Return a line for each code that rejects a device, and for the worst of each device that is short beside it.
 
-    `places` tell where to find a device, by UUID. One or two devices are told with theirs.
+    `full` adds those that warn and those that were not judged. `places` tell where to find a device, by UUID. One or
+    two devices are told with theirs.
     """
     lines = []
-    for finding, members, metrics in by_finding(found):
-        if not full and finding.severity not in REJECTS:
-            continue
+    short = {each.key for each in named(short_beside(verdicts), names)}
+    shown = {key: each for key, each in found.items() if full or each.severity in REJECTS or key in short}
+    for finding, members, metrics in by_finding(shown, verdicts):
         subjects = [*(each for each in names if each in members), *(each for each in members if each not in names)]
         place = {each: f" ({places[each]})" for each in subjects if each in places and len(subjects) <= FEW}
         who = spanned([names[each] + place.get(each, "") for each in subjects])

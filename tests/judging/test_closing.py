@@ -271,6 +271,23 @@ def test_rejected_names_every_device_and_tells_the_one_that_is_furthest_off_in_f
     assert closed(verdicts) == Closing(line, 1, "REJECTED")
 
 
+def test_a_device_that_is_short_beside_a_rejected_one_is_named() -> None:
+    """Who repairs the firmware of gpu4 would learn of gpu0 and gpu2 one run later."""
+    verdicts = [
+        verdict("inventory.vbios", "GPU-4", Status.FAIL, value="96.00.61.00.01", reasons=worded("x" * 50)),
+        verdict("matmul.fp8", "GPU-0", Status.INCONCLUSIVE, margin=-0.22),
+        verdict("soak.rate", "GPU-0", Status.MARGINAL, margin=-0.1),
+        verdict("matmul.fp8", "GPU-2", Status.MARGINAL, margin=-0.12),
+        verdict("matmul.bf16", "GPU-3", Status.MARGINAL, margin=0.01),
+    ]
+    found = closed(verdicts, names=MANY, expected_devices=8)
+    short = "; short, but not rejected: gpu0 matmul.fp8 -22.0% (2 limits); gpu2 matmul.fp8 -12.0%"
+    assert found.line == f"REJECTED gpu4: inventory.vbios {'x' * 50}{short}"
+    assert [each.subject for each in found.named] == ["GPU-0", "GPU-2", "GPU-4"]
+    two = closed([*verdicts, verdict("b", "GPU-5", Status.FAIL, margin=-0.09)], names=MANY, expected_devices=8).line
+    assert two.startswith(f"REJECTED 2/8: gpu4 inventory.vbios 96.00.61.00.01; gpu5 b -9.0%{short}; worst: ")
+
+
 def test_one_rejected_device_is_told_in_full() -> None:
     verdicts = [*full(matmul_bf16=Status.FAIL), verdict("b", "GPU-1", Status.FAIL, margin=-0.09)]
     assert closed(verdicts).line == "REJECTED gpu1: matmul.bf16 its reason (and 1 more)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -180,13 +181,54 @@ def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:
         failing("memory_pattern.cold", value=3),
     ]
     found = findings(verdicts, [], [])
-    lines = [text for text, _ in next_steps(found, NAMES, {"GPU-0": "serial 7"})]
+    lines = [text for text, _ in next_steps(found, verdicts, NAMES, {"GPU-0": "serial 7"})]
     assert len(lines) == 2
     assert lines[0].startswith("next: gpu0 (serial 7) A207 memory-wrong, critical: ")
     assert lines[1].startswith("next: gpu0 (serial 7), gpu1 A301 host-link-narrow, error: ")
-    full = [text for text, _ in next_steps(found, NAMES, {}, full=True)]
+    full = [text for text, _ in next_steps(found, verdicts, NAMES, {}, full=True)]
     assert full[-1].startswith("next: gpu0 A501 compute-slow, warning: ")
     assert full[-1].endswith("(matmul.bf16)")
+
+
+def test_a_fault_that_the_node_shows_names_the_part_that_is_blamed() -> None:
+    """Which one to return: gpu1, and not the node."""
+    verdicts = [replace(failing("all_reduce.busbw@8GiB", subject="node"), blamed="GPU-1")]
+    (line,) = next_steps(findings(verdicts, [], []), verdicts, NAMES, {"GPU-1": "serial 8"})
+    assert line[0].startswith("next: gpu1 (serial 8) A308 collective-slow, error: ")
+
+
+def test_a_device_that_is_short_beside_a_rejected_one_has_a_step() -> None:
+    verdicts = [
+        failing("inventory.vbios"),
+        replace(failing("matmul.fp8", subject="GPU-1", status=Status.INCONCLUSIVE), margin=-0.2),
+        replace(failing("matmul.bf16", subject="GPU-1", status=Status.MARGINAL), margin=-0.1),
+    ]
+    found = findings(verdicts, [], [])
+    lines = [text for text, _ in next_steps(found, verdicts, NAMES, {})]
+    assert [line.split(",")[0] for line in lines] == ["next: gpu0 A701 version", "next: gpu1 A902 inconclusive"]
+    assert [line for line, _ in next_steps(findings(verdicts[1:], [], []), verdicts[1:], NAMES, {})] == []
+
+
+@pytest.mark.parametrize("name", ["power_brake", "hw_thermal"])
+def test_what_a_slowdown_makes_slow_is_no_reason_to_return_the_part(name: str) -> None:
+    verdicts = [
+        failing(f"soak.throttle.{name}", value=3.0),
+        failing("matmul_mamf.fp8", value=500.0),
+        failing("soak.slowest_window", value=0.5),
+        failing("stream.triad", value=500.0),
+        failing("matmul.fp8", value=500.0, subject="GPU-1"),
+    ]
+    of_gpu0 = {
+        metric: each.fault.name for (metric, uuid, _), each in findings(verdicts, [], []).items() if uuid == "GPU-0"
+    }
+    slowdown = name.replace("_", "-")
+    assert of_gpu0 == {
+        f"soak.throttle.{name}": slowdown,
+        "matmul_mamf.fp8": slowdown,
+        "soak.slowest_window": slowdown,
+        "stream.triad": "memory-slow",
+    }
+    assert findings(verdicts, [], [])[verdicts[-1].key].fault.name == "compute-slow"
 
 
 NODE = """

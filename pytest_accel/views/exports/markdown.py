@@ -54,7 +54,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 def _steps(record: Run, names: dict[str, str]) -> list[str]:
     """Return the table of fault codes, worst first."""
     rows = []
-    for finding, members, metrics in by_finding(findings_of(record)):
+    for finding, members, metrics in by_finding(findings_of(record), record.verdicts):
         subjects = spanned([name for subject, name in names.items() if subject in members])
         title, metric = escaped(finding.title), escaped(listed(metrics))
         rows.append((title, finding.severity.value, escaped(subjects), escaped(finding.do), metric))
