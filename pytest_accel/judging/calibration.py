@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.measurement import is_rate
-from pytest_accel.core.stats import student_above, student_tail
+from pytest_accel.core.stats import student_above
 from pytest_accel.core.words import counted
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.distance import OF_MEDIAN, RULES, Reference, distance
@@ -28,8 +28,6 @@ REJECTED = 1e-4
 """The chance that a healthy device is rejected by one verdict, before the repeat of a shortfall."""
 WARNED = 1e-3
 """The same for being past the warning limit."""
-FOUND = 1.645
-"""Standard deviations of one run by which a loss is found in 95 % of the runs."""
 ENOUGH = {"memory": 3, "host": 3, "link": 3, "compute": 4}
 """The least number of devices by the part that a metric stresses. Rates of memory and links are set by clock and width;
 products follow power and temperature, and differ by several percent."""
@@ -125,9 +123,7 @@ class Calibrated:
     """The figures of known-good devices in one metric, and the limit that follows.
 
     `bound` is a floor for a rate and a ceiling for a time; `warn` lies between it and the healthy values.
-    `false_rejection` is the chance that it rejects a healthy device in one verdict, before the repeat; None where one
-    node alone has the figure. `finds` is the smallest loss that it finds at 95 % on a device of the centre, as a
-    fraction. `deviations` is the distance of the bound from the centre in standard deviations, and `why` what set it.
+    `deviations` is the distance of the bound from the centre in standard deviations, and `why` what set it.
     """
 
     metric: str
@@ -145,8 +141,6 @@ class Calibrated:
     """Runs of the device with the most of them."""
     bound: float
     warn: float
-    false_rejection: float | None
-    finds: float
     deviations: float
     why: str
 
@@ -305,13 +299,7 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
     spreads = spreads_of({("", ""): values} if processors else series, centre)
     low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
     nodes = len({node for node, _ in series})
-    alone = first.of_node and nodes == 1
-    bound, warn, why = _limit(first.unit, centre, spreads, (low, high), alone=alone)
-    scale, free = spreads.prediction()
-    away = abs(bound / centre - 1)
-    rate = more_is_better(first.unit)
-    one_run = FOUND * (spreads.runs or 0.0)
-    finds = 1 - bound / (centre * (1 + one_run)) if rate else 1 - centre * (1 - one_run) / bound
+    bound, warn, why = _limit(first.unit, centre, spreads, (low, high), alone=first.of_node and nodes == 1)
     return Calibrated(
         metric=first.metric,
         unit=first.unit,
@@ -326,9 +314,7 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
         most_runs=max(map(len, series.values())),
         bound=bound,
         warn=warn,
-        false_rejection=None if alone else student_tail(away / scale, free) if scale else 0.0,
-        finds=finds,
-        deviations=away / spreads.total if spreads.total else math.inf,
+        deviations=abs(bound / centre - 1) / spreads.total if spreads.total else math.inf,
         why=why,
     )
 

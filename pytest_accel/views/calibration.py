@@ -86,14 +86,6 @@ def outlier(one: CalibrationOutlier, labels: Mapping[str, str]) -> str:
     )
 
 
-def rejection(one: Calibrated) -> str:
-    """Return the chance that the limit rejects a healthy device in one verdict: "1 in 12,000"."""
-    chance = one.false_rejection
-    if chance is None:
-        return "not known"
-    return f"1 in {1 / chance:,.0f}" if chance > 1e-6 else "fewer than 1 in a million"
-
-
 def lines(found: Calibration, made: Provenance) -> Iterator[str]:
     """Yield what was calibrated, what was left out and why."""
     for path, why in made.refused:
@@ -104,7 +96,7 @@ def lines(found: Calibration, made: Provenance) -> Iterator[str]:
         yield printable(f"left out: {metric}: {why}")
     yield (
         f"{'metric':<26}{'unit':<8}{'centre':>9}{'limit':>10}{'healthy':>21}{'devices':>9}{'nodes':>8}{'runs':>8}"
-        f"{'n':>8}{'rejects':>26}{'finds':>7}"
+        f"{'n':>8}"
     )
     for one in found.metrics:
         yield _row(one, made).rstrip()
@@ -117,8 +109,8 @@ def _row(one: Calibrated, made: Provenance) -> str:
     count = f"{one.devices} x {one.most_runs}"
     right = f"{f'{low:g} to {high:g}':>21}{spread[0]:>9}{spread[1]:>8}{spread[2]:>8}{count:>8}"
     if not limited(one, made.sku, made.platform):
-        return f"{left}{'':>10}{right}{'information, no limit':>26}"
-    return f"{left}{one.bound:>10g}{right}{rejection(one):>26}{one.finds:>7.1%}"
+        return f"{left}{'':>10}{right}  information, no limit"
+    return f"{left}{one.bound:>10g}{right}"
 
 
 def _share(value: float | None) -> str:
@@ -143,10 +135,6 @@ def header(found: Calibration, made: Provenance) -> str:
         told += ["Refused:", *(f"  {path}: {why}" for path, why in made.refused)]
     if found.left_out:
         told += ["Metrics without a result:", *(f"  {metric}: {why}" for metric, why in found.left_out.items())]
-    told += [
-        "Each limit states the chance that it rejects a healthy device in one verdict, before a shortfall is measured"
-    ]
-    told += ["again, and the smallest loss that it finds in 95 % of the runs on a device of the centre."]
     return "".join(f"# {printable(each)}\n" for each in told)
 
 
@@ -212,8 +200,7 @@ def judged(one: Calibrated) -> str:
     kind = "floor" if one.rate else "ceiling"
     few = "; one node: how far nodes differ is not known" if one.nodes == 1 else ""
     far = f"{one.deviations:.1f} deviations from the centre, " if math.isfinite(one.deviations) else ""
-    known = f"rejects {rejection(one)} healthy devices before the repeat; " if one.false_rejection is not None else ""
-    return f"{kind} {far}set by {one.why}; {known}finds a loss of {one.finds:.1%} at 95 %{few}"
+    return f"{kind} {far}set by {one.why}{few}"
 
 
 def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:

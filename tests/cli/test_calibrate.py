@@ -82,7 +82,7 @@ def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     assert limit.source.software == "driver 580.95.05, torch 2.7.0 to 2.8.0"
     assert not limit.software, "copies do not depend on torch"
     assert sku.limits["matmul.bf16"].software == {"torch": ">=2.7,<2.9"}
-    assert "finds a loss of" in limit.source.conditions
+    assert "set by" in limit.source.conditions
     assert limit.healthy
     assert limit.floor
     assert limit.floor < limit.healthy[0]

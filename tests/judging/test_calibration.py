@@ -82,8 +82,6 @@ def test_the_counted_rate_of_rejections_is_the_implied_one() -> None:
 
 def test_the_floor_rejects_at_most_one_healthy_device_in_ten_thousand() -> None:
     found = only(drawn(20))
-    assert found.false_rejection is not None
-    assert found.false_rejection <= 1e-4
     others = drawn(2500, seed=2)
     assert sum(each.value < found.bound for each in others) <= 4
 
@@ -120,7 +118,6 @@ def test_few_devices_give_a_lower_floor_but_none_that_lets_everything_pass() -> 
     assert few.bound < many.bound
     assert few.bound >= LOOSE * few.healthy[0]
     assert "too few" in few.why
-    assert (few.false_rejection or 0) > (many.false_rejection or 0)
 
 
 def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> None:
@@ -134,14 +131,6 @@ def test_a_time_gets_a_ceiling() -> None:
     found = only(readings)
     assert not found.rate
     assert found.bound > found.warn >= found.healthy[1] > found.centre
-    assert 0 < found.finds < 0.5
-
-
-def test_what_a_floor_finds_at_95_percent_is_found_as_often() -> None:
-    found = only(drawn(40, runs=4))
-    draw, runs = random.Random(3), found.spreads.runs or 0.0  # noqa: S311
-    values = [found.centre * (1 - found.finds) * draw.gauss(1, runs) for _ in range(4000)]
-    assert sum(each < found.bound for each in values) / 4000 == pytest.approx(0.95, abs=0.015)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +169,6 @@ def test_a_figure_that_one_node_alone_has_gets_the_limit_of_an_unknown_spread() 
     found = only([alone])
     assert found.bound == pytest.approx(0.92 * 800)
     assert found.warn == pytest.approx(0.94 * 800, rel=0.002), "a healthy node is not MARGINAL for being another one"
-    assert found.false_rejection is None
 
 
 @pytest.mark.parametrize(("short", "named"), [(0.04, True), (0.02, False)])
