@@ -64,11 +64,15 @@ class Family:
     unit: str
 
     @property
+    def shipped(self) -> Limit:
+        """The limit of the threshold file, for any software: most advise, above the floor of their class."""
+        sku = loader.load(SKU)
+        return replace(sku.limits_on(sku.platforms["hgx8"])[self.metric], software={}, conditions={})
+
+    @property
     def limit(self) -> Limit:
         """The shipped limit as one whose method is ours, so that it may reject."""
-        sku = loader.load(SKU)
-        found = sku.limits_on(sku.platforms["hgx8"])[self.metric]
-        return replace(found, advises=False, because="", software={}, conditions={})
+        return replace(self.shipped, advises=False, because="")
 
 
 METRICS = {
@@ -78,6 +82,8 @@ METRICS = {
     "products": Family("matmul.bf16", "TFLOPS"),
 }
 SOURCE = Source("measured", "drawn", "2026-11")
+UNEVEN = Spread(SOURCE, between_devices=1.0)
+"""Devices that differ so much that no neighbour finds anything, where the past alone is asked."""
 
 
 def spread_of(family: str, deviation: float, stated: float = 1.0) -> Spread:
@@ -179,19 +185,19 @@ def _verdict(node: Drawn, way: str, loss: float, limit: Limit, spread: Spread) -
         return verdicts(Attempts(), _goes(node, loss), limit)[0]
     if way == "neighbours":
         return verdicts(Attempts(kinds=KINDS, spread_of=lambda _: spread), _goes(node, loss), None)[0]
-    history = past(node, NIGHTS[way])
-    return verdicts(Attempts(past_of=history.past), _goes(node, loss), None)[0]
+    history, kinds = past(node, NIGHTS[way]), KINDS if way == "handover" else {}
+    return verdicts(Attempts(kinds=kinds, spread_of=lambda _: UNEVEN, past_of=history.past), _goes(node, loss), None)[0]
 
 
 # -- false alarms
 
 
 def healthy(task: tuple[str, int, int]) -> Counter[str]:
-    """Return what healthy nodes of the field get: floors, neighbours by the spread of the field, and the past."""
+    """Return what healthy nodes get: shipped limits, neighbours by the spread of the model, and the past."""
     model, first, count = task
     harsh, stated = MODELS[model]
     counts: Counter[str] = Counter()
-    limits = {family: one.limit for family, one in METRICS.items()}
+    limits = {family: one.shipped for family, one in METRICS.items()}
     for number in range(first, first + count):
         node, draw = FieldNode(f"field {number}", harsh), random.Random(number)  # noqa: S311  the same every time
         worst: set[Status] = set()

@@ -207,6 +207,10 @@ class Past:
     fails: bool = False
     """True if the user wants a drop to fail instead of being marginal."""
 
+    def of(self, record: str) -> EarlierFigure | None:
+        """Return the figure of a record, by its path; None if it is not that of the first or the last one."""
+        return next((each for each in (self.first, self.last) if each and each.record == record), None)
+
 
 class BaselineEntry(TypedDict, total=False):
     """The earlier runs that the figures of this run were compared with."""

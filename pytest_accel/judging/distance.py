@@ -44,8 +44,9 @@ class Rule:
     """From where on a loss of speed is a finding, and from where on it fails. Losses are fractions, `inf` is never.
 
     With a known spread a loss is a finding from `sigmas` standard deviations of the distance on, at least from `least`;
-    without one from `unknown` on. It fails from `fail_sigmas` on, at least from the first of `fails`, from the second
-    where another tool or another product showed the spread, and from the third where none is known.
+    without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
+    It fails from `fail_sigmas` on, at least from the first of `fails`, from the second where another tool or another
+    product showed the spread, and from the third where none is known.
     """
 
     sigmas: float
@@ -81,7 +82,7 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     },
     "elsewhere": {"other": _WIDE, "latency": _LATENCY},
     # products of one H200 differed by up to 2.9 % over five goes (stas00/ml-engineering, fast-mamf, 082816f)
-    "past": _by_part(4.0, 0.02, 0.05),
+    "past": _by_part(4.0, 0.02, 0.055),
     "fleet": _by_part(6.0),
     "known good": _by_part(5.0),
 }
@@ -108,6 +109,8 @@ class Reference:
     """The degrees of freedom of a spread that is estimated from few values: Student's t takes the place of sigmas."""
     width: float | None = None
     """The widest range of products that was published inside healthy nodes of the class, as a fraction."""
+    shared: float = 0.0
+    """The loss since an earlier run that the other like devices show too (their median), as a fraction."""
     fails: bool = False
     """True if the user wants every finding to fail."""
 
@@ -171,7 +174,8 @@ def allowed(family: Family, reference: Reference) -> tuple[float, float]:
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
     known = reference.spread is not None and math.isfinite(rule.sigmas)
-    found = max(_sigmas(rule.sigmas, reference) * deviation, rule.least) if known else rule.unknown
+    shared = min(max(reference.shared, 0.0), rule.unknown)
+    found = max(_sigmas(rule.sigmas, reference) * deviation, rule.least) if known else rule.unknown + shared
     ours, other, unknown = rule.fails
     fails = max(rule.fail_sigmas * deviation, ours if reference.ours else other) if known else unknown
     if family == "products at the clock" and reference.width:

@@ -7,11 +7,11 @@ cooling. Where no limit decides they are all that can tell a slow device, and fa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import Measurement, speed_share
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindPast, Reason, Since
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
@@ -151,35 +151,52 @@ class Drop:
     since: Since
 
 
-def drop(own: Measurement, past: Past, spread: Spread | None) -> Drop | None:
-    """Return the larger of the losses since the first accepted and the last run; None if nothing can be compared."""
+def drop(
+    own: Measurement, past: Past, spread: Spread | None, shared_since: Callable[[EarlierFigure], float] = lambda _: 0.0
+) -> Drop | None:
+    """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared.
+
+    `shared_since` returns what the other like devices lost since the run of an earlier figure.
+    """
     runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
     family, drops = family_of(own.metric, own.unit), []
     for since, figure in runs if kept(own) else ():
         if figure is None:
             continue
         reference = Reference("past", figure.value, 1, between_runs(past, spread), own.noise, fails=past.fails)
-        if lost := distance(value_of(own), own.unit, family, reference):
+        lost = distance(value_of(own), own.unit, family, reference)
+        if lost and lost.status is not Status.PASS:
+            lost = distance(value_of(own), own.unit, family, replace(reference, shared=shared_since(figure)))
+        if lost:
             drops.append(Drop(lost, figure, since))
-    return max(drops, key=lambda each: each.distance.lost, default=None)
+    return max(drops, key=lambda each: each.distance.lost - each.distance.allowed, default=None)
 
 
 def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
-    drops = [_drop(each, background) for each in together(attempts)]
+    drops = [_drop(each, background, place) for place, each in enumerate(together(attempts))]
     found = confirm([each.distance if each else None for each in drops], _not_repeated(attempts))
     if verdict.status is Status.FAIL or found is None:
         return verdict
     now = next(each for each in reversed(drops) if each and each.distance is found.distance)
     lost, then = found.distance, now.figure
     told = (lost.lost, lost.allowed, then.value, attempts[0].unit, now.since, then.day, then.differs)
-    last = [_drop(each[-1], background) for each in background.near]
+    last = [_drop(each[-1], background, len(each)) for each in background.near]
     alike = len(last) >= ENOUGH and all(each and each.distance.status is not Status.PASS for each in last)
     return _worsened(verdict, found, BehindPast(*told, found.at_first), *([AllAlike(len(last))] if alike else []))
 
 
-def _drop(own: Measurement, background: Background) -> Drop | None:
+def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
+    """Return the drop of a device in a round, beside what the other like devices lost by then."""
     past = background.past_of(own)
-    return drop(own, past, background.spread) if past and not own.trouble else None
+    others = _in_round([each for each in map(together, background.others) if each], place)
+
+    def shared_since(figure: EarlierFigure) -> float:
+        known = [each for each in others if each.subject != own.subject and kept(each)]
+        pasts = [(each, its.of(figure.record)) for each in known if (its := background.past_of(each))]
+        losses = [1 - speed_share(value_of(each), then.value, each.unit) for each, then in pasts if then]
+        return median(losses) if len(losses) >= ENOUGH - 1 else 0.0
+
+    return drop(own, past, background.spread, shared_since) if past and not own.trouble else None
 
 
 # -- both

@@ -13,7 +13,7 @@ NEVER = "-"
 
 
 def percent(share: float) -> str:
-    return NEVER if math.isinf(share) else f"{share:.0%}"
+    return NEVER if math.isinf(share) else f"{100 * share:.3g}%"
 
 
 def deviations(sigmas: float, least: float) -> str:

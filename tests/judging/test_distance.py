@@ -61,7 +61,10 @@ def test_what_a_distance_to_the_neighbours_means(
     ("kind", "family", "stated", "allowed"),
     [
         ("past", "memory", {}, 0.02),
-        ("past", "products", {}, 0.05),
+        ("past", "products", {}, 0.055),
+        ("past", "memory", {"shared": 0.015}, 0.035),
+        ("past", "memory", {"shared": 0.5}, 0.04),
+        ("past", "memory", {"shared": -0.5}, 0.02),
         ("past", "collectives", {"spread": 0.001}, 0.01),
         ("past", "products", {"spread": 0.01}, 0.0566),  # 4 times 1 % sqrt(2): both runs deviate
         ("elsewhere", "host link", {}, 0.15),

@@ -175,6 +175,29 @@ def test_devices_that_dropped_alike_share_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "others", "status"),
+    [
+        (0.025, 0.0, Status.MARGINAL),
+        (0.025, 0.01, Status.NOT_APPLICABLE),
+        (0.025, -0.004, Status.MARGINAL),
+        (0.05, 0.05, Status.MARGINAL),  # what all lost counts from twice 2 % on
+    ],
+)
+def test_without_a_spread_a_device_may_lose_what_the_like_devices_lost(
+    own: float, others: float, status: Status
+) -> None:
+    names = [f"GPU-{place}" for place in range(5)]
+    devices = [bare(name) for name in names]
+    figures = {key(memory(3000.0)): dict.fromkeys(names, 3000.0)}
+    runs = [earlier("2026-01-03", devices, figures, path=Path("r3"))]
+    now = [[memory(3000.0 * (1 - (others if place else own)), name)] * 2 for place, name in enumerate(names)]
+    history = History(runs, devices, dict)
+    assert judge(now[0], None, background=Background(now, now, None, history.past)).status is status
+    alone = judge(now[0], None, background=Background(now[:3], now[:3], None, history.past))
+    assert alone.status is Status.MARGINAL, "two others tell nothing"
+
+
+@pytest.mark.parametrize(
     ("one", "counts"),
     [
         (memory(3000.0), True),
