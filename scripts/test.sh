@@ -22,14 +22,17 @@ shift
 scripts/env.sh dev
 
 # strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
-# benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error.
+# benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error. worksteal: a process gets the tests of
+# a file in a row, so that what they share is made once. Bytecode is kept even where the environment says not to: pytest
+# takes ten seconds to compile our tests.
+unset PYTHONDONTWRITEBYTECODE
 call() { "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
 
 if [ "$kind" = cuda ]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
     for torch in ${CUDA_TORCH:-2.13.0}; do
         scripts/cuda_build.sh "$torch" >&2
         export CUDA_TORCH="$torch"
-        call -n 2 -m "cuda_build and not nightly and not devices" tests/cuda_build "$@"
+        call -n 2 --dist worksteal -m "cuda_build and not nightly and not devices" tests/cuda_build "$@"
         call -m "cuda_build and not nightly and devices" tests/cuda_build "$@"
     done
     exit
@@ -41,7 +44,7 @@ beside=$!
 trap 'kill "$beside" 2>/dev/null || true; rm -f "$serial"' EXIT
 
 parallel_status=0 serial_status=0
-call -n 2 -m "$speed and not devices" "$@" || parallel_status=$?
+call -n 2 --dist worksteal -m "$speed and not devices" "$@" || parallel_status=$?
 wait "$beside" || serial_status=$?
 cat "$serial"
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+import shipped
 from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
 from fault_lists import LISTS, Published
 
 from pytest_accel.simulate.faults import FAULTS
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
 Key = tuple[str, str, str]
 Caught = Mapping[Key, Sequence[str]]
@@ -66,7 +67,7 @@ def _wanted(metric: str, case: Case) -> bool:
 def limited(vendor: str) -> list[str]:
     """Every metric that a shipped file of the vendor, or what is expected of every node, limits."""
     found: set[str] = set()
-    for sku in loader.load_shipped():
+    for sku in shipped.every():
         if sku.vendor == vendor:
             for platform in sku.platforms.values():
                 found |= set(requirements.limits(sku, platform, 1))
@@ -161,7 +162,7 @@ WHY = {
 @cache
 def required(vendor: str) -> set[str]:
     """The metrics that some level of a shipped file requires a limit of."""
-    skus = [sku for sku in loader.load_shipped() if sku.vendor == vendor]
+    skus = [sku for sku in shipped.every() if sku.vendor == vendor]
     limits = [limit for sku in skus for each in sku.platforms.values() for limit in sku.limits_on(each).values()]
     return {limit.metric.partition("@")[0] for limit in limits if limit.levels}
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import shipped
 from worded import worded
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
@@ -16,7 +17,6 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run.record import FILE, closing_entry, finding_entries, write
-from pytest_accel.skus import loader
 from pytest_accel.skus.methods import method_of
 
 DEVICES = 8
@@ -31,7 +31,7 @@ CENTRES = {
 
 @functools.cache
 def budgets() -> Any:
-    return loader.load("h100-sxm").probes
+    return shipped.load("h100-sxm").probes
 
 
 def conditions(metric: str) -> dict[str, Any]:

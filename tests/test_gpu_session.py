@@ -19,9 +19,9 @@ from typing import Any
 import packaged_suite
 import psutil
 import pytest
+import shipped
 
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.skus import loader
 from pytest_accel.skus.budgets import budget
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -192,7 +192,7 @@ def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: 
     several = ("peer_copy", "all_reduce", "ddp_step")
     every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
     alone = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
-    sku = loader.load("h200-sxm")
+    sku = shipped.load("h200-sxm")
     seconds = sum(budget(each, metric, "quick", sku) for each, metric in alone if not each.name.startswith(several))
     starting = 30.0
 

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -106,8 +107,12 @@ def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, st
     return parse(raw, shown, begins), hashlib.sha256(raw).hexdigest()
 
 
+@lru_cache(128)
 def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
-    """Return the root mapping of the bytes of a YAML file, with messages as `read` has them. Raises BadFile."""
+    """Return the root mapping of the bytes of a YAML file, with messages as `read` has them. Raises BadFile.
+
+    The same bytes give the same mapping, which nobody changes: all products of a vendor are merged on top of one file.
+    """
     findings = Findings()
     node = _compose(untrusted.decode(raw, shown), shown)
     if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):

@@ -20,6 +20,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import UNITS
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])
+_signature = cache(inspect.signature)  # a threshold file asks a thousand times
 
 RUNS = ("together", "in_turn", "ranks", "peers", "facts")
 """Ways to run a probe. "together": on every device at once. "in_turn": made ready at once, and measured on one device
@@ -178,7 +179,7 @@ class Declaration:
     @property
     def conditions(self) -> list[str]:
         """The names of its conditions: the parameters after the device."""
-        return list(inspect.signature(self.function).parameters)[1:]
+        return list(_signature(self.function).parameters)[1:]
 
     @property
     def fact(self) -> bool:
@@ -234,7 +235,7 @@ class Declaration:
         if self.method is None:
             return {}
         known = {**conditions_of(self.function, {}, {})[0], **conditions}
-        return dict(self.method(**{name: known[name] for name in inspect.signature(self.method).parameters}))
+        return dict(self.method(**{name: known[name] for name in _signature(self.method).parameters}))
 
     def cost_of(self, variant: str) -> Cost | None:
         """Return the cost of one variant of the metric."""
@@ -278,9 +279,9 @@ def unusable(function: Any) -> str | None:
 
 def _wrong_signature(declared: Declaration) -> Iterator[str]:
     """Yield what the parameters of the function lack for the declaration."""
-    if not inspect.signature(declared.function).parameters:
+    if not _signature(declared.function).parameters:
         yield "it has no parameter; the first one is the device"
-    method = inspect.signature(declared.method).parameters if declared.method else ()
+    method = _signature(declared.method).parameters if declared.method else ()
     named = re.findall(r"{(\w+)}", declared.metric)
     for name in dict.fromkeys([*named, *declared.variants, *declared.small, *method]):
         if name not in declared.conditions:
@@ -362,7 +363,7 @@ def conditions_of(
     that the probe does not have.
     """
     __tracebackhide__ = True
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+    parameters = list(_signature(function).parameters.values())[1:]
     free = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
     names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
     unknown = [name for name in given if name not in names]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cache
 
 from pytest_accel.core.device_facts import JUDGED_AS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
@@ -20,6 +21,7 @@ _OF_A_RUN = ("driver", "count", "sku", "memory")
 _OF_XIDS = ("xid_hardware", "xid_application")
 
 
+@cache
 def known_facts() -> list[str]:
     """Return the metrics of facts: what drivers and host state, count or log."""
     return [

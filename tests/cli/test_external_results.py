@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.cli.external_results import ExternalFigure, judge_figures, measurable, names, parse
 from pytest_accel.cli.main import main
@@ -17,9 +18,8 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
 from pytest_accel.run.terms import Terms
-from pytest_accel.skus import loader
 
-SKU = loader.load("h100-sxm")
+SKU = shipped.load("h100-sxm")
 HGX8 = SKU.platforms["hgx8"]
 LIMITS = SKU.limits_on(HGX8)
 HEADER = "device,metric,value,unit"
@@ -231,7 +231,7 @@ def test_software_outside_of_the_validated_range() -> None:
 
 def test_devices_of_a_table_are_compared_where_no_limit_decides() -> None:
     rows = [f"gpu{place},matmul.fp64,{value},TFLOPS" for place, value in enumerate((50, 51, 50, 4.7))]
-    sku = loader.load("h100-sxm")
+    sku = shipped.load("h100-sxm")
     verdicts, closing, _ = by_limits(read(*rows), sku, "single")
     assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
     assert (

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import shipped
 
 import pytest_accel
 from pytest_accel.cli.main import main
@@ -88,7 +89,7 @@ def test_no_explanation_of_a_contract_is_stale(tmp_path: Path, capsys: pytest.Ca
     """Most explain what stands on other platforms of the SKU."""
     path = tmp_path / "contract.yaml"
     for name in ("h100-sxm", "mi300x"):
-        platform = next(iter(loader.load(name).platforms))
+        platform = next(iter(shipped.load(name).platforms))
         path.unlink(missing_ok=True)
         assert said(capsys, "freeze", name, f"--accel-platform={platform}", f"--output={path}")[0] == 0
         status, out, _ = said(capsys, "lint", str(path))

@@ -18,6 +18,7 @@ import host_tree
 import in_process
 import pynvml
 import pytest
+import shipped
 
 from pytest_accel.core.summary import EXITS
 from pytest_accel.drivers import Hint, kernel_log
@@ -31,7 +32,7 @@ from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.passive import Checked
 from pytest_accel.run.setup import discovered
 from pytest_accel.simulate.libraries import nvml
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 from pytest_accel.skus.waivers import Waivers
 from pytest_accel.views import health_line
 
@@ -128,7 +129,7 @@ class Node:
         shown = [Hint("nvidia", f"PCI 0000:{0x1A + place:02x}:00.0") for place in range(8)]
         in_process.Deaf(said, Machine(shown=lambda: shown, container=str)).discover(None)  # type: ignore[arg-type]
         found = discovered(said.of("devices")[0], None)
-        sku = loader.load(name)
+        sku = shipped.load(name)
         limits = requirements.required_at("standard", requirements.limits(sku, sku.platforms["hgx8"], 8))
         places = {device.uuid: device.pci_address for device in found.devices}
         reports = ErrorReports(deaf={SOURCE: None})
@@ -476,7 +477,7 @@ def test_the_name_of_a_host_may_have_its_domain(tmp_path: Path) -> None:
 
 
 def test_what_a_job_may_set_is_not_judged_beside_it() -> None:
-    sku = loader.load("h100-sxm")
+    sku = shipped.load("h100-sxm")
     judged = passive.metrics(requirements.limits(sku, sku.platforms["hgx8"], 8))
     assert {"health.power_limit_lowered", "inventory.power_limit", "health.clock_lock"}.isdisjoint(judged)
     assert "health.nvlink_up" in judged

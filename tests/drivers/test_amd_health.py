@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
@@ -17,12 +18,12 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, mi300x, pages, pcie
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import lacking
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
-MI300X = loader.load("mi300x")
+MI300X = shipped.load("mi300x")
 LIMITS = requirements.limits(MI300X, MI300X.platforms["oam8"], 8)
 FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not requirements.of_node(each)]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 from in_process import Kept
 
 from pytest_accel.core.measurement import NODE
@@ -19,7 +20,7 @@ from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.error_counters import ReadingWindow
 from pytest_accel.judging.error_reports import Ended, ErrorReports
 from pytest_accel.judging.judge import judge
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
 WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 10.0, 20.0)]
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}
@@ -147,7 +148,7 @@ def verdict(
 
 def limit(metric: str, vendor: str = "nvidia") -> Any:
     name, platform = OF[vendor]
-    sku = loader.load(name)
+    sku = shipped.load(name)
     return requirements.limits(sku, sku.platforms[platform], 8)[metric]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
@@ -15,7 +16,7 @@ from pytest_accel.judging import inventory
 from pytest_accel.judging.error_counters import CounterReadings
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.telemetry import soak_measurements
-from pytest_accel.skus import loader, products
+from pytest_accel.skus import products
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"
 
@@ -77,7 +78,7 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
                                             (ASCEND, "ascend-910b")])  # fmt: skip
 def test_it_is_recognised_by_its_pci_id_alone(bus: Path, pci_id: str, sku: str) -> None:
     devices = discovered(plug(bus, "0000:33:00.0", pci_id))
-    assert [each.name for each in products.recognise(devices, loader.load_shipped())] == [sku]
+    assert [each.name for each in products.recognise(devices, shipped.every())] == [sku]
 
 
 def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:
@@ -139,17 +140,17 @@ def test_the_kernel_alone_is_no_working_driver(bus: Path) -> None:
     driver = opened("habana", hint)
     problem = {"driver": "habana", "kind": "need", "reason": driver.needs[0], "shown": [hint.where]}
     found = Discovery(tuple(driver.discover()), [problem], [vars(hint)])
-    [measured] = facts("inventory.driver", found, loader.load("gaudi3"))
+    [measured] = facts("inventory.driver", found, shipped.load("gaudi3"))
     assert measured.trouble
     assert measured.trouble.kind == "need"
-    assert facts("inventory.count", found, loader.load("gaudi3"))[0].value == 1
-    assert facts("inventory.sku", found, loader.load("gaudi3"))[0].value == "gaudi3"
+    assert facts("inventory.count", found, shipped.load("gaudi3"))[0].value == 1
+    assert facts("inventory.sku", found, shipped.load("gaudi3"))[0].value == "gaudi3"
 
 
 def test_a_function_without_an_id_is_no_other_product(bus: Path) -> None:
     hint = plug(bus, "0000:33:00.0", GAUDI3)
     (bus / "0000:33:00.0" / "device").unlink()
-    [measured] = facts("inventory.sku", Discovery(tuple(discovered(hint))), loader.load("gaudi3"))
+    [measured] = facts("inventory.sku", Discovery(tuple(discovered(hint))), shipped.load("gaudi3"))
     assert measured.trouble
     assert measured.trouble.kind == "need"
 

@@ -11,6 +11,7 @@ from typing import Any
 import as_user
 import pynvml
 import pytest
+import shipped
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
@@ -23,9 +24,9 @@ from pytest_accel.judging.error_reports import Ended, ErrorReports
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
-H100 = loader.load("h100-sxm")
+H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 10.0, 20.0)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 from known_good_nodes import closed, not_applicable, record, save
 from worded import worded
 
@@ -25,10 +26,9 @@ from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
 from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.record import closing_entry
-from pytest_accel.skus import loader
 
 CHECKOUT = Path(__file__).parents[2]
-SKU = loader.load("h100-sxm")
+SKU = shipped.load("h100-sxm")
 SHIPPED = SKU.limits_on(SKU.platforms["hgx8"])
 SOURCE = Source("measured", "us", "2026-11")
 LIMITS = {

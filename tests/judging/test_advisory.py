@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Advises, BeyondMethod
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.judge import Attempts, judge
-from pytest_accel.skus import loader
 
 WHY = "measured otherwise: data uniform 0..2^32"
 OTHER = Limit(
@@ -61,7 +61,7 @@ def test_a_condition_that_only_the_run_knows_makes_the_limit_advise() -> None:
 @pytest.mark.parametrize("metric", ["stream.copy_kernel", "stream.triad"])
 def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelstream(metric: str) -> None:
     """torch's elementwise kernels came up to those of BabelStream on gfx942 from 2025 on (pytorch 153634, 160444)."""
-    limit = loader.load("mi300x").limits[metric]
+    limit = shipped.load("mi300x").limits[metric]
     assert limit.floor
     assert limit.source
     slow = Measurement(metric, "GPU-0", "GB/s", 0.95 * limit.floor, conditions=limit.source.method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sentences import sentence_of
@@ -12,7 +13,6 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import delivery
 from pytest_accel.judging.delivery import DELIVERED, SERIAL
 from pytest_accel.judging.judge import judge
-from pytest_accel.skus import loader
 from pytest_accel.skus.packing_list import PackingList, parse
 
 MODEL = "NVIDIA H100 80GB HBM3"
@@ -25,7 +25,7 @@ WHOLE = "serial,node\n000,n1\n001,n1\n002,n2\n"
 
 def judged(text: str, devices: list[Device] = GPUS, host: str = "n1", sku: str = "h100-sxm") -> dict[str, Verdict]:
     boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
-    limits = delivery.limits(boards.sha256, loader.load(sku), names_nodes=bool(boards.by_node))
+    limits = delivery.limits(boards.sha256, shipped.load(sku), names_nodes=bool(boards.by_node))
     found = [each for metric in limits for each in delivery.measured(metric, boards, devices, host)]
     return {each.subject: judge([each], limits[each.metric]) for each in found}
 
@@ -104,4 +104,4 @@ def test_processors_have_no_serial_number() -> None:
 
 def test_the_metrics_are_those_of_the_inventory() -> None:
     assert delivery.limits("5ha", None, names_nodes=True) == {}
-    assert set(delivery.limits("5ha", loader.load("h100-sxm"), names_nodes=True)) == {SERIAL, DELIVERED}
+    assert set(delivery.limits("5ha", shipped.load("h100-sxm"), names_nodes=True)) == {SERIAL, DELIVERED}

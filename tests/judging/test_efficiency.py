@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet
 from pytest_accel.judging.evidence import attainable, flops_per_clock, joules, of_clock
-from pytest_accel.skus import loader
 
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 
@@ -27,7 +27,7 @@ GPU = Device("GPU-0", 0, "amd", "a GPU")
     ],
 )
 def test_published_pairs_of_rate_and_clock(sku: str, dtype: str, tflops: float, mhz: float, share: float) -> None:
-    found = of_clock(measured(tflops, dtype), loader.load(sku).datasheet, GPU, at(mhz))
+    found = of_clock(measured(tflops, dtype), shipped.load(sku).datasheet, GPU, at(mhz))
     assert found == {"mhz": mhz, "share": pytest.approx(share, abs=6e-4)}
 
 
@@ -37,14 +37,14 @@ def test_published_pairs_of_rate_and_clock(sku: str, dtype: str, tflops: float, 
 )
 def test_at_the_clock_of_the_datasheet_its_peak_is_attained(sku: str, dtype: str, mhz: float) -> None:
     """The H100's 989 TFLOPS are those of 1830 MHz, not of the 1980 that it reports as its highest."""
-    sheet = loader.load(sku).datasheet
+    sheet = shipped.load(sku).datasheet
     per_clock = flops_per_clock(sheet, dtype)
     assert per_clock is not None
     assert attainable(132, per_clock, mhz) == pytest.approx(sheet.tflops[dtype], rel=2e-3)
 
 
 def test_the_units_that_the_device_has_count() -> None:
-    sheet = loader.load("mi300x").datasheet
+    sheet = shipped.load("mi300x").datasheet
     fewer = replace(GPU, facts={"compute_units": 228})
     found = of_clock(measured(708), sheet, fewer, at(1207))
     assert found is not None
@@ -61,7 +61,7 @@ def test_the_units_that_the_device_has_count() -> None:
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(changes: Any, sheet: str, telemetry: Any) -> None:
-    found: Datasheet = loader.load(sheet).datasheet
+    found: Datasheet = shipped.load(sheet).datasheet
     assert of_clock(replace(measured(708), **changes), found, GPU, telemetry) is None
 
 
@@ -77,7 +77,7 @@ def at(mhz: float) -> TelemetrySummary:
 def test_a_clock_that_was_counted_otherwise_leaves_no_share(counted: float, known: bool) -> None:
     """Of two clocks that are more than 3 % apart one is wrong, and nobody knows which."""
     one = replace(measured(708), details={"counted_mhz": counted})
-    found = of_clock(one, loader.load("mi300x").datasheet, GPU, at(1207))
+    found = of_clock(one, shipped.load("mi300x").datasheet, GPU, at(1207))
     assert found is not None
     assert (found["mhz"], found["counted_mhz"]) == (1207, counted)
     assert ("share" in found) is known

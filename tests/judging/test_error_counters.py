@@ -9,6 +9,7 @@ from typing import Any
 import as_user
 import pynvml
 import pytest
+import shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
@@ -21,12 +22,12 @@ from pytest_accel.judging.error_counters import ERROR_COUNTERS, CounterReadings,
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
 NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {
     metric: limit
-    for sku, platform in ((loader.load(name), where) for name, where in NODES)
+    for sku, platform in ((shipped.load(name), where) for name, where in NODES)
     for metric, limit in requirements.limits(sku, sku.platforms[platform], 8).items()
     if metric.startswith("counters.") and not metric.startswith(("counters.xid", "counters.log"))
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 from host_tree import FAR_NIC, MC, METAL, make, rdma
 from in_process import Called
 
@@ -23,7 +24,7 @@ from pytest_accel.judging.host_counters import HOST_RATES, Seen, measured
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue"): "0", MC.format(0, "ce"): "5"}
@@ -31,7 +32,7 @@ HEALTHY = {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC), MC.format(0, "ue
 
 def limits(vendor: str = "nvidia") -> dict[str, Any]:
     name, platform = OF[vendor]
-    sku = loader.load(name)
+    sku = shipped.load(name)
     found = requirements.limits(sku, sku.platforms[platform], 8)
     return {metric: limit for metric, limit in found.items() if metric.startswith("host_counters.")}
 

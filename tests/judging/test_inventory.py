@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
@@ -13,10 +14,9 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.judging.inventory import Discovery, facts, host_fact
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.skus import loader
 
 H100 = "NVIDIA H100 80GB HBM3"
-SKU = loader.load("h100-sxm")
+SKU = shipped.load("h100-sxm")
 
 
 def gpus(count: int, model: str = H100) -> tuple[Device, ...]:
@@ -166,7 +166,7 @@ def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:
     """What a setting costs is measured by the probes; nobody's source says that one breaks a node."""
-    for sku in loader.load_shipped():
+    for sku in shipped.every():
         for limit in [each for platform in sku.platforms.values() for each in sku.limits_on(platform).values()]:
             if limit.metric.startswith("host."):
                 assert limit.advises, limit.origin

@@ -23,10 +23,10 @@ from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import lacking
 
-H100 = loader.load("h100-sxm")
+H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 FACTS = [each for each in LIMITS if each.startswith(("inventory.", "health.")) and not requirements.of_node(each)]
 NO_PERMISSION, NOT_SUPPORTED = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_NOT_SUPPORTED
@@ -233,14 +233,14 @@ def test_every_limit_is_proven_able_to_fail() -> None:
 
 @pytest.mark.parametrize("name", [sku.name for sku in shipped.every() if sku.vendor == "nvidia"])
 def test_every_nvidia_part_has_limits_on_its_health(name: str) -> None:
-    sku = loader.load(name)
+    sku = shipped.load(name)
     for platform in sku.platforms.values():
         assert "health" not in lacking(sku, platform)
         assert "health.remap_pending" in requirements.limits(sku, platform, 1)
 
 
 def test_a_part_from_before_row_remapping_is_not_asked_for_it() -> None:
-    limit = loader.load("v100-sxm2-32gb").limits["health.remap_pending"]
+    limit = shipped.load("v100-sxm2-32gb").limits["health.remap_pending"]
     (found,) = facts("health.remap_pending", discovered(h100(nvmlDeviceGetRemappedRows=status(NOT_SUPPORTED))), None)
     assert judge([found], limit).status is Status.NOT_APPLICABLE
     assert judge([found], LIMITS["health.remap_pending"]).status is Status.UNMEASURED

@@ -7,6 +7,7 @@ from typing import Any
 
 import as_user
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
@@ -16,9 +17,8 @@ from pytest_accel.probes.declare import declarations
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import check_idle
 from pytest_accel.run.processes.programs import Processes
-from pytest_accel.skus import loader
 
-H100 = loader.load("h100-sxm")
+H100 = shipped.load("h100-sxm")
 SWITCHED, ALONE = H100.platforms["hgx8"], H100.platforms["single"]
 HEALTHY: dict[str, Any] = {
     "ecc": True, "ecc_pending": True, "recovery_action": "none",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import ClassFloor, Limit, Source, Spread
@@ -20,7 +21,6 @@ from pytest_accel.judging.smallest_losses import (
     sentence,
     smallest_losses,
 )
-from pytest_accel.skus import loader
 
 OURS = Source("measured", "us", "2026-11")
 SPREAD = Spread(OURS, between_devices=0.016, between_runs=0.012, runs=30)
@@ -114,7 +114,7 @@ def test_a_run_that_measured_no_speed_says_nothing() -> None:
 
 
 def test_what_a_file_lets_a_run_reject_is_known_before_a_run() -> None:
-    sku = loader.load("h100-sxm")
+    sku = shipped.load("h100-sxm")
     narrow = replace(sku, spread={"stream": Spread(OURS, between_devices=0.003)})
     node, single, vm = (before_a_run(narrow, sku.platforms[name]) for name in ("hgx8", "single", "vm-passthrough"))
     assert node["memory"].behind == pytest.approx(0.024, abs=0.005), "as of a run of eight"

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import shipped
 
 pytest.importorskip("torch")
 
@@ -36,7 +37,6 @@ from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import place
 from pytest_accel.probes.soak import droop
-from pytest_accel.skus import loader
 
 DEADLINE_SECONDS = 120
 
@@ -682,7 +682,7 @@ def test_a_search_begins_with_anchors_published_winners_and_full_waves(
     cuda.setattr(best, "Gemm", lambda *args: SimpleNamespace(rate=lambda *how: 700e12))
     asked: list[Any] = []
     cuda.setattr(best, "_search", lambda device, dtype, first: asked.extend(first))
-    published = loader.load("h100-sxm").probes["matmul_best"]["published"]
+    published = shipped.load("h100-sxm").probes["matmul_best"]["published"]
     with pytest.raises(AttributeError):  # nothing was found
         probes.matmul_best(gpu_on_cpu, dtype="fp8", published=published)
     assert asked[:4] == [*ANCHORS, (1024, 9216, 14336)]

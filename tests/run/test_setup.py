@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import shipped
 
 from pytest_accel.run.options import Options
 from pytest_accel.run.setup import Setup
 from pytest_accel.run.terms import Terms
-from pytest_accel.skus import loader
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def setup() -> Callable[..., Setup]:
 
     def made(sku: str, platform: str, level: str) -> Setup:
         here = Setup(Options(sku=sku, level=level))
-        found = loader.load(sku)
+        found = shipped.load(sku)
         here.terms = Terms(found, found.platforms[platform], level)
         return here
 

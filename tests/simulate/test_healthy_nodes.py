@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.simulate.model import rates
@@ -89,7 +90,7 @@ def test_floors_of_the_classes_reject_no_healthy_node() -> None:
 @pytest.mark.parametrize("vendor", SIMULATED_VENDORS)
 def test_a_simulated_healthy_device_reaches_what_its_class_does(vendor: str) -> None:
     """What only the floor of a class limits is simulated at the lowest healthy figure of that class."""
-    for sku in map(loader.load, loader.names()):
+    for sku in shipped.every():
         for platform in sku.platforms.values() if sku.vendor == vendor else ():
             known = rates(SimulatedNode("a test", sku, sku.name, platform))
             for metric, limit in sku.limits_on(platform).items():

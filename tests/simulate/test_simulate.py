@@ -41,7 +41,7 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 
 PAIR = """
 sku: pair
@@ -372,7 +372,7 @@ ASKED = {"dtype": "bf16", "m": 8192, "n": 8192, "k": 8192}
 
 def healthy(metric: str) -> float:
     """The reference of the H100's limit, which a healthy simulated device reaches."""
-    return loader.load("h100-sxm").limits[metric].reference or 0.0
+    return shipped.load("h100-sxm").limits[metric].reference or 0.0
 
 
 @pytest.mark.usefixtures("one_thread")

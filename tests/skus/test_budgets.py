@@ -73,12 +73,12 @@ def test_what_is_measured_nightly() -> None:
 
 def test_a_sustained_load_is_sampled_as_long_at_every_level() -> None:
     """A budget that is too short for that, the file's or the declared one, is prolonged; none stays none."""
-    sku = replace(loader.load("h100-sxm"), budgets={"quick": {"matmul": 2.0, "matmul.fp64": 0.0, "stream.triad": 0.5}})
+    sku = replace(shipped("h100-sxm"), budgets={"quick": {"matmul": 2.0, "matmul.fp64": 0.0, "stream.triad": 0.5}})
     assert [seconds_for(name, "quick", sku) for name in ("matmul.int8", "matmul.fp64", "stream.triad")] == [5, 0, 0.5]
 
 
 def test_the_sku_file_may_say_otherwise() -> None:
-    sku = replace(loader.load("h100-sxm"), budgets={"quick": {"matmul": 9.0}})
+    sku = replace(shipped("h100-sxm"), budgets={"quick": {"matmul": 9.0}})
     assert seconds_for("matmul", "quick", sku) == 9.0
     assert seconds_for("matmul", "standard", sku) == seconds_for("matmul", "standard")
 
@@ -86,7 +86,7 @@ def test_the_sku_file_may_say_otherwise() -> None:
 def test_a_metric_may_have_a_budget_of_its_own_and_the_file_says_otherwise() -> None:
     assert seconds_for("stream.write", "quick", size="@mib=64") == 0.0
     assert seconds_for("stream.copy", "standard", size="@mib=64") == seconds_for("stream", "standard")
-    sku = replace(loader.load("h100-sxm"), budgets={"quick": {"stream": 9.0, "stream.copy_kernel": 2.0}})
+    sku = replace(shipped("h100-sxm"), budgets={"quick": {"stream": 9.0, "stream.copy_kernel": 2.0}})
     assert [seconds_for(f"stream.{op}", "quick", sku) for op in ("copy", "copy_kernel", "write")] == [9.0, 2.0, 0.0]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import shipped
 import yaml
 
 from pytest_accel.core.sku import Limit, Platform, Sku
@@ -64,7 +65,7 @@ QUICK = ("h100-sxm", "mi300x", "cpu")
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in loader.names()]
 )
 def test_a_contract_demands_what_the_shipped_sku_demands(name: str, tmp_path: Path) -> None:
-    sku = loader.load(name)
+    sku = shipped.load(name)
     for platform in list(sku.platforms.values())[: None if name in QUICK else 1]:
         made = thaw(tmp_path, text_of(name, platform.name))
         (there,) = made.platforms.values()

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 from shipped import every as every_sku
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
 
-H100 = loader.load("h100-sxm")
+H100 = shipped.load("h100-sxm")
 HGX8 = H100.platforms["hgx8"]
 FIGURES = {
     "inventory.power_limit_default": 700,
@@ -60,7 +61,7 @@ def test_a_part_of_a_device_states_less_than_the_whole() -> None:
 def test_a_figure_that_nobody_stated_makes_no_limit() -> None:
     """The H100's temperatures are derived; no source states a highest clock of the A10."""
     assert "inventory.slowdown_temperature" not in requirements.limits(H100, HGX8, 8)
-    a100, a10 = loader.load("a100-sxm-80gb"), loader.load("a10")
+    a100, a10 = shipped.load("a100-sxm-80gb"), shipped.load("a10")
     assert requirements.limits(a100, a100.platforms["hgx8"], 8)["inventory.slowdown_temperature"].advises
     assert requirements.limits(a10, a10.platforms["single"], 1)["inventory.clock_max"].floor is None
 
@@ -75,7 +76,7 @@ def test_a_highest_clock_has_to_be_that_of_the_datasheet_and_the_same_on_all() -
     [("b200-sxm", 700), ("b300-sxm", 1000), ("h100-pcie", 300), ("h100-nvl", 350), ("h200-sxm", 700), ("mi300x", 750)],
 )
 def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered(sku: str, floor: float) -> None:
-    part = loader.load(sku)
+    part = shipped.load(sku)
     for platform in part.platforms.values():
         assert requirements.limits(part, platform, 1)["inventory.power_limit_default"].floor == floor
 

@@ -4,15 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing import circumstances
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import required_part
 
-H100 = loader.load("h100-sxm")
+H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
 
@@ -143,7 +144,7 @@ def test_a_platform_of_any_size_accepts_nobody() -> None:
 
 
 def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
-    assert requirements.unfit(loader.load("cpu"), Platform("host", None), "quick") is None
+    assert requirements.unfit(shipped.load("cpu"), Platform("host", None), "quick") is None
     assert requirements.unfit(None, SINGLE, "quick") is None
 
 
@@ -156,7 +157,7 @@ def test_advice_is_no_limit_to_accept_against() -> None:
 
 
 def test_what_cannot_exist_on_the_platform_is_not_required() -> None:
-    sku = loader.load("h100-sxm")
+    sku = shipped.load("h100-sxm")
     single = sku.platforms["single"]
     limits = {**requirements.limits(sku, single, 1), "peer_copy.one_way": Limit("peer_copy.one_way", "GB/s", floor=1)}
     assert "peer_copy.one_way" not in requirements.applying(limits, sku, single)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_nodes import BadFile
@@ -96,7 +97,7 @@ def test_a_skeleton_is_refused_until_it_is_filled_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_skeleton_that_is_filled_in_is_a_file_to_accept_by(tmp_path: Path, count: int) -> None:
     devices = [replace(X9, uuid=f"GPU-{place}", index=place) for place in range(count)]
-    path = written(tmp_path, filled(skeleton.text(devices, loader.load("h100-sxm"))))
+    path = written(tmp_path, filled(skeleton.text(devices, shipped.load("h100-sxm"))))
     sku = loader.load(path)
     assert all(sku.recognises(device) for device in devices)
     assert sku.platforms["node"].devices == count

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import shipped
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status
-from pytest_accel.skus import loader
 
 CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))
@@ -25,7 +25,7 @@ def test_the_page_is_fresh() -> None:
 
 def sku(floor: float, healthy: tuple[float, float], **changes: object) -> Sku:
     limit = Limit("matmul.bf16", "TFLOPS", floor=floor, reference=sum(healthy) / 2, healthy=healthy, **changes)  # type: ignore[arg-type]
-    made = {**vars(loader.load("h100-sxm")), "limits": {"matmul.bf16": limit}}
+    made = {**vars(shipped.load("h100-sxm")), "limits": {"matmul.bf16": limit}}
     return Sku(**{**made, "platforms": {"single": Platform("single", 1)}})
 
 
@@ -55,7 +55,7 @@ def test_a_limit_of_another_method_tells_nothing_apart() -> None:
 def test_every_shipped_limit_keeps_the_parts_that_are_known_to_be_healthy() -> None:
     wrong = [
         (each.name, one.metric)
-        for each in loader.load_shipped()
+        for each in shipped.every()
         for one in told(each)
         if not one.limit.advises and not all(status.holds for status in one.healthy)
     ]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import shipped
 from worded import worded
 
 from pytest_accel import suite
@@ -21,7 +22,6 @@ from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options
 from pytest_accel.run.session import Session
 from pytest_accel.run.terms import Terms
-from pytest_accel.skus import loader
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.table import table
@@ -397,7 +397,7 @@ def packaged(test: str) -> Any:
 
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
     run = Session(Options(sku="h100-sxm", level="quick"))
-    sku = loader.load("h100-sxm")
+    sku = shipped.load("h100-sxm")
     run.setup.terms = Terms(sku, sku.platforms[platform], "quick")
     run.setup.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
     items = [
@@ -446,7 +446,7 @@ def test_tests_of_others_are_not_planned() -> None:
 
 def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
     run = Session(Options(sku="t4", level="quick"))
-    sku = loader.load("t4")
+    sku = shipped.load("t4")
     run.setup.terms = Terms(sku, sku.platforms["pcie"], "quick")
     assert "how many devices" in plan.lines(run.setup, [])[-1][0]
 

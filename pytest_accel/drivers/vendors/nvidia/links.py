@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import cache
 from typing import Any
 
 from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Table, named, scaled
@@ -62,6 +63,7 @@ def _link(asker: Asker, link: int) -> dict[str, Any]:
     return {**known, **({"errors": errors} if errors else {})}
 
 
+@cache
 def _link_table(link: int) -> Table:
     """Return the queries of one link: fields for newer drivers, calls for older ones.
 
