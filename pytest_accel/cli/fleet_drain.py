@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 
 from pytest_accel.cli.fleet_run import folder_or_nights
 from pytest_accel.cli.parser import Actions, Subcommand
@@ -17,7 +18,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import drain as plans
-from pytest_accel.fleet.jobs import slurm
+from pytest_accel.fleet.jobs import ledger, slurm
 from pytest_accel.fleet.jobs.drain import DrainPlan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
@@ -68,7 +69,7 @@ def drain(chosen: argparse.Namespace) -> int:
         print(printable(f"refused: {plan.refused}"), file=sys.stderr)
         return exits.WRONG
     if chosen.yes:
-        _apply(plan.steps)
+        _apply(plan.steps, nodes, chosen.folder.absolute())
     else:
         _show(plan)
     rejected = any(each.state is State.REJECTED for each in nodes)
@@ -119,11 +120,12 @@ def _show(plan: DrainPlan) -> None:
         print("nothing to do")
 
 
-def _apply(steps: Sequence[Step]) -> None:
-    """Run the commands. Raises SlurmError, or BadFile if this user may not.
+def _apply(steps: Sequence[Step], nodes: Sequence[NodeResult], folder: Path) -> None:
+    """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if this user may not.
 
     Each node is asked for right before its command, and left alone if somebody has drained or resumed it meanwhile.
     """
+    results = {each.node: each.result for each in nodes}
     for step in steps:
         now = next((each for each in slurm.nodes([step.node]) if each.name == step.node), None)
         if why := plans.changed(step.seen, now):
@@ -137,6 +139,9 @@ def _apply(steps: Sequence[Step]) -> None:
                 raise BadFile(f"{error}: {why}; nothing was changed from {step.node} on") from None
             raise
         print(printable(f"{step.did} {step.node}: {step.reason}"))
+        result = results.get(step.node)
+        run = str(result.folder) if result else ""
+        ledger.append(folder, [{"did": step.did, "node": step.node, "reason": step.reason, "run": run}])
     if not steps:
         print("nothing to do")
 

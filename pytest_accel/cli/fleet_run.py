@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import secrets
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
-from pytest_accel.fleet.jobs import junit, metrics, run_folder, slurm, states, submission
+from pytest_accel.fleet.jobs import ledger, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State
@@ -33,6 +34,13 @@ from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
 """The time limit of a job by level: twice the time that the level may take, and the start of the processes."""
+SBATCH = (
+    ("--account", "NAME", "account"),
+    ("--qos", "NAME", "quality of service"),
+    ("--begin", "TIME", "earliest start"),
+    ("--nice", "N", "lowered priority"),
+)
+"""Options that are handed to sbatch as they are: name, value, and what they set."""
 QUIET = ("-p", "no:cacheprovider")
 """Options of pytest for all nodes: they share a folder, in which each would write pytest's cache."""
 
@@ -50,8 +58,8 @@ CANCEL = (
 )
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
-on at most 60 lines of text or Markdown, an entry for each node as JSON, a test case for each node as JUnit, or the
-number of nodes in each state as metrics for Prometheus. The exit statuses are those of 'fleet status'. """
+on at most 60 lines of text or Markdown, an entry for each node as JSON, or the number of nodes in each state and the
+rejected ones that are not drained as metrics for Prometheus. The exit statuses are those of 'fleet status'. """
     + delivery.DESCRIPTION
 )
 
@@ -60,7 +68,6 @@ STATES: Final[Mapping[str, Callable[[Fleet, Sequence[NodeResult]], str]]] = {
     "text": partial(reports.text, fold=slurm.fold),
     "json": reports.as_json,
     "md": partial(reports.markdown, fold=slurm.fold),
-    "junit": junit.text,
     "prometheus": metrics.text,
 }
 """The function that writes the report on the states of nodes, by the name of the format."""
@@ -73,6 +80,11 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nodes", metavar="LIST", help="the nodes, such as node[001-064] (default: those of the partition)")
     add("--partition", metavar="NAME", default="", help="the partition of the jobs (default: that of Slurm)")
     add("--reservation", metavar="NAME", default="", help="the reservation of the jobs; its nodes are not skipped")
+    for option, metavar, what in SBATCH:
+        add(option, metavar=metavar, help=f"the {what} of the jobs, as sbatch's {option}")
+    add("--idle", action="store_true", help="submit jobs for idle nodes alone; the others are expected and skipped")
+    text = "a shell command that each job runs after pytest, with ACCEL_OUTPUT (the folder of the run) and ACCEL_STATUS"
+    add("--after", metavar="COMMAND", default="", help=text)
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
     add("--time", metavar="MIN", type=positive, help=text)
@@ -219,8 +231,18 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         reservation=chosen.reservation,
         sku=sku.name if sku else "",
         level=level,
-        expected=tuple(submission.expected_of(each, chosen.partition, chosen.reservation) for each in found),
+        sbatch=_sbatch(chosen),
+        idle=chosen.idle,
+        after=chosen.after,
+        expected=tuple(
+            submission.expected_of(each, chosen.partition, chosen.reservation, chosen.idle) for each in found
+        ),
     )
+
+
+def _sbatch(chosen: argparse.Namespace) -> tuple[str, ...]:
+    given = ((option, getattr(chosen, option[2:])) for option, _, _ in SBATCH)
+    return tuple(f"{option}={value}" for option, value in given if value)
 
 
 def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
@@ -233,7 +255,19 @@ def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
     if sku.endswith((".yaml", ".yml")) or "/" in sku:
         sku = str(Path(sku).absolute())
     level = [f"--accel-level={chosen.level}"] if chosen.level else []
-    return (f"--accel-sku={sku}", *level, *QUIET, *chosen.pytest)
+    words = (f"--accel-sku={sku}", *level, *QUIET, *chosen.pytest)
+    if chosen.pytest:
+        _demand_known(words)
+    return words
+
+
+def _demand_known(words: Sequence[str]) -> None:
+    """Raise BadFile for an option that pytest does not know, which else every node would say."""
+    asked = [sys.executable, "-m", "pytest", *words, "--markers"]  # which ends once the options are read
+    done = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == exits.WRONG:
+        told = next((line for line in done.stderr.splitlines() if ": error: " in line), done.stderr)
+        raise BadFile(f"after --: {printable(told.partition('error: ')[2] or told, 300)}")
 
 
 def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
@@ -255,6 +289,7 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
             raise BadFile(f"{option}: {folder} was begun otherwise ({' '.join(fleet.arguments)}); name a new folder")
     reservation = chosen.reservation or fleet.reservation
     fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
+    fleet = replace(fleet, sbatch=_sbatch(chosen) or fleet.sbatch, after=chosen.after or fleet.after)
     return submission.with_states(fleet, slurm.nodes(names))
 
 
@@ -281,9 +316,12 @@ def _tell_all(sentences: Sequence[str]) -> None:
 
 def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
     """Print what would be submitted; return 0."""
+    skipped: dict[str, list[str]] = {}
     for each in fleet.expected:
-        if each.skipped:
-            print(printable(f"skipped {each.name}: {each.skipped}"))
+        skipped.setdefault(each.skipped, []).append(each.name)
+    for why, names in skipped.items():
+        if why:
+            print(printable(f"skipped {slurm.fold(names)}: {why}"))
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(each for each in fleet.expected if each.name == nodes[0])
@@ -358,7 +396,10 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile("--expect and --name are for --acceptance")
     watch = watch_of(chosen.folder.absolute(), chosen.nights, trusts=chosen.trust_summaries)
     found = _look(watch)
-    result_file.write(chosen.output, STATES[form](watch.fleet, found))
+    if form == "prometheus":
+        result_file.write(chosen.output, metrics.text(watch.fleet, found, ledger.last(chosen.folder.absolute())))
+    else:
+        result_file.write(chosen.output, STATES[form](watch.fleet, found))
     return states.exit_status(found)
 
 

@@ -157,7 +157,7 @@ def test_a_run_sees_what_another_process_submitted_before_the_lock(
     program("sbatch", "echo 8")
     assert main(["fleet", "run", "--sku", "cpu", "--output", str(folder)]) == 0
     assert [each.job for each in load(folder).jobs] == ["7"]
-    assert "sbatch" not in (tmp_path / "bin/said").read_text()
+    assert not (tmp_path / "bin/said").exists(), "Slurm was asked nothing"
 
 
 def test_a_killed_beginning_is_begun_again(program: Program, tmp_path: Path) -> None:
@@ -464,3 +464,45 @@ def test_the_job_that_is_shown_is_the_one_that_is_submitted(
     assert shown_log
     assert submitted_log
     assert shown_log[1] == submitted_log[1]
+
+
+def test_what_the_operator_asks_of_sbatch_idle_nodes_and_what_follows_a_run(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("sinfo", f"{shown('idle', name='n1')}; {shown('allocated', name='n2')}; {shown('mixed', name='n3')}")
+    program("squeue", "true")
+    program("sbatch", f"cat > {tmp_path}/script; echo 7")
+    run, after = tmp_path / "run", f'echo "$ACCEL_STATUS $ACCEL_OUTPUT" > {tmp_path}/told'
+    words = ["--account=acct", "--qos=low", "--begin=now+1hour", "--nice=100", "--idle", f"--after={after}"]
+    assert main(["fleet", "run", "--sku=h100-sxm", f"--output={run}", *words]) == 0
+    said = (tmp_path / "bin/said").read_text()
+    assert "--account=acct --qos=low --begin=now+1hour --nice=100" in said
+    assert said.count("sbatch ") == 1
+    assert [(each.name, each.skipped) for each in load(run).expected] == [
+        ("n1", ""),
+        ("n2", "allocated"),
+        ("n3", "mixed"),
+    ]
+    script = (tmp_path / "script").read_text()
+    assert script.index("-m pytest") < script.index(after)
+    short = re.sub(r".*-m pytest.*&", "(exit 6) &", script)
+    assert subprocess.run(["/bin/sh", "-c", short], check=False).returncode == 6
+    assert (tmp_path / "told").read_text() == f"6 {run}\n"
+    slow = re.sub(r".*-m pytest.*&", "(trap 'sleep 1; exit 2' TERM; sleep 60 & wait) &", script)
+    process = subprocess.Popen(["/bin/sh", "-c", slow])
+    time.sleep(1)
+    process.terminate()
+    assert process.wait(20) == 2, "the run ends in order, and the job with its status"
+    assert (tmp_path / "told").read_text() == f"2 {run}\n"
+
+
+def test_a_typo_among_the_arguments_of_pytest_is_told_once_and_makes_no_folder(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program("sinfo", shown("idle"))
+    program("squeue", "true")
+    words = ["fleet", "run", "--sku=h100-sxm", f"--output={tmp_path / 'run'}", "--", "--accel-foo"]
+    assert main(words) == 4
+    assert "after --: unrecognized arguments: --accel-foo" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "bin/said").exists(), "Slurm was asked nothing"

@@ -97,4 +97,4 @@ def test_the_files_for_monitoring_are_printed(capsys: pytest.CaptureFixture[str]
     assert main(["monitoring", "alerts"]) == 0
     assert "alert: AcceleratorNodeRejected" in capsys.readouterr().out
     assert main(["monitoring", "dashboard"]) == 0
-    assert json.loads(capsys.readouterr().out)["title"] == "Accelerator acceptance"
+    assert json.loads(capsys.readouterr().out)["title"] == "Accelerator fleet"

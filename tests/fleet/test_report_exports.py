@@ -1,36 +1,25 @@
-"""The report on all nodes for CI servers and Prometheus: what their tools read, and outside text stays text."""
+"""The report on all nodes for Prometheus: what its tools read, and outside text stays text."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from exported import HOSTILE
-from junitparser import Error, Failure, JUnitXml, Skipped
 from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
-from pytest_accel.fleet.jobs import junit, metrics
+from pytest_accel.fleet.jobs import ledger, metrics
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
-KINDS = {
-    State.REJECTED: Failure,
-    State.ERROR: Error,
-    State.NO_RESULT: Error,
-    State.NOT_JUDGED: Error,
-    State.RUNNING: Error,
-    State.WAITING: Error,
-    State.SKIPPED: Skipped,
-    State.HELD: Skipped,
-}
 
 
 def result(started: str = EARLY, *, simulated: bool = False) -> Summary:
@@ -51,57 +40,37 @@ def one_of_each() -> list[NodeResult]:
     return [*found[:-1], replace(found[-1], result=result(LATE))]
 
 
-def read(text: str, folder: Path) -> JUnitXml:
-    (folder / "junit.xml").write_text(text, encoding="utf-8")
-    return JUnitXml.fromfile(str(folder / "junit.xml"))
-
-
-def test_junit_passes_accepted_nodes_alone(tmp_path: Path) -> None:
-    nodes = one_of_each()
-    (suite,) = read(junit.text(fleet_of(*nodes), nodes), tmp_path)
-    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (len(State), 1, 5, 2)
-    assert suite.timestamp == EARLY
-    for case, node in zip(suite, nodes, strict=True):
-        assert (case.classname, case.name) == ("pytest-accel.h100-sxm", node.node)
-        assert [type(each) for each in case.result] == ([KINDS[node.state]] if node.state in KINDS else [])
-        if node.state not in (State.HELD, State.ACCEPTED):
-            assert case.result[0].message == node.reason
-    held = next(case for case, node in zip(suite, nodes, strict=True) if node.state is State.HELD)
-    assert held.result[0].message.startswith("no acceptance")
-    root = ET.parse(tmp_path / "junit.xml").getroot()  # noqa: S314  we wrote it
-    first = root.findall("testsuite/testcase")[0]
-    assert {each.get("name"): each.get("value") for each in first.iter("property")} == {
-        "accel.state": "rejected",
-        "accel.record": "n-2",
-        "accel.started": EARLY,
-        "accel.job": "7",
-        "accel.rejected": "GPU-1",
-    }
-
-
-def test_a_simulated_node_is_skipped_and_an_unlisted_run_says_so(tmp_path: Path) -> None:
-    node = NodeResult("n", State.HELD, "SIMULATED ACCEPTED", result(simulated=True))
-    (suite,) = read(junit.text(replace(fleet_of(node, sku=""), listed=False), [node]), tmp_path)
-    (case,) = suite
-    assert (case.classname, case.result[0].message) == ("pytest-accel.fleet", "simulated")
-    said = ET.parse(tmp_path / "junit.xml").getroot().findtext("testsuite/system-out")  # noqa: S314  we wrote it
-    assert "a node that left no record is not in this report" in str(said)
-
-
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     """Of a node's name, reason and SKU, and of the arguments."""
     told = result()
     nodes = [NodeResult(hostile, each, hostile, replace(told, job=hostile)) for each in State]
     fleet = replace(fleet_of(*nodes, sku=hostile), arguments=(hostile,), id=hostile, created=hostile)
-    text = junit.text(fleet, nodes)
-    assert not [each for each in text if not each.isprintable() and each != "\n"]
-    (suite,) = read(text, tmp_path)
-    assert len(list(suite)) == len(nodes)
-    assert next(iter(suite)).result[0].message == printable(hostile)
     families = list(text_string_to_metric_families(metrics.text(fleet, nodes)))
     labels = {each.labels["sku"] for family in families for each in family.samples}
     assert labels == {printable(hostile)}
+
+
+def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(tmp_path: Path) -> None:
+    device = Device("GPU-1", 3, "nvidia", "H100")
+    nodes = [NodeResult(name, State.REJECTED, "", replace(result(), devices=[device])) for name in ("n1", "n2", "n3")]
+
+    def told() -> set[tuple[str, str]]:
+        written = metrics.text(fleet_of(*nodes), nodes, ledger.last(tmp_path))
+        found = {each.name: each.samples for each in text_string_to_metric_families(written)}
+        return {(each.labels["node"], each.labels["devices"]) for each in found.get("accel_fleet_node_rejected", ())}
+
+    assert told() == {("n1", "gpu3"), ("n2", "gpu3"), ("n3", "gpu3")}
+    ledger.append(tmp_path, [{"did": "drained", "node": "n1", "reason": "[accel] A401 gpu3", "run": "/runs/n1"}])
+    with (tmp_path / ledger.FILE).open("a") as file:  # as people do
+        file.write("2026-11-19T00:00:00+00:00,me,drained,n2,before it was rejected,,,\n")
+        file.write("2026-11-24T00:00:00+00:00,me,returned,n1,,,RMA-77,16500013\n")
+    assert told() == {("n2", "gpu3"), ("n3", "gpu3")}
+    ledger.append(tmp_path, [{"did": "resumed", "node": "n1", "reason": ""}])
+    assert told() == {("n1", "gpu3"), ("n2", "gpu3"), ("n3", "gpu3")}
+    header, *lines = (tmp_path / ledger.FILE).read_text().splitlines()
+    assert header == "at,by,did,node,reason,run,rma,serial"
+    assert len(lines) == 4
 
 
 def samples(fleet: Fleet, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
@@ -111,16 +80,16 @@ def samples(fleet: Fleet, nodes: list[NodeResult]) -> dict[tuple[str, ...], floa
 
 
 def test_prometheus_counts_nodes_and_names_none() -> None:
-    nodes = [NodeResult(f"n{place}", State.REJECTED, "", result()) for place in range(10_000)]
+    nodes = [NodeResult(f"n{place}", State.NOT_JUDGED, "", result()) for place in range(10_000)]
     nodes.append(NodeResult("last", State.HELD, "", result(LATE, simulated=True)))
     fleet = fleet_of(*nodes)
     found = samples(fleet, nodes)
-    assert found["accel_fleet_nodes", "rejected"] == 10_000
+    assert found["accel_fleet_nodes", "not judged"] == 10_000
     assert found["accel_fleet_nodes", "accepted"] == 0
     assert {key[1] for key in found if key[0] == "accel_fleet_nodes"} == {each.value for each in State}
     assert found["accel_fleet_nodes_expected",] == 10_001
     assert found["accel_fleet_nodes_simulated",] == 1
-    assert found["accel_fleet_exit_status",] == 1
+    assert found["accel_fleet_exit_status",] == 6
     assert found["accel_fleet_newest_result_timestamp_seconds",] == 1795222800
     assert len(found) == len(State) + 4
     assert ("accel_fleet_nodes_expected",) not in samples(replace(fleet, listed=False), nodes)
@@ -138,14 +107,9 @@ def test_promtool_accepts_the_metrics() -> None:
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
-def test_the_command_writes_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jobs = (Submitted("n", "7", EARLY),)
     save(replace(fleet_of(), expected=(ExpectedNode("n"), ExpectedNode("m", skipped="down: fan")), jobs=jobs), tmp_path)
     assert main(["fleet", "report", str(tmp_path), "--format=prometheus"]) == 6
     assert 'accel_fleet_nodes{sku="h100-sxm",state="skipped"} 1.0' in capsys.readouterr().out
-    file = tmp_path / "out.xml"
-    assert main(["fleet", "report", str(tmp_path), "--format=junit", f"--output={file}"]) == 6
-    (suite,) = JUnitXml.fromfile(str(file))
-    assert {each.name: each.result[0].message for each in suite}["m"] == "down: fan"
-    for form in ("junit", "prometheus"):
-        assert main(["fleet", "report", str(tmp_path), "--acceptance", f"--format={form}"]) == 4
+    assert main(["fleet", "report", str(tmp_path), "--acceptance", "--format=prometheus"]) == 4

@@ -80,5 +80,8 @@ def test_the_metrics_have_few_labels(store: Path, capsys: pytest.CaptureFixture[
     assert {each.labels["kind"]: each.value for each in families["accel_fleet_findings_by_kind"].samples}["behind"] == 1
     medians = {each.labels["metric"]: each.value for each in families["accel_fleet_median_bytes_per_second"].samples}
     assert medians["stream.triad"] == pytest.approx(2.95e12, rel=0.01)
+    (lost,) = families.pop("accel_fleet_lost_ratio").samples
+    assert (lost.labels["kind"], lost.labels["place"], lost.labels["node"]) == ("behind", "rack7-n02 gpu3", "rack7-n02")
+    assert lost.value == pytest.approx(0.15, abs=0.03)
     labels = {label for each in families.values() for sample in each.samples for label in sample.labels}
     assert not labels & {"node", "device", "uuid", "serial"}

@@ -490,11 +490,36 @@ def test_a_report_on_any_fleet_fits_a_page() -> None:
 
 def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
     ended = "ended as NODE_FAIL without a record"
-    nodes = [NodeResult(f"n{place}", State.NO_RESULT, ended, job=str(place), output=str(place)) for place in (1, 2)]
+    full = "run/n{0}: No space left on device (job {0})"
+    nodes = [NodeResult(f"n{at}", State.NO_RESULT, ended, job=str(at), output=full.format(at)) for at in (1, 2)]
+    nodes.append(NodeResult("n3", State.NO_RESULT, ended, job="3", output="slurmstepd: error: execve(): Killed"))
     assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
-        "no result   n1,n2  job ended as NODE_FAIL without a record"
+        f"no result   n1,n2  job {ended}; their output ends: run/n1: No space left on device (job 1)",
+        f"no result   n3  job 3 {ended}; its output ends: slurmstepd: error: execve(): Killed",
     ]
-    assert "job 1 ended as NODE_FAIL without a record; its output ends: 1" in report.text(fleet(), nodes[:1], ",".join)
+
+
+def test_a_list_of_nodes_is_whole_however_long_it_is() -> None:
+    names = [f"n{place:04}x" for place in range(500)]
+    (line, _) = report.text(fleet(), [NodeResult(name, State.ACCEPTED, "") for name in names], ",".join).splitlines()
+    assert line.split()[1] == ",".join(names)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --x\n  rootdir: /n",
+            "pytest: error: unr",
+        ),
+        ("record: r.json (r could not be written: No space left on device)\n../test_own.py", "record: r.json (r could"),
+        ("first\nlast", "last"),
+    ],
+)
+def test_the_line_that_tells_the_cause_is_the_one_that_is_shown(output: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/n-7.out").write_text(output)
+    assert last_words(tmp_path, "n", "7").startswith(said)
 
 
 def test_a_forged_reason_stays_in_its_line() -> None:

@@ -14,8 +14,6 @@ from pytest_accel.views.markdown import table
 
 MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
-MOST_NAMES = 160
-"""Length of the longest list of nodes in one line."""
 MOST_OTHERS = 3
 """Most hosts that were not expected which the notes name."""
 AROUND = 9 + MOST_OTHERS
@@ -29,19 +27,26 @@ Fold = Callable[[Sequence[str]], str]
 
 def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
-    groups = grouped(nodes, lambda each: (each.state, each.alike if each.job else shown(each)))
+    groups = grouped(nodes, lambda each: (each.state, each.alike if each.job else shown(each), each.cause))
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
-    for (state, kind), alike in groups.items():
-        per_state[state].append((shown(alike[0]) if len(alike) == 1 else kind, [each.node for each in alike]))
+    for (state, kind, _), alike in groups.items():
+        why = shown(alike[0]) if len(alike) == 1 else _ends(kind, alike)
+        per_state[state].append((why, [each.node for each in alike]))
     room = _room({state: len(found) for state, found in per_state.items()})
     found = []
     for state, reasons in per_state.items():
         for why, names in reasons[: room[state]]:
-            found.append((state, _names(names, fold), why))
+            found.append((state, fold(names), why))
         rest = [name for _, names in reasons[room[state] :] for name in names]
         if rest:
-            found.append((state, _names(rest, fold), f"and {len(rest)} more, with other reasons"))
+            found.append((state, fold(rest), f"and {len(rest)} more, with other reasons"))
     return found
+
+
+def _ends(kind: str, alike: Sequence[NodeResult]) -> str:
+    """Return the reason that nodes share, with the last words that their jobs share but for names and numbers."""
+    output = alike[0].output
+    return f"{kind}; their output ends: {output}" if output else kind
 
 
 def shown(each: NodeResult) -> str:
@@ -65,14 +70,6 @@ def _room(wanted: dict[State, int]) -> dict[State, int]:
         room[state] = min(count, LEAST_OF_STATE) + more
         left -= more
     return room
-
-
-def _names(names: Sequence[str], fold: Fold) -> str:
-    """Return nodes as a host list, cut off where it is too long."""
-    folded = fold(names)
-    if len(folded) <= MOST_NAMES:
-        return folded
-    return f"{folded[:MOST_NAMES]}... ({len(names)} nodes)"
 
 
 def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:

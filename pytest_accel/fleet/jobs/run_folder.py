@@ -31,6 +31,8 @@ JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
+CAUSE = re.compile(r"\berror\b|no space left|quota exceeded|killed|cannot|denied|not found|no such file", re.IGNORECASE)
+"""What a line says that tells why a job ended, rather than where it was."""
 TAIL_BYTES = 8192
 """How much of the end of a job's output is read."""
 
@@ -69,6 +71,12 @@ class Fleet:
     """The time limit of a job."""
     partition: str = ""
     reservation: str = ""
+    sbatch: tuple[str, ...] = ()
+    """Further options of sbatch, such as "--qos=low"."""
+    idle: bool = False
+    """True if idle nodes alone get jobs."""
+    after: str = ""
+    """The shell command that each job runs after pytest."""
     expected: tuple[ExpectedNode, ...] = ()
     jobs: tuple[Submitted, ...] = ()
     sku: str = ""
@@ -272,14 +280,15 @@ def _result(folder: Path, *, trusts: bool) -> Summary | None:
 
 
 def last_words(folder: Path, node: str, job: str) -> str:
-    """Return the last line of the output of a job that may say why it ended; empty if there is none."""
+    """Return the last line of the output of a job that says why it ended, else the last one; empty without any."""
     try:
         end = untrusted.read_end(folder / JOBS / f"{file_name(node)}-{job}.out", TAIL_BYTES)
     except BadFile:
         return ""
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
     told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
-    return str(printable_data(told[-1], 200)) if told else ""
+    causes = [line for line in told if CAUSE.search(line)]
+    return str(printable_data((causes or told)[-1], 200)) if told else ""
 
 
 def with_jobs(fleet: Fleet, more: list[Submitted]) -> Fleet:

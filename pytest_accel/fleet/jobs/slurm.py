@@ -219,6 +219,8 @@ class Submission:
     partition: str = ""
     gres: str = ""
     reservation: str = ""
+    more: tuple[str, ...] = ()
+    """Further options of sbatch."""
 
     def command(self) -> list[str]:
         """Return the command line that submits it; the script is its standard input."""
@@ -227,7 +229,7 @@ class Submission:
             f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text
         ]
         fixed = ["-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
-        return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given]
+        return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given, *self.more]
 
 
 def submit(job: Submission) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -68,8 +69,13 @@ class NodeResult:
 
     @property
     def alike(self) -> str:
-        """The reason without what differs from job to job."""
+        """The reason without what differs from job to job; jobs whose last words differ in more have another cause."""
         return f"job {self.reason}" if self.job else self.reason
+
+    @property
+    def cause(self) -> str:
+        """The last words of its job without its name and numbers, by which nodes are told that fail alike."""
+        return re.sub(r"\d+", "#", self.output.replace(self.node, "NODE"))
 
     @property
     def told(self) -> str:
@@ -385,7 +391,8 @@ def _queued(name: str, job: JobState) -> NodeResult:
 
 def _why_none(newest: Summary | None, job: JobState | None) -> str:
     """Return how the last job of a node ended that left no result."""
-    how = f"ended as {job.state}" if job and job.state != "COMPLETED" else "ended"
+    told = f" ({job.reason})" if job and job.reason not in ("", "None") else ""
+    how = f"ended as {job.state}{told}" if job and job.state != "COMPLETED" else "ended"
     return f"{how} {'with an incomplete record' if newest else 'without a record'}"
 
 

@@ -43,6 +43,8 @@ UNUSABLE = (
 """Beginnings of the states of nodes that start no job."""
 RESERVED = ("maint", "resv", "reserved")
 """Those of them that start the jobs of their reservation."""
+WORKING = ("alloc", "mix", "comp")
+"""Beginnings of the states of nodes that are not idle."""
 SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
@@ -50,20 +52,24 @@ OWN_LIMIT = "--accel-time-limit"
 """The option by which a run has a time limit of its own."""
 
 
-def expected_of(state: NodeState, partition: str, reservation: str) -> ExpectedNode:
-    """Return a node as an expected one: the job's partition and GRES, and why no job is submitted if there is none."""
+def expected_of(state: NodeState, partition: str, reservation: str, idle: bool = False) -> ExpectedNode:
+    """Return a node as an expected one: the job's partition and GRES, and why no job is submitted if there is none.
+
+    With `idle` none is submitted for a node that works.
+    """
     return ExpectedNode(
         state.name,
         partition or ("" if state.default else next(filter(None, state.partitions), "")),
         gres_of(state.gres),
-        skipped_of(state, reserved=bool(reservation)),
+        skipped_of(state, reserved=bool(reservation), idle=idle),
     )
 
 
-def skipped_of(state: NodeState, *, reserved: bool = False) -> str:
+def skipped_of(state: NodeState, *, reserved: bool = False, idle: bool = False) -> str:
     """Return why a node starts no job, such as "drained: fan broken"; empty if it does."""
     bare = state.state.rstrip("*~#!%$@^-+")
     usable = not bare.startswith(UNUSABLE) or (reserved and bare.startswith(RESERVED))
+    usable = usable and not (idle and bare.startswith(WORKING))
     if "*" in state.state[len(bare) :]:
         usable = False
         if state.reason.lower() != SILENT:  # which is Slurm's reason for a node that is down for it
@@ -97,14 +103,29 @@ def _outside_brackets(text: str) -> list[str]:
 
 
 def script_of(fleet: Fleet, folder: Path) -> str:
-    """Return the batch script of a job. It runs pytest by the interpreter that runs this."""
+    """Return the batch script of a job. It runs pytest by the interpreter that runs this, and what follows after it.
+
+    A signal to the job reaches pytest either way, which completes its record.
+    """
     limit = (
         []
         if any(word.startswith(OWN_LIMIT) for word in fleet.arguments)
         else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
     )
     words = [sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
-    return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+    if not fleet.after:
+        return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+    lines = [
+        "#!/bin/sh",
+        f"{shlex.join(words)} & run=$!",
+        "trap 'kill -TERM $run' TERM INT HUP",
+        "wait $run; status=$?",
+        "if kill -0 $run 2>/dev/null; then wait $run; status=$?; fi  # a signal ended the first wait",
+        f"export ACCEL_OUTPUT={shlex.quote(str(folder))} ACCEL_STATUS=$status",
+        fleet.after,
+        "exit $status",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
@@ -120,7 +141,7 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
     """Return what was asked with the reasons why nodes are skipped as they are now."""
     states = {state.name: state for state in now}
     expected = [
-        replace(each, skipped=skipped_of(states[each.name], reserved=bool(fleet.reservation)))
+        replace(each, skipped=skipped_of(states[each.name], reserved=bool(fleet.reservation), idle=fleet.idle))
         if each.name in states
         else replace(each, skipped="Slurm does not know it")
         for each in fleet.expected
@@ -187,6 +208,7 @@ def job_of(fleet: Fleet, folder: Path, node: ExpectedNode, script: str) -> Submi
         partition=node.partition,
         gres=node.gres,
         reservation=fleet.reservation,
+        more=fleet.sbatch,
     )
 
 

@@ -1,6 +1,6 @@
 """A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings.
 
-No node and no device is a label: a fleet of 80,000 devices would be as many series. They are in the JSON.
+A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
-from pytest_accel.fleet.nights.questions import MANY, Row
+from pytest_accel.fleet.nights.questions import DEVICE, MANY, Row
 from pytest_accel.judging.closing import WORDS
 from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.prometheus import UNITS
@@ -41,6 +41,8 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
     counts = [((("kind", name),), float(len(found))) for name, found in night.findings.items()]
     yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
+    lost = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.findings[name]]
+    yield "accel_fleet_lost_ratio", "Speed that a device or place lacks, as a ratio, by kind of finding.", lost
     for base in dict.fromkeys(base for base, _ in UNITS.values()):
         some = [each for each in night.groups if UNITS.get(each["unit"], ("", 0.0))[0] == base]
         rows = [(_labels(each), each["middle"] * UNITS[each["unit"]][1]) for each in some]
@@ -53,6 +55,12 @@ def _families(night: Night) -> Iterator[Family]:
 
 def _labels(row: Row) -> Labels:
     return tuple((name, row[name]) for name in ("sku", "platform", "level", "metric", "method"))
+
+
+def _lost(kind: str, row: Row) -> Labels:
+    """Return where a loss is: a device, a node or another place, and its node if it is in one."""
+    place = f"{row['what']} {row['place']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["place"]
+    return (("kind", kind), ("place", place), ("node", row["node"]), ("sku", row["sku"]), ("metric", row["metric"]))
 
 
 def _findings(night: Night) -> list[tuple[Labels, float]]:

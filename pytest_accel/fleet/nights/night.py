@@ -83,9 +83,11 @@ def window(path: Path, night: str | None, count: int) -> list[str]:
 def look(fleet: StoredNights) -> Night:
     """Return all that the last night of a fleet shows, beside the nights before it. Raises BadFile."""
     fleet.prepare()
-    found = {name: [row for row in fleet.ask(each.view) if each.finds(row)] for name, each in QUESTIONS.items()}
-    nodes = fleet.nodes_of_places(each["uuid"] for each in found["behind"])
-    places = found["behind"]
+    rows = {name: fleet.ask(each.view) for name, each in QUESTIONS.items()}
+    found = {name: [row for row in rows[name] if each.finds(row)] for name, each in QUESTIONS.items()}
+    nodes = fleet.nodes_of_places(each["uuid"] for each in rows["behind"])
+    places = questions.places_of(rows["behind"], found["behind"], nodes)
+    found["behind"] = [*(each for each in found["behind"] if each["uuid"] not in nodes), *places]
     for name in ("behind", "losses"):
         found[name] = questions.one_each(questions.unexplained(found[name], places, nodes))
     found["updates"].sort(key=lambda row: -abs(row["change"]))

@@ -72,19 +72,34 @@ def is_changed(row: Row) -> bool:
     return bool(abs(row["change"]) > allowed(family_of(row["metric"], row["unit"]), reference)[0])
 
 
-def unexplained(rows: Iterable[Row], places: Iterable[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
-    """Return the rows that no larger one of `places` explains, which lost as much in the same metric but for noise.
+FEW: Final = 4
+"""Findings in a place that are one finding of the place."""
 
-    `nodes_of` are the nodes of each place, by its `uuid`.
+
+def places_of(rows: Sequence[Row], found: Sequence[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the places among `rows` that are a finding, or that explain `FEW` of those that were `found`.
+
+    `rows` are all that may be findings, `nodes_of` are the nodes of each place, by its `uuid`.
     """
-    larger = grouped((each for each in places if each["uuid"] in nodes_of), lambda each: each["kind"])
+    of_kind = grouped(found, lambda each: each["kind"])
+    places = (each for each in rows if each["uuid"] in nodes_of)
+    return [
+        place
+        for place in places
+        if place in found or sum(_explains(place, row, nodes_of) for row in of_kind.get(place["kind"], ())) >= FEW
+    ]
 
-    def explains(place: Row, row: Row) -> bool:
-        own, nodes = nodes_of.get(row["uuid"]), nodes_of[place["uuid"]]
-        inside = row["node"] in nodes if own is None else own < nodes
-        return inside and 1 - (1 - row["lost"]) / (1 - place["lost"]) <= row["allowed"]
 
-    return [row for row in rows if not any(explains(each, row) for each in larger.get(row["kind"], ()))]
+def unexplained(rows: Iterable[Row], places: Sequence[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the rows that no larger one of `places` explains: it lost as much in the same metric but for noise."""
+    of_kind = grouped(places, lambda each: each["kind"])
+    return [row for row in rows if not any(_explains(each, row, nodes_of) for each in of_kind.get(row["kind"], ()))]
+
+
+def _explains(place: Row, row: Row, nodes_of: Mapping[str, AbstractSet[str]]) -> bool:
+    own, nodes = nodes_of.get(row["uuid"]), nodes_of[place["uuid"]]
+    inside = row["node"] in nodes if own is None else own < nodes
+    return inside and 1 - (1 - row["lost"]) / (1 - place["lost"]) <= row["allowed"]
 
 
 def one_each(rows: Iterable[Row]) -> list[Row]:
