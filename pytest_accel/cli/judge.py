@@ -90,7 +90,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
     screen.show(_consistency(old))
     screen.show(_lists(old, new))
-    screen.show(table(new.verdicts, names, full=chosen.verbose, width=screen.width()))
+    screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     screen.show(changes.limits(rejudge.limits_moved(old, new)))
     screen.show(changes.lines(rejudge.changes(old, new), files, names))

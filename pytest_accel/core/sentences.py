@@ -21,7 +21,13 @@ def _compared(one: reasons.Compared, of: Verdict) -> str:
     return f"{show(of.value, of.unit)}, {one.side} {show(bound, of.unit)}{share}{base}{margin}"
 
 
+COUNTED = {"health.nvlink_up": "NVLinks up", "health.xgmi_up": "xGMI links up", "inventory.count": "devices"}
+"""The words for what a fact counts."""
+
+
 def _expected(one: reasons.Expected, of: Verdict) -> str:
+    if one.said and of.metric in COUNTED:
+        return f"{show(of.value, '')} of {of.expected} {COUNTED[of.metric]}"
     version = of.limit is not None and of.limit.version is not None
     shown = str(of.value) if version else show(of.value, of.unit)
     return f"{shown}, expected {of.expected}" if one.said else shown

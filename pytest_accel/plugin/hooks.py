@@ -19,6 +19,7 @@ from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, time_limit, too_few_files
+from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import LAST, ORDER, functions
 from pytest_accel.views import plan, terminal
@@ -404,7 +405,7 @@ class Acceptance:
         if self._plans:
             lines = plan.lines(setup, self._items)
         else:
-            lines = table(ledger.verdicts, ledger.names, full=full, width=self._width())
+            lines = table(ledger.verdicts, ledger.names, findings_of(ledger.record), full=full, width=self._width())
         lines += [(f"note: {note}", "yellow") for note in ledger.record.notes]
         if lines:
             simulated = "SIMULATED " if setup.node else ""

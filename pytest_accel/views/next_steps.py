@@ -15,8 +15,6 @@ from pytest_accel.views.terminal import Line
 
 FEW = 2
 """Up to this number of devices, a line tells where each of them is."""
-SHOWN = 4
-"""Number of lines that are written unless all are asked for."""
 REJECTS = (Severity.CRITICAL, Severity.ERROR)
 """The severities of findings that reject a device."""
 COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
@@ -59,6 +57,4 @@ def next_steps(
         text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))
-    if full or len(lines) <= SHOWN:
-        return lines
-    return [*lines[:SHOWN], (f"next: {len(lines) - SHOWN} more fault codes are in the record (-v lists them)", "")]
+    return lines

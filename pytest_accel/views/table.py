@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
@@ -12,6 +13,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing_parts import more, spanned
+from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.own_tests import told_apart
@@ -60,15 +62,22 @@ LAYOUTS = (
 """Widest first. The first whose lines fit is used."""
 
 
-def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, width: int | None = None) -> list[Line]:
+def table(
+    verdicts: Sequence[Verdict],
+    names: Names,
+    found: Mapping[Key, Finding] = MappingProxyType({}),
+    *,
+    full: bool = False,
+    width: int | None = None,
+) -> list[Line]:
     """Return the table, with the worst rows first, and lines with notes below it.
 
-    "<" marks the slowest device of a metric. A verdict that fails or is marginal has a row of its own; failures without
-    a value that have one cause share a row, which tells it. Devices with the same fact share a row. Unless `full` is
-    set, several devices that pass the same limit share a row as well, with the weakest device and the range of values,
-    and of the marginal limits of one of several devices only the worst `MOST_MARGINAL` have a row. Metrics without a
-    limit have a row where nothing else judges their part of the node. The cells are
-    shortened as far as the columns of the terminal, `width`, require.
+    "<" marks the slowest device of a metric. What falls short on one device with one fault code of `found` shares a
+    row, which counts it ("+2"); so do failures without a value that have one cause, and facts that are the same on
+    several devices. Rows of one device are together. Unless `full` is set, several devices that pass the same limit
+    share a row as well, with the weakest device and the range of values, and of the marginal limits of one of several
+    devices only the worst `MOST_MARGINAL` have a row. Metrics without a limit have a row where nothing else judges
+    their part of the node. The cells are shortened as far as the columns of the terminal, `width`, require.
     """
     host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
     verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
@@ -87,11 +96,14 @@ def table(verdicts: Sequence[Verdict], names: Names, *, full: bool = False, widt
         for group in groups
         if several and group[0].information and required_part(group[0].metric) in {"", *READ, *judged}
     ]
-    none_counted = [group for group in groups if not full and _counts_nothing(group, devices)]
+    none_counted = [group for group in groups if not full and _counts_nothing(group)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
+    also: dict[int, int] = {}
+    if not full:
+        rows, also = _by_cause(rows, found)
     if several:
         rows = _without_further_marginal(rows)
-    lines = _Rows(rows, slowest, names, devices).lines(width)
+    lines = _Rows(rows, slowest, names, devices, also).lines(width)
     lines += _marginal(worst_first(shown), names, full=full)
     for verdict in worst_first(shown):
         if waiver := verdict.waiver:
@@ -154,15 +166,16 @@ def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[L
     kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
     facts = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected" if verdicts else ""
     zero = f"{counted(at_zero, 'metric')} at 0" if at_zero else ""
-    text = f"{', '.join(filter(None, (facts, zero)))} on {counted(devices, 'device')}"
-    text += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
+    facts += f" on {counted(devices, 'device')}" if facts else ""
+    facts += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
+    text = "; ".join(filter(None, (facts, zero)))
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts or at_zero else []
 
 
-def _counts_nothing(group: Sequence[Verdict], devices: int) -> bool:
-    """Return True for a metric that is 0 on every device and may not be above: errors, or seconds of a slowdown."""
+def _counts_nothing(group: Sequence[Verdict]) -> bool:
+    """Return True for a metric that is 0 and may not be above: errors, or seconds of a slowdown."""
     fine = all(each.status is Status.PASS and not each.waiver and each.value == 0 for each in group)
-    return fine and len(group) == devices and group[0].floor is None
+    return fine and group[0].floor is None and group[0].expected in (None, 0)
 
 
 def _host(verdicts: Sequence[Verdict]) -> list[Line]:
@@ -199,8 +212,9 @@ class _Rows:
         slowest: Sequence[Verdict],
         names: Names,
         devices: int,
+        also: Mapping[int, int],
     ) -> None:
-        self._groups, self._slowest = groups, slowest
+        self._groups, self._slowest, self._also = groups, slowest, also
         self._names, self._devices = names, devices
 
     def lines(self, width: int | None) -> list[Line]:
@@ -240,11 +254,11 @@ class _Rows:
         verdict = group[0]
         status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
         if _has_no_value(verdict):
-            return [status, self._members(group), _told(group)]
+            return [status, self._members(group), _told(group, self._also.get(id(group), 0))]
         return [
             status,
             self._named(group, layout),
-            verdict.metric,
+            verdict.metric + (f" +{self._also[id(group)]}" if id(group) in self._also else ""),
             _values(group) if layout.ranges else _values(group[:1], bare=True),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
@@ -289,9 +303,11 @@ def _has_no_value(verdict: Verdict) -> bool:
     return verdict.value is None and verdict.status.fails
 
 
-def _told(group: Sequence[Verdict]) -> str:
+def _told(group: Sequence[Verdict], also: int) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
+    if also:
+        return f"{metrics[0]}{_and_more(len(metrics) - 1 + also)}: {sentence_of(last)}"
     if last.event == LEFT_OUT and len(metrics) > 1:
         said = "" if last.reasons[0].kind == "left_out" else ":"
         return f"{len(metrics)} limits{said} {sentence_of(last)}"
@@ -318,6 +334,35 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
         return verdict.metric, verdict.status, *own
 
     return list(grouped(verdicts, shared).values())
+
+
+def _by_cause(
+    groups: Sequence[list[Verdict]], found: Mapping[Key, Finding]
+) -> tuple[list[list[Verdict]], dict[int, int]]:
+    """Return the groups with one for each cause on a device, and how many verdicts each stands for besides its own.
+
+    What was not measured because of an earlier failure of the device belongs to the cause of that failure. Groups of
+    one device are together, where its worst is.
+    """
+    kept: dict[tuple[str, str], list[Verdict]] = {}
+    worst: dict[str, str] = {}
+    also: dict[int, int] = {}
+    rows: list[list[Verdict]] = []
+    for group in groups:
+        first, culprits = group[0], {each.culprit for each in group}
+        finding = found.get(first.key)
+        if finding is None or first.waiver or len(culprits) > 1:
+            rows.append(group)
+            continue
+        code = finding.code if first.event != LEFT_OUT else worst.get(first.culprit, finding.code)
+        worst.setdefault(first.culprit, code)
+        own = kept.setdefault((first.culprit, code), group)
+        if own is group:
+            rows.append(group)
+        else:
+            also[id(own)] = also.get(id(own), 0) + len(group)
+    places = {each[0].culprit: place for place, each in reversed(list(enumerate(rows))) if each[0].status.fails}
+    return sorted(rows, key=lambda each: places[each[0].culprit] if each[0].status.fails else len(rows)), also
 
 
 def _limit_of_all(limit: Limit | None) -> object:

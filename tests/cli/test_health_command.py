@@ -179,7 +179,7 @@ def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
 @pytest.mark.parametrize(
     ("changes", "up", "line"),
     [
-        (LINK_DOWN, 120.0, "UNKNOWN gpu5 health.nvlink_up: 17, expected 18; up 2 min, may still train"),
+        (LINK_DOWN, 120.0, "UNKNOWN gpu5 health.nvlink_up: 17 of 18 NVLinks up; up 2 min, may still train"),
         (LINK_DOWN, 601.0, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
         (
             'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)',
@@ -230,7 +230,7 @@ print(health_line.line(passive.check(asked, 50.0), fresh=False, place=None))
     ("up", "again", "line"),
     [
         (120, 0, "OK 8 x h100-sxm"),
-        (120, 50, "UNKNOWN gpu5 health.nvlink_up: 17, expected 18; up 2 min, may still train"),
+        (120, 50, "UNKNOWN gpu5 health.nvlink_up: 17 of 18 NVLinks up; up 2 min, may still train"),
         (1200, 0, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
     ],
 )

@@ -18,6 +18,7 @@ from pytest_accel.core.verdict import Status, Verdict
 GOLDEN = Path(__file__).with_name("sentences.golden")
 SHORT = Verdict("stream.triad", "GPU-0", Status.FAIL, unit="GB/s", value=2500.0, floor=2700.0, margin=-0.0741)
 FACT = Verdict("inventory.vbios", "GPU-0", Status.FAIL, unit="text", value="96.00", expected="97.00")
+LINKS = Verdict("health.nvlink_up", "GPU-0", Status.FAIL, unit="count", value=17, expected=18)
 VERSION = Verdict(
     "inventory.driver_version", "GPU-0", Status.FAIL, unit="text", value="535.1", expected=">=550",
     limit=Limit("inventory.driver_version", "text", version=">=550"),
@@ -37,6 +38,7 @@ MORE: list[tuple[Verdict, Reason]] = [
     (SHORT, reasons.OtherUnit("TFLOPS")),
     (SHORT, reasons.Implausible(2.5, "healthy reference")),
     (SHORT, reasons.Close(0.02, "ceiling")),
+    (LINKS, reasons.Expected()),
     (SHORT, reasons.FewSamples(2, 3)),
     (SHORT, reasons.PastWarning(2800.0)),
     (SHORT, reasons.Interval(2400.0, 2600.0, "floor")),

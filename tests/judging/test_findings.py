@@ -231,6 +231,15 @@ def test_what_a_slowdown_makes_slow_is_no_reason_to_return_the_part(name: str) -
     assert findings(verdicts, [], [])[verdicts[-1].key].fault.name == "compute-slow"
 
 
+def test_every_device_that_is_rejected_has_its_next_step() -> None:
+    """However many codes there are."""
+    metrics = ("memory_pattern.cold", "health.pcie_width", "health.remap_pending", "matmul.bf16", "stream.triad")
+    verdicts = [failing(metric, subject=f"GPU-{place}") for place, metric in enumerate(metrics)]
+    lines = [text for text, _ in next_steps(findings(verdicts, [], []), verdicts, NAMES, {})]
+    assert len(lines) == len(metrics)
+    assert [sum(f" {NAMES[each.subject]} " in line for line in lines) for each in verdicts] == [1] * len(metrics)
+
+
 NODE = """
 sku: h100-sxm
 platform: hgx8

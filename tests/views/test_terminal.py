@@ -18,6 +18,7 @@ from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import Closing
+from pytest_accel.judging.findings import findings
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options
 from pytest_accel.run.session import Session
@@ -188,10 +189,10 @@ def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
         ]
         return [judge([Measurement(limit.metric, uuid, limit.unit, each)], limit) for limit, uuid, each in made]
 
-    assert rows(*found(0.0, 0.0)) == ["2 metrics at 0 on 4 devices (-v lists them)"]
+    assert rows(*found(0.0, 0.0)) == ["2 metrics at 0 (-v lists them)"]
     one_wrong = rows(*found(1.0, 0.0))
     assert one_wrong[1] == "FAIL gpu3 exact_matmul.bf16 1 = 0"
-    assert one_wrong[-1] == "1 metric at 0 on 4 devices (-v lists them)"
+    assert one_wrong[-1] == "2 metrics at 0 (-v lists them)"
     assert len(table(found(0.0, 0.0), NAMES, full=True)) == 1 + 8
 
 
@@ -251,6 +252,24 @@ def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
 
 def left_out(metric: str, subject: str = "GPU-1", why: str = "its worker hung in a.b") -> Verdict:
     return Verdict(metric, subject, Status.FAIL, (Note("left_out", why),), limit=FLOOR, fault=True, event="left out")
+
+
+def test_what_falls_short_by_one_cause_is_one_row_of_its_device() -> None:
+    """Two causes on one device are two rows, one below the other; -v has a row for each limit."""
+
+    def short(metric: str, subject: str, value: float) -> Verdict:
+        return judge([Measurement(metric, subject, "GB/s", value)], Limit(metric, "GB/s", floor=100.0, origin="a:1"))
+
+    memory = [short(f"stream.{kind}", "GPU-1", 90.0 + place) for place, kind in enumerate(("copy", "triad", "read"))]
+    every = [*memory, short("stream.copy", "GPU-0", 95.0), short("host_copy.h2d", "GPU-1", 99.0), judged(730.0)]
+    found = findings(every, [], [])
+    lines = [" ".join(text.split()[:5]) for text, _ in table(every, NAMES, found)]
+    assert lines[1:4] == [
+        "FAIL gpu1 < stream.copy +2",
+        "FAIL gpu1 host_copy.h2d 99 GB/s",
+        "FAIL gpu0 stream.copy 95 GB/s",
+    ]
+    assert len([text for text, _ in table(every, NAMES, found, full=True) if text.startswith("FAIL")]) == len(every) - 1
 
 
 def test_a_device_that_hangs_is_two_rows_whatever_it_left_unmeasured() -> None:
