@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from dataclasses import fields
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from pytest_accel.cli.parser import Subcommand
 from pytest_accel.core import exits
+from pytest_accel.core.durations import duration
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.kubernetes import manifest, node_labels
@@ -17,6 +21,9 @@ from pytest_accel.run.options import time_limit
 
 MOST_NODES = 100_000
 """Most pods of a Job whose indices fail one by one (Kubernetes, JobSpec.backoffLimitPerIndex)."""
+
+SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr")
+"""Folders of the system, which no pod gets to write to."""
 
 MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
@@ -50,13 +57,21 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
     add("--time-limit", metavar="TIME", type=_time_limit, help=text)
     add("--name", type=_name, default="accel", help="the name of the Job (default: %(default)s)")
     add("--namespace", default="", help="default: that of kubectl")
-    text = "run the pods privileged and as root, without which no container may read the kernel log"
-    add("--kernel-log", action="store_true", help=text)
+    text = "the time after which the Job is ended (default: 6h)"
+    add("--deadline", metavar="TIME", type=duration, default=manifest.DEADLINE, help=text)
+    add("--cpu", type=_quantity, default="8", help="processors that a pod requests (default: %(default)s)")
+    add("--memory", type=_quantity, default="32Gi", help="memory that a pod requests (default: %(default)s)")
+    add("--priority", metavar="CLASS", type=_name, help="the PriorityClass of the pods")
+    add("--pull-secret", metavar="NAME", type=_name, help="the secret by which the image is pulled")
 
 
 def _print_manifest(chosen: argparse.Namespace) -> int:
     """Print the manifest; return 0."""
-    wanted = ManifestRequest(**{each.name: getattr(chosen, each.name) for each in fields(ManifestRequest)})
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    asked: dict[str, Any] = {each.name: getattr(chosen, each.name, stamp) for each in fields(ManifestRequest)}
+    wanted = ManifestRequest(**asked)
+    if "@sha256:" not in wanted.image:
+        print("note: --image names no digest (NAME@sha256:...), so that nodes may run other images", file=sys.stderr)
     print(manifest.text([manifest.manifest(wanted)]), end="")
     return 0
 
@@ -100,9 +115,10 @@ def _count(text: str) -> int:
 
 
 def _absolute(text: str) -> str:
-    """Return an absolute path without "..". Raises ArgumentTypeError for another one."""
-    if not text.startswith("/") or ".." in text.split("/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path")
+    """Return an absolute path without "..", and no folder of the system. Raises ArgumentTypeError for another one."""
+    parts = [each for each in text.split("/") if each]
+    if not text.startswith("/") or ".." in parts or len(parts) < 2 or parts[0] in SYSTEM:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the absolute path of a folder for records, as /mnt/accel")
     return text
 
 
@@ -112,6 +128,13 @@ def _pair(text: str) -> tuple[str, str]:
     if not (key and equals and value):
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key, value
+
+
+def _quantity(text: str) -> str:
+    """Return an amount as Kubernetes writes it, such as 8 or 32Gi. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"[1-9][0-9]{0,11}(m|k|Ki|M|Mi|G|Gi|T|Ti)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount such as 8 or 32Gi")
+    return text
 
 
 def _time_limit(text: str) -> str:

@@ -115,6 +115,10 @@ def positive(text: str) -> int:
     return value
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+
+
 def _minutes(text: str) -> float:
     """Return a number of minutes above 0. Raises ValueError, which argparse reports with the option."""
     value = float(text)
@@ -148,6 +152,8 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", type=Path, help=text)
     text = "believe the small files beside the records; else each record is read: 0.1 s for a node of eight devices"
     parser.add_argument("--trust-summaries", action="store_true", help=text)
+    text = "the expected nodes, with commas, where other launchers than 'fleet run' started them"
+    parser.add_argument("--nodes", metavar="A,B,C", type=_names, default=(), help=text)
     delivery.arguments(parser)
 
 
@@ -395,6 +401,10 @@ def report(chosen: argparse.Namespace) -> int:
     if chosen.expect or chosen.name:
         raise BadFile("--expect and --name are for --acceptance")
     watch = watch_of(chosen.folder.absolute(), chosen.nights, trusts=chosen.trust_summaries)
+    if chosen.nodes:
+        if isinstance(watch, NightsWatch) or watch.fleet.listed:
+            raise BadFile(f"--nodes: {chosen.folder} holds the list of a 'fleet run'")
+        watch.expect(chosen.nodes)
     found = _look(watch)
     if form == "prometheus":
         result_file.write(chosen.output, metrics.text(watch.fleet, found, ledger.last(chosen.folder.absolute())))

@@ -83,7 +83,7 @@ def test_a_command_keeps_its_status(words: str, redirected: str, status: int) ->
     assert "Exception ignored" not in done.stderr
 
 
-MANIFEST = "fleet manifest --image=i --sku=h100-sxm --count=1 --claim=results"
+MANIFEST = "fleet manifest --image=i@sha256:0 --sku=h100-sxm --count=1 --claim=results"
 
 
 @pytest.mark.parametrize("words", ["sku show h100-sxm", "schema record", "monitoring alerts", MANIFEST])

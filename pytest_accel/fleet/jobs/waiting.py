@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.fleet.jobs.run_folder import Fleet, Results
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 from pytest_accel.fleet.jobs.submission import jobs_of
@@ -37,11 +37,18 @@ class FolderWatch:
     def __init__(self, folder: Path, *, trusts: bool = True) -> None:
         self.folder = folder
         self.fleet = run_folder.found(folder)
+        self._asked = self.fleet.listed
+        """True if `fleet run` submitted its jobs."""
         self._results = Results(folder, trusts)
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Take these nodes for the expected ones of a run that no `fleet run` began."""
+        self.fleet = replace(self.fleet, expected=tuple(map(ExpectedNode, names)), listed=True)
+        self._asked = False
 
     def look(self) -> list[NodeResult]:
         """Return the state of every node. Raises BadFile or SlurmError."""
-        if not self.fleet.listed:
+        if not self._asked:
             return self._states([])
         jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
         self.fleet = run_folder.load(self.folder)

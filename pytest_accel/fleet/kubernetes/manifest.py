@@ -1,7 +1,7 @@
 """Kubernetes manifests of a run on many nodes: an indexed Job, or a CronJob of it. Pure.
 
-A manifest is data that PyYAML writes, never text that is put together. The pods run unprivileged; what the kernel log
-costs beyond that is added only on request.
+A manifest is data that PyYAML writes, never text that is put together. The pods run unprivileged: the kernel log, which
+only a privileged one could read, is exported by others, such as node-problem-detector.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ KEPT_SECONDS = 7 * 24 * 3600
 """Seconds for which a finished Job, with its pods and their logs, is kept."""
 LATEST_SECONDS = 3600
 """Seconds by which a nightly Job may start late; it is left out else."""
-NIGHT_SECONDS = 6 * 3600
-"""Seconds after which a nightly Job is ended. A pod that never starts, since its node is gone, would hold up all later
-nights."""
-LONGEST_NAME = 52
-"""Characters of the longest name of a CronJob, which gives its Jobs names of 63."""
+DEADLINE = 6 * 3600.0
+"""Seconds after which a Job is ended. A pod that hangs in the driver would hold its devices for ever, and one that
+never starts, since its node is gone, hold up all later nights."""
+LONGEST_NAME = 46
+"""Characters of the longest name, to which the time is added: a Job and its pods have names of at most 63."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -62,7 +62,15 @@ class ManifestRequest:
     host_path: str | None = None
     selector: Sequence[tuple[str, str]] = ()
     time_limit: str | None = None
-    kernel_log: bool = False
+    deadline: float = DEADLINE
+    cpu: str = "8"
+    memory: str = "32Gi"
+    """What a pod requests, so that it is not the first to be evicted."""
+    priority: str | None = None
+    """The name of the PriorityClass."""
+    pull_secret: str | None = None
+    stamp: str = ""
+    """What the name of a Job ends with, so that each manifest is a Job of its own."""
 
 
 def is_name(text: str) -> bool:
@@ -93,7 +101,7 @@ def manifest(wanted: ManifestRequest) -> Manifest:
         "failedJobsHistoryLimit": 7,
         "jobTemplate": {
             "metadata": {"labels": _labels(wanted)},
-            "spec": {**job, "activeDeadlineSeconds": NIGHT_SECONDS},
+            "spec": job,
         },
     }
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted), "spec": spec}
@@ -101,7 +109,8 @@ def manifest(wanted: ManifestRequest) -> Manifest:
 
 def _metadata(wanted: ManifestRequest) -> Manifest:
     namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
-    return {"name": wanted.name, **namespace, "labels": _labels(wanted)}
+    stamp = f"-{wanted.stamp}" if wanted.stamp and not wanted.cron else ""
+    return {"name": f"{wanted.name}{stamp}", **namespace, "labels": _labels(wanted)}
 
 
 def _labels(wanted: ManifestRequest) -> dict[str, str]:
@@ -129,20 +138,22 @@ def _job(wanted: ManifestRequest) -> Manifest:
                 },
             ]
         },
+        "activeDeadlineSeconds": int(wanted.deadline),
         "ttlSecondsAfterFinished": KEPT_SECONDS,
         "template": {"metadata": {"labels": _labels(wanted)}, "spec": _pod(wanted)},
     }
 
 
 def _pod(wanted: ManifestRequest) -> Manifest:
-    user = 0 if wanted.kernel_log else USER
-    context = {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "seccompProfile": {"type": "RuntimeDefault"}}
+    context = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
     return {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": context if wanted.kernel_log else {"runAsNonRoot": True, **context},
+        "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
+        **({"priorityClassName": wanted.priority} if wanted.priority else {}),
+        **({"imagePullSecrets": [{"name": wanted.pull_secret}]} if wanted.pull_secret else {}),
         **({"nodeSelector": dict(wanted.selector)} if wanted.selector else {}),
         "affinity": _affinity(wanted),
         "tolerations": _tolerations(wanted),
@@ -165,10 +176,10 @@ def _affinity(wanted: ManifestRequest) -> Manifest:
 def _tolerations(wanted: ManifestRequest) -> list[Manifest]:
     """Return the taints that do not keep a pod away: those of accelerators, of acceptance, and of a rejection.
 
-    A node that is cordoned is measured by a Job that somebody starts, and not every night: it may be in repair.
+    A node that is cordoned may be in repair: it is measured where somebody names it, and not every night.
     """
     keys = [wanted.resource, ACCEPTANCE_TAINT, REJECTED_TAINT]
-    keys += [] if wanted.cron else ["node.kubernetes.io/unschedulable"]
+    keys += ["node.kubernetes.io/unschedulable"] if wanted.nodes and not wanted.cron else []
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
 
 
@@ -194,29 +205,22 @@ def _container(wanted: ManifestRequest) -> Manifest:
             {"name": "HOME", "value": "/tmp"},  # noqa: S108  the pod's own
         ],
         "workingDir": "/tmp",  # noqa: S108
-        "resources": {"limits": {wanted.resource: str(wanted.gpus)}},
+        "resources": {
+            "requests": {"cpu": wanted.cpu, "memory": wanted.memory},
+            "limits": {wanted.resource: str(wanted.gpus)},
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": _security(wanted),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
         "volumeMounts": [each["mount"] for each in _volumes(wanted)],
     }
 
 
 def _field(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _security(wanted: ManifestRequest) -> Manifest:
-    """Return the rights of the container: none, or those without which no container may open /dev/kmsg.
-
-    The device is not among those that the runtime allows a container, and no single capability changes that.
-    """
-    if wanted.kernel_log:
-        return {"privileged": True, "readOnlyRootFilesystem": True}
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
 
 
 def _volumes(wanted: ManifestRequest) -> list[Mapping[str, Manifest]]:
@@ -227,9 +231,7 @@ def _volumes(wanted: ManifestRequest) -> list[Mapping[str, Manifest]]:
         results = _volume("results", RESULTS, {"persistentVolumeClaim": {"claimName": wanted.claim}})
     else:
         results = _volume("results", RESULTS, {"hostPath": {"path": wanted.host_path, "type": "Directory"}})
-    log = _volume("kmsg", "/dev/kmsg", {"hostPath": {"path": "/dev/kmsg", "type": "CharDevice"}})
-    log["mount"]["readOnly"] = True
-    return [shm, tmp, results, *([log] if wanted.kernel_log else [])]
+    return [shm, tmp, results]
 
 
 def _volume(name: str, path: str, source: Manifest) -> dict[str, Manifest]:

@@ -1,5 +1,7 @@
 """Commands that write the results of a run into Kubernetes: labels on every node, a taint on those that were rejected.
 
+The taint goes once the node is accepted.
+
 They are printed and applied by the user. Names of nodes come from files that anybody may have written.
 """
 
@@ -7,16 +9,21 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_accel.core.summary import RUNNING
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.summary import RUNNING, Summary
 from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.fleet.jobs.run_folder import Results
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_node
 
+AT_ONCE = 200
+"""Most nodes that one command names."""
+REMOVED = f"{REJECTED_TAINT}:NoSchedule-"
+"""What takes the taint from a node that was accepted. kubectl says so where there is none, which is no error here."""
 LONGEST_VALUE = 63
 """Characters of the longest value of a label."""
 
@@ -56,19 +63,29 @@ def of_folder(folder: Path, *, trusts: bool = False) -> LabelledNodes:
     return found
 
 
-def commands(nodes: Iterable[NodeResult]) -> Iterator[str]:
-    """Yield the commands of every node that has a result. Their names are those of Kubernetes."""
-    for each in nodes:
-        if each.result is None:
-            continue
-        summary = each.result
-        word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary.word
-        labels = {"result": word, "sku": summary.sku, "day": summary.day}
-        stated = [f"{PREFIX}/{name}={_value(value)}" for name, value in labels.items()]
-        yield shlex.join(["kubectl", "label", "node", each.node, "--overwrite", *stated])
-        if each.state is State.REJECTED:
-            taint = f"{REJECTED_TAINT}=true:NoSchedule"
-            yield shlex.join(["kubectl", "taint", "node", each.node, "--overwrite", taint])
+def commands(nodes: Sequence[NodeResult]) -> Iterator[str]:
+    """Yield the commands for the nodes that have a result, by their names in Kubernetes; equal labels are one."""
+    alike = grouped((each for each in nodes if each.result), _labels)
+    for labels, some in alike.items():
+        names = [each.node for each in some]
+        for at in range(0, len(names), AT_ONCE):
+            yield shlex.join(["kubectl", "label", "node", *names[at : at + AT_ONCE], "--overwrite", *labels])
+    rejected = [each.node for each in nodes if each.state is State.REJECTED]
+    accepted = [each.node for each in nodes if each.state is State.ACCEPTED]
+    for names, words in (
+        (rejected, ["--overwrite", f"{REJECTED_TAINT}=true:NoSchedule"]),
+        (accepted, [REMOVED]),
+    ):
+        for at in range(0, len(names), AT_ONCE):
+            command = shlex.join(["kubectl", "taint", "node", *names[at : at + AT_ONCE], *words])
+            yield command if names is rejected else f"{command} 2>/dev/null || true"
+
+
+def _labels(each: NodeResult) -> tuple[str, ...]:
+    summary = each.result or Summary()
+    word = State.NOT_JUDGED.value if each.state is State.NOT_JUDGED else summary.word
+    labels = {"result": word, "sku": summary.sku, "day": summary.day}
+    return tuple(f"{PREFIX}/{name}={_value(value)}" for name, value in labels.items())
 
 
 def _value(text: str) -> str:
