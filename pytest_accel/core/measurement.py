@@ -32,9 +32,13 @@ Statistic = Literal["mean", "median"]
 
 def finite(value: Value | None) -> float | None:
     """Return a value as a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def is_rate(unit: str) -> bool:

@@ -184,14 +184,14 @@ def _from_samples(measured: Measurement, where: str, *, packaged: bool) -> Found
     samples, details, unit = measured.samples, measured.details, measured.unit
     if not samples or measured.estimate is None:
         return
+    if not packaged:  # a user's probe may give a value of its own beside its samples
+        return
     if not _same(measured.value, measured.estimate.mean):
         yield Contradiction(Contradicts.VALUE, show(measured.value, unit), show(measured.estimate.mean, unit), where)
-    if not packaged:
-        return
     if measured.seconds and not _of_same_work(measured):
         yield Contradiction(Contradicts.DURATIONS, where=where)
-    for name in ("of_peak", "variation"):
-        if (stated := details.get(name)) is not None:
+    for name, stated in (("of_peak", details.get("of_peak")), ("variation", details.get("variation"))):
+        if stated is not None:
             found = of_peak_of(measured) if name == "of_peak" else variation(samples)
             if not _same(stated, found):
                 yield Contradiction(Contradicts.DETAIL, f"{name} is {_number(stated)}", _number(found), where)

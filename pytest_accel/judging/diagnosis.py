@@ -134,9 +134,10 @@ def _at_clock(found: Shares) -> str:
 
 def reason_words(names: str, device: Device) -> str:
     """Return reasons that cannot be separated in words, as the keys of `Shares.by_reason` name them."""
-    facts = device.facts
-    lowered = f"power limit lowered from {facts.get('power_limit_default_w'):g} to {facts.get('power_limit_w'):g} W"
-    words = {**WORDS, causes.LOWERED_LIMIT: lowered} if causes.lowered(device) else WORDS
+    words: dict[str, str] = {**WORDS}
+    if causes.lowered(device):
+        usual, limit = device.facts["power_limit_default_w"], device.facts["power_limit_w"]
+        words[causes.LOWERED_LIMIT] = f"power limit lowered from {usual:g} to {limit:g} W"
     parts = [words.get(name, name) for name in names.split(JOINT)]
     return " and ".join(parts) + (" together" if len(parts) > 1 else "")
 

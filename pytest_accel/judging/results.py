@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_accel.core import untrusted
 from pytest_accel.core.details import SAMPLED, Details
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import (
@@ -26,6 +28,7 @@ from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run, significant
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.compare import MOST_OF_PEAK
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.probes.request import Request
@@ -34,6 +37,8 @@ PeakOf = Callable[[str], "tuple[float, str] | None"]
 """A function that returns the datasheet peak of a metric and its label, or None."""
 
 
+FINDING_BYTES = untrusted.MIB
+"""Size of the largest result of a user's probe that is kept. Ten thousand samples have a fifth of it."""
 _EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
 """The event of a message that ended a call, as a verdict names it."""
 
@@ -136,8 +141,11 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
         ends = finding["details"].get("ends") or ends  # a finding may be of the first part of the load alone
     trouble = Trouble("device", finding["wrong"], wrong=True) if finding.get("wrong") else None
     peak = peak_of(finding["metric"])
-    if not call.declaration.packaged and (why := _impossible(value, samples, finding["unit"], peak)):
-        trouble = Trouble("bug", why)
+    if not call.declaration.packaged:
+        why, unreadable = _impossible(value, samples, finding["unit"], peak), _unreadable(finding)
+        if unreadable:
+            return replace(_bare(_named(finding, call), subject, call), trouble=Trouble("bug", why or unreadable))
+        trouble = Trouble("bug", why) if why else trouble
     return replace(
         _bare(_named(finding, call), subject, call),
         ended=min(call.ended, call.started + ends[-1]),
@@ -151,6 +159,18 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
         details=details_of(finding["details"], packaged=call.declaration.packaged),
         trouble=trouble,
     )
+
+
+def _unreadable(finding: Message) -> str | None:
+    """Return why a record with what a user's probe returned could not be read again, or None."""
+    raw = json.dumps([[[[finding]]]]).encode()  # as deep as it would be in a record
+    if len(raw) > FINDING_BYTES:
+        return f"the probe returned {len(raw):,} bytes; the largest result that is kept has {FINDING_BYTES:,}"
+    try:
+        untrusted.parse_json(raw, "what the probe returned")
+    except BadFile as bad:
+        return str(bad)
+    return None
 
 
 def _impossible(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pytest_accel.core.measurement import Device, Measurement, Peak
+from pytest_accel.core.measurement import Device, Measurement, Peak, finite
 
 
 def found(samples: tuple[float, ...], peak: Peak | None) -> Measurement:
@@ -15,6 +15,10 @@ def test_a_fact_has_no_estimate() -> None:
     fact = Measurement("inventory.count", "node", "count", 8)
     assert fact.estimate is None
     assert fact.of_peak is None
+
+
+def test_a_number_of_hundreds_of_digits_is_none_that_can_be_drawn() -> None:
+    assert [finite(each) for each in (10**400, -(10**400), math.nan, True, "1", 7)] == [None] * 5 + [7.0]
 
 
 def test_a_rate_is_work_over_time() -> None:

@@ -10,7 +10,7 @@ from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySumm
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.judging.diagnosis import cause, explaining, variation
+from pytest_accel.judging.diagnosis import cause, explaining, reason_words, variation
 from pytest_accel.judging.judge import judge
 
 FACTS: dict[str, Any] = {
@@ -310,3 +310,7 @@ def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: 
 @pytest.mark.parametrize("samples", [(), (700.0, 600.0), (0.0, 0.0, 0.0), (700.0, float("nan"), float("inf"))])
 def test_blocks_that_say_nothing_have_no_variation(samples: tuple[float, ...]) -> None:
     assert variation(samples) is None
+
+
+def test_a_device_that_states_no_power_limit_has_reasons_in_words() -> None:
+    assert reason_words("hw_thermal_s", Device("GPU-0", 0, "nvidia", "Part")) == "HW thermal"

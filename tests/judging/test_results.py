@@ -86,6 +86,29 @@ def test_a_value_that_no_device_can_have_is_an_error_of_the_users_probe(changes:
     assert words in found.trouble.reason
 
 
+DEEP: dict[str, Any] = {}
+for _ in range(70):
+    DEEP = {"d": DEEP}
+NOT_KEPT = {
+    "too much": ({"value": 1e308}, "holds a number that nothing measures (1e+308)"),
+    "a long number": ({"value": 2**70}, "holds a whole number of 22 digits"),
+    "no number": ({"conditions": {"a": math.nan}}, "holds NaN, which is no number of JSON"),
+    "deep": ({"details": DEEP}, "is nested more than 64 levels deep"),
+    "long": ({"details": {"a": "x" * 2**21}}, "returned 2,097,"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), NOT_KEPT.values(), ids=NOT_KEPT)
+def test_what_a_record_could_not_be_read_with_is_not_kept(changes: dict[str, Any], words: str) -> None:
+    """The run would end well, and nobody could read its record."""
+    own = Request(declaration_for(mine), {}, "mine", "", started=10.0, ended=20.0)
+    (found,) = per_device(outcome(finding(**{"metric": "mine", "unit": "ms", **changes})), own)
+    assert found.trouble
+    assert found.trouble.kind == "bug"
+    assert words in found.trouble.reason
+    assert (found.value, found.conditions, found.details) == (None, {}, {})
+
+
 @pytest.mark.parametrize("unit", ["1", "count", "C"])
 def test_nothing_counted_is_a_value_of_a_users_probe(unit: str) -> None:
     own = Request(declaration_for(mine), {}, "mine", "", started=10.0, ended=20.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import multiprocessing
 import random
 import re
@@ -1211,6 +1212,23 @@ def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -
     """A rate under the unit of a duration would pass every ceiling."""
     with pytest.raises(TypeError, match=f"goes with unit='ms' and no other; unit='{unit}', as_duration={as_duration}"):
         compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"amount": math.nan}, "amount=nan; it is what one call does, finite and above 0"),
+        ({"seconds": math.inf}, "seconds=inf; finite, and 0 or above"),
+        ({"precision": -0.1}, "precision=-0.1; finite, and 0 or above"),
+        ({"fastest_of": -1}, "fastest_of=-1; a number of calls up to 1000"),
+        ({"fastest_of": 10**9}, "fastest_of=1000000000; a number of calls up to 1000"),
+        ({"statistic": "max"}, "statistic='max'; mean or median"),
+    ],
+)
+def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
+    """A billion calls before the first sample would look like a device that hangs."""
+    with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):
+        compute().sample(lambda: None, **{"amount": 1.0, "unit": "GB/s", **given})
 
 
 def test_what_a_device_offers_a_probe_is_there() -> None:

@@ -287,6 +287,15 @@ def test_copies_between_all_devices_have_the_samples_of_the_node(tmp_path: Path)
     assert not [each for each in edited(rejected(tmp_path), edit) if "its samples are those of" in each]
 
 
+def test_a_users_probe_may_give_a_value_of_its_own(tmp_path: Path) -> None:
+    """Such as the slowest of its samples."""
+
+    def edit(raw: dict[str, Any]) -> None:
+        raw["measurements"].append({**raw["measurements"][0], "metric": "mine", "value": 1.0})
+
+    assert edited(rejected(tmp_path), edit) == []
+
+
 def test_any_change_shows_in_the_hash(tmp_path: Path) -> None:
     (found,) = edited(rejected(tmp_path), put("notes", ["it was fine"]), sealed=False)
     assert found.startswith("the record was changed after it was written: its hash is ")

@@ -375,20 +375,32 @@ def test_rank_that_raises(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("leaves", "status", "said"),
-    [("sys.exit(3)", 3, "SystemExit: 3"), ("os._exit(3)", 6, "it ended with exit code 3")],
+    [
+        ("sys.exit(3)", 3, "SystemExit: 3"),
+        ("os._exit(3)", 6, "it ended with exit code 3"),
+        ("raise BaseException('of pytest.fail')", 3, "BaseException: of pytest.fail"),
+        ("raise Odd", 3, "RuntimeError: an error of type Odd, whose __str__ fails"),
+    ],
 )
 def test_a_probe_that_ends_its_process_says_nothing_about_the_device(
     tmp_path: Path, leaves: str, status: int, said: str
 ) -> None:
-    """The code of a user's own probe did it: a bug where Python tells, and nobody's fault where it cannot."""
+    """The code of a user's own probe did it: a bug where Python tells, and nobody's fault where it cannot.
+
+    Not the third time either, although a device that loses its worker so often is given up.
+    """
     own = f"""
     import os, sys
-    def leaves(device):
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError
+    def leaves(device, again):
         {leaves}
 
+    @pytest.mark.parametrize("again", range(3))
     @accel_limit(unit="GB/s", floor=1)
-    def test_leaves(accel_check):
-        accel_check(leaves)
+    def test_leaves(accel_check, again):
+        accel_check(leaves, again=again)
     """
     write(tmp_path, test_leaves=own)
     ran = as_user.pytest(tmp_path, env=STUB_TORCH)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
@@ -45,6 +45,8 @@ factor of 500."""
 SPINS = (200_000, 600_000)
 """Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
 
+MOST_CALLS = 1000
+"""The most calls of which the fastest makes a sample: nothing is heard of a worker as long as they take."""
 ENDS_DIGITS = 6
 """Decimals of the seconds at which a block ended."""
 
@@ -431,10 +433,17 @@ class Compute(Rank):
             statistic: What the value is of the samples.
 
         Raises TypeError for the unit "ms" without `as_duration`, and the reverse: the samples would be of another unit.
-        Raises ValueError for an amount that is not finite and above 0.
+        Raises ValueError for an amount that is not finite and above 0, and for what no sampling can be done by.
         """
-        if not 0 < amount < math.inf:
-            raise ValueError(f"sample: amount={amount!r}; it is what one call does, finite and above 0")
+        for name, given, right, what in (
+            ("amount", amount, 0 < amount < math.inf, "it is what one call does, finite and above 0"),
+            ("seconds", seconds, seconds is None or 0 <= seconds < math.inf, "finite, and 0 or above"),
+            ("precision", precision, precision is None or 0 <= precision < math.inf, "finite, and 0 or above"),
+            ("fastest_of", fastest_of, 0 <= fastest_of <= MOST_CALLS, f"a number of calls up to {MOST_CALLS}"),
+            ("statistic", statistic, statistic in get_args(Statistic), "mean or median"),
+        ):
+            if not right:
+                raise ValueError(f"sample: {name}={given!r}; {what}")
         if as_duration != (unit == "ms"):
             raise TypeError(
                 f"sample: as_duration=True returns milliseconds, so it goes with unit='ms' and no other; "

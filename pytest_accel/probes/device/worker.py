@@ -103,7 +103,8 @@ class Worker:
         """Handle one message. An exception is sent to pytest instead of being raised, also that of sys.exit()."""
         try:
             self._take(message)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a probe may raise anything, and pytest has to know
+        except BaseException as raised:  # noqa: BLE001  a probe may raise anything, and pytest has to know
+            error = _readable(raised)
             words = error_texts(message, self.compute)
             lost = self.compute is not None and error_class.context_is_lost(error, words)
             kind = error_class.trouble_kind_of(
@@ -262,6 +263,15 @@ def _software(compute: Compute) -> dict[str, Any]:
     if torch.distributed.is_available() and torch.distributed.is_nccl_available():
         versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     return versions
+
+
+def _readable(error: BaseException) -> BaseException:
+    """Return an error, or one in place of an error of the user's whose text cannot be read."""
+    try:
+        str(error)
+    except Exception:  # noqa: BLE001
+        return RuntimeError(f"an error of type {type(error).__name__}, whose __str__ fails")
+    return error
 
 
 def _reason(error: BaseException) -> str:

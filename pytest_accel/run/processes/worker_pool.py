@@ -218,7 +218,8 @@ class WorkerPool:
         self.device_seconds += max(at) - min(at) if at else 0.0
         for group, call in zip(groups, calls, strict=True):
             trouble = call.trouble or {}
-            blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared")
+            own_code = trouble.get("exited") and not request.declaration.packaged
+            blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared") and not own_code
             if trouble.get("lost"):
                 call.child.kill("its device context is lost")
             if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
