@@ -252,30 +252,3 @@ RIGHT: Mapping[str, Any] = {
     "xgmi_errors": "none",
 }
 """Facts with one value that is right."""
-
-_JUDGED = {
-    "inventory": """
-        pci_subsystem board_part compute_units memory_bus driver_version cuda_version rocm_version vbios inforom
-        gsp_firmware firmware firmware_bundle mig persistence compute_mode virtualization confidential
-        compute_partition memory_partition power_limit power_limit_default power_limit_max clock_max
-        memory_clock_max shutdown_temperature slowdown_temperature ecc pcie_gen_max pcie_width_max nvlink_count
-        nvlink_speed fabric_cluster fabric_clique xgmi_speed xgmi_hive
-    """,
-    "health": """
-        mig_pending_change perf_level power_limit_lowered clock_lock thermal_margin ecc_pending_change
-        ecc_correctable_volatile ecc_uncorrectable_volatile ecc_uncorrectable_aggregate ecc_deferred_volatile
-        ecc_sram_uncorrectable_aggregate ecc_sram_threshold remapped_correctable remapped_uncorrectable
-        remap_pending remap_failure remap_banks_exhausted retired_pages retired_pages_pending
-        channel_repair_pending tpc_repair_pending memory_unrepairable recovery_action bad_pages
-        bad_pages_of_threshold bad_pages_pending bad_pages_unreservable pcie_width pcie_path_width pcie_replays
-        pcie_fatal nvlink_up nvlink_errors fabric fabric_faults xgmi_up xgmi_down xgmi_errors foreign_processes
-        slowdown
-    """,
-    "counters": """
-        ecc_corrected ecc_uncorrectable ecc_deferred rows_remapped_corrected rows_remapped remap_pending
-        remap_failure recovery_asked bad_pages pcie_replays pcie_fatal nvlink_down nvlink_recovery nvlink_replay
-        nvlink_crc nvlink_effective nvlink_symbol fabric xgmi_down xgmi_errors
-    """,
-}
-JUDGED_AS = tuple(f"{probe}.{name}" for probe, names in _JUDGED.items() for name in names.split())
-"""The metrics that `judging` computes from these facts, so that a threshold file may limit them."""

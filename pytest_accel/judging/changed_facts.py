@@ -13,11 +13,10 @@ from typing import Any
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.device_facts import DEVICE_FACTS, NOW
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.verdict import show
-from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.inventory import Discovery, facts, read
 
 BY_LOAD: Mapping[str, str] = {

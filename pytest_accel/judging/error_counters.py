@@ -8,102 +8,21 @@ intervals may cover several probes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.details import Details
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, sane
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.run import CountedEntry
-from pytest_accel.judging import fact_metrics, inventory
-
-MINUTE, HOUR = 60.0, 3600.0
-INACTIVE = "inactive"
-"""The state of a link that is down, and so has no counters."""
-
-
-@dataclass(frozen=True)
-class Counter:
-    """One error counter: the fact that it is read from, and how it is read.
-
-    `also` are facts that `read` takes besides, None where the device does not state them.
-    If `per` is not zero the metric is a rate per that many seconds, and shorter intervals count as that long.
-    """
-
-    fact: str
-    read: Callable[..., int] = int
-    unit: str = "count"
-    per: float = 0.0
-    also: tuple[str, ...] = ()
-
-    def over(self, moved: int, seconds: float) -> float:
-        """Return the metric's value for an increase of `moved` in `seconds`: a rate if `per` is set, else `moved`."""
-        return moved * self.per / max(self.per, seconds) if self.per else moved
-
-
-def _links(*names: str) -> Callable[[Any], int]:
-    """Return a reader that sums the named counters over all NVLinks.
-
-    It raises KeyError if no link has such a counter, or if an active link did not report its own: a sum without that
-    link would look like a counter that was reset.
-    """
-
-    def total(links: Sequence[Mapping[str, Any]]) -> int:
-        errors = [each.get("errors", {}).items() for each in links]
-        said = [[inventory.sane(count, "count") for name, count in each if name in names] for each in errors]
-        up = [counts for each, counts in zip(links, said, strict=True) if each.get("state", INACTIVE) != INACTIVE]
-        if not any(said) or not all(up):
-            raise KeyError(names[0])
-        return sum(map(sum, said))
-
-    return total
-
-
-def _fabric(state: str, status: int | None, faults: Sequence[str] | None, health: str | None) -> int:
-    """Return 1 if the fabric of the NVLinks has a fault, else 0."""
-    return int(state != "completed" or bool(status) or bool(faults) or health not in (None, "healthy"))
-
-
-LINKS = "nvlinks"
-"""The fact that is not in every reading."""
-
-XGMI = ("none", "error", "multiple errors")
-"""The error states of an AMD device's xGMI links since the last query, in order of severity."""
-
-ERROR_COUNTERS = {
-    "ecc_uncorrectable": Counter(
-        "ecc_uncorrectable_volatile", fact_metrics.most_errors, also=fact_metrics.UNCORRECTABLE_PARTS
-    ),
-    "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
-    "ecc_deferred": Counter("ecc_deferred_volatile"),
-    "bad_pages": Counter("bad_pages"),
-    "rows_remapped": Counter("remapped_uncorrectable"),
-    "rows_remapped_corrected": Counter("remapped_correctable"),
-    "remap_failure": Counter("remap_failure"),
-    "remap_pending": Counter("remap_pending"),
-    "recovery_asked": Counter("recovery_action", lambda action: int(action != "none")),
-    "pcie_fatal": Counter("pcie_fatal"),
-    "pcie_replays": Counter("pcie_replays", unit="per min", per=MINUTE),
-    "nvlink_down": Counter("nvlinks", lambda links: sum(each["state"] == INACTIVE for each in links)),
-    "fabric": Counter("fabric_state", _fabric, also=("fabric_status", "fabric_faults", "fabric_health")),
-    "xgmi_down": Counter("xgmi_down"),
-    "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
-    "nvlink_replay": Counter("nvlinks", _links("replay")),
-    "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),
-    "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
-    "nvlink_symbol": Counter("nvlinks", _links("symbol")),
-    "xgmi_errors": Counter("xgmi_errors", XGMI.index),
-}
-"""The counters by the variant of the metric `counters.*`.
-
-A rate is the highest over any part of the run; a new state counts as 1.
-"""
+from pytest_accel.judging import inventory
 
 
 def judged_by(fact: str) -> tuple[str, ...]:
     """Return the metrics that judge a fact of a device: `inventory.*`, `health.*` and `counters.*`."""
-    made = [metric for metric, each in fact_metrics.FACT_METRICS.items() if fact in each.facts]
+    made = [metric for metric, each in FACT_METRICS.items() if fact in each.facts]
     counted = [f"counters.{name}" for name, each in ERROR_COUNTERS.items() if fact in (each.fact, *each.also)]
     return (*made, *counted)
 
@@ -137,8 +56,8 @@ def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(
         counter = ERROR_COUNTERS[name]
         try:
             stated = [facts[counter.fact], *(_besides(facts, each) for each in counter.also)]
-            values = [inventory.sane(each, counter.unit) for each in stated]
-            numbers[name] = inventory.sane(counter.read(*values), counter.unit)
+            values = [sane(each, counter.unit) for each in stated]
+            numbers[name] = sane(counter.read(*values), counter.unit)
         except KeyError as missing:
             needed = (counter.fact, *counter.also)
             fact = missing.args[0] if missing.args[0] in needed else f"nvlink_{missing.args[0]}"

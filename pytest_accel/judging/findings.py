@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_accel.core.details import ErrorReport
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.reasons import WrongData
@@ -18,7 +19,6 @@ from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging import causes
 from pytest_accel.judging.clock_losses import JOINT
-from pytest_accel.judging.error_counters import ERROR_COUNTERS
 from pytest_accel.judging.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
 from pytest_accel.judging.like_devices import Attempt, kind_of, like
 from pytest_accel.judging.ranking import worst_first

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.details import Details
+from pytest_accel.core.fact_metrics import HOUR, Counter
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers.host import some
-from pytest_accel.judging.error_counters import HOUR, Counter
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
 """Counters that increase on healthy machines too, and so are rates."""

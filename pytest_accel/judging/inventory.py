@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.details import Details
+from pytest_accel.core.fact_metrics import FACT_METRICS, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
-from pytest_accel.judging.fact_metrics import FACT_METRICS
 
 Facts = Mapping[str, Any]
 
@@ -38,27 +37,6 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
         return figure.unit, value, lacking(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
-
-
-ALL_ONES = (2**32 - 1, 2**64 - 1)
-"""Values that libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
-NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
-"""Units in which zero means that the value is not known: no device has a power limit of 0 W."""
-SIGNED = ("K",)
-"""Units of values that may be below zero: a device may be hotter than it should be."""
-
-
-def sane(fact: Any, unit: str) -> Any:
-    """Return the fact unchanged. Raises ValueError for a number that no device can have.
-
-    A negative placeholder, for instance, would hold any ceiling.
-    """
-    if isinstance(fact, bool) or not isinstance(fact, int | float):
-        return fact
-    negative = fact < 0 and unit not in SIGNED
-    if not math.isfinite(fact) or negative or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
-        raise ValueError(f"{fact:g} is not a possible value")
-    return fact
 
 
 def lacking(facts: Facts, name: str) -> Trouble:

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
+from pytest_accel.core.fact_metrics import THERMAL_FACTS, thermal_margin
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 from pytest_accel.core.stats import significant
-from pytest_accel.judging import heat
 
 Reading = Mapping[str, Any]
 
@@ -279,7 +279,7 @@ def _unread(name: SoakName, device: Device) -> Trouble:
     why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
     if name == "clock_swing" and not why:
         return Trouble("not_applicable", f"fewer than {LEAST_READINGS} readings of the clock after it settled")
-    unknown = name == "thermal_margin_k" and not why and not heat.FACTS & set(device.facts)
+    unknown = name == "thermal_margin_k" and not why and not THERMAL_FACTS & set(device.facts)
     return Trouble(
         "not_applicable" if unknown else "need",
         f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",
@@ -291,7 +291,7 @@ def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> 
     if name == "thermal_margin_k":
         hottest = summary["temperature_c"]["max"] if "temperature_c" in summary else None
         least = summary["margin_c"]["min"] if "margin_c" in summary else None
-        return heat.margin(hottest, least, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
+        return thermal_margin(hottest, least, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
     if name == "sw_thermal_s" and name in summary:

@@ -9,14 +9,14 @@ import difflib
 from collections.abc import Iterable
 from functools import cache
 
-from pytest_accel.core.device_facts import JUDGED_AS
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.yaml_nodes import Findings, Located, items_of, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
 
-_OF_A_RUN = ("driver", "count", "sku", "memory")
+_OF_A_RUN = ("driver", "count", "sku")
 """Facts of the inventory that no driver states under their name."""
 _OF_XIDS = ("xid_hardware", "xid_application")
 
@@ -26,8 +26,8 @@ def known_facts() -> list[str]:
     """Return the metrics of facts: what drivers and host state, count or log."""
     return [
         *(f"inventory.{name}" for name in _OF_A_RUN),
-        *JUDGED_AS,
-        *(f"counters.{name}" for name in (*_OF_XIDS, *LOGGED)),
+        *FACT_METRICS,
+        *(f"counters.{name}" for name in (*ERROR_COUNTERS, *_OF_XIDS, *LOGGED)),
         *(f"host.{name}" for name in HOST_FACTS),
         *(f"host_counters.{name}" for name in (*COUNTED_HOST_FACTS, *LOGGED)),
     ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
 from pytest_accel.judging import inventory
-from pytest_accel.judging.fact_metrics import FACT_METRICS
 
 
 def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:

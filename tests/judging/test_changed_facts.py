@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, FactWatch
-from pytest_accel.judging.error_counters import ERROR_COUNTERS
-from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.judge import judge
 
 FACTS: dict[str, Any] = {

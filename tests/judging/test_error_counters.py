@@ -11,6 +11,7 @@ import pynvml
 import pytest
 import shipped
 
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
@@ -18,7 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.sensor import _facts
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import ERROR_COUNTERS, CounterReadings, reading
+from pytest_accel.judging.error_counters import CounterReadings, reading
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install

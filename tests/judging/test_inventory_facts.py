@@ -10,15 +10,15 @@ import pynvml
 import pytest
 import shipped
 
-from pytest_accel.core.device_facts import DEVICE_FACTS, JUDGED_AS
+from pytest_accel.core.device_facts import DEVICE_FACTS
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import ERROR_COUNTERS, judged_by
-from pytest_accel.judging.fact_metrics import FACT_METRICS
+from pytest_accel.judging.error_counters import judged_by
 from pytest_accel.judging.inventory import Discovery, facts, read
 from pytest_accel.judging.judge import judge
 from pytest_accel.simulate.libraries import status
@@ -70,7 +70,6 @@ def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> 
     assert judged_by("hip_id") == ()
     known = {*FACT_METRICS, *(f"counters.{name}" for name in ERROR_COUNTERS)}
     assert {metric for name in (*DEVICE_FACTS, "memory_bytes") for metric in judged_by(name)} == known
-    assert {*JUDGED_AS, "inventory.memory"} == known
 
 
 SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [

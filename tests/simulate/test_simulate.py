@@ -19,6 +19,7 @@ from as_user import pytest as run_pytest
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
+from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
@@ -27,7 +28,6 @@ from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging import inventory
 from pytest_accel.judging.closing import close
-from pytest_accel.judging.fact_metrics import FACT_METRICS
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult

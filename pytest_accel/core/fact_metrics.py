@@ -6,6 +6,7 @@ and in which unit. A mode reads "enabled" or "disabled", a pending change counts
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import Any
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Value
-from pytest_accel.judging import heat
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,28 @@ def _versions(firmware: Mapping[str, str]) -> str:
     return ", ".join(f"{block} {version}" for block, version in sorted(firmware.items()))
 
 
+THERMAL_FACTS = frozenset({"slowdown_c", "slowdown_margin_c"})
+"""The facts by which a device states where it slows itself down."""
+
+
+def thermal_margin(
+    temperature_c: float | None,
+    margin_c: float | None,
+    slowdown_margin_c: float | None,
+    slowdown_c: float | None,
+) -> float | None:
+    """Return the kelvin that are left until the device slows itself down; None if it does not state them.
+
+    NVIDIA's parts from Hopper on state a margin that falls with heat, and its value at the slowdown (-2); the others
+    state the temperature of the slowdown.
+    """
+    if margin_c is not None and slowdown_margin_c is not None:
+        return margin_c - slowdown_margin_c
+    if temperature_c is not None and slowdown_c is not None:
+        return slowdown_c - temperature_c
+    return None
+
+
 FACT_METRICS = {
     "inventory.driver_version": _fact("driver_version"),
     "inventory.cuda_version": _fact("cuda_version"),
@@ -208,7 +230,113 @@ FACT_METRICS = {
     ),
     "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
     "health.thermal_margin": FactMetric(
-        "K", ("temperature_c",), heat.margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
+        "K", ("temperature_c",), thermal_margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
     ),
     "health.foreign_processes": FactMetric("count", ("processes",), len),
 }
+
+
+# -- values that a device can have
+
+ALL_ONES = (2**32 - 1, 2**64 - 1)
+"""Values that libraries leave in a number that they did not fill (NVML_VALUE_NOT_AVAILABLE is -1)."""
+NEVER_ZERO = ("W", "MHz", "GB", "GB/s")
+"""Units in which zero means that the value is not known: no device has a power limit of 0 W."""
+SIGNED = ("K",)
+"""Units of values that may be below zero: a device may be hotter than it should be."""
+
+
+def sane(fact: Any, unit: str) -> Any:
+    """Return the fact unchanged. Raises ValueError for a number that no device can have.
+
+    A negative placeholder, for instance, would hold any ceiling.
+    """
+    if isinstance(fact, bool) or not isinstance(fact, int | float):
+        return fact
+    negative = fact < 0 and unit not in SIGNED
+    if not math.isfinite(fact) or negative or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
+        raise ValueError(f"{fact:g} is not a possible value")
+    return fact
+
+
+# -- error counters
+
+MINUTE, HOUR = 60.0, 3600.0
+INACTIVE = "inactive"
+"""The state of a link that is down, and so has no counters."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One error counter: the fact that it is read from, and how it is read.
+
+    `also` are facts that `read` takes besides, None where the device does not state them.
+    If `per` is not zero the metric is a rate per that many seconds, and shorter intervals count as that long.
+    """
+
+    fact: str
+    read: Callable[..., int] = int
+    unit: str = "count"
+    per: float = 0.0
+    also: tuple[str, ...] = ()
+
+    def over(self, moved: int, seconds: float) -> float:
+        """Return the metric's value for an increase of `moved` in `seconds`: a rate if `per` is set, else `moved`."""
+        return moved * self.per / max(self.per, seconds) if self.per else moved
+
+
+def _links(*names: str) -> Callable[[Any], int]:
+    """Return a reader that sums the named counters over all NVLinks.
+
+    It raises KeyError if no link has such a counter, or if an active link did not report its own: a sum without that
+    link would look like a counter that was reset.
+    """
+
+    def total(links: Sequence[Mapping[str, Any]]) -> int:
+        errors = [each.get("errors", {}).items() for each in links]
+        said = [[sane(count, "count") for name, count in each if name in names] for each in errors]
+        up = [counts for each, counts in zip(links, said, strict=True) if each.get("state", INACTIVE) != INACTIVE]
+        if not any(said) or not all(up):
+            raise KeyError(names[0])
+        return sum(map(sum, said))
+
+    return total
+
+
+def _fabric_fault(state: str, status: int | None, faults: Sequence[str] | None, health: str | None) -> int:
+    """Return 1 if the fabric of the NVLinks has a fault, else 0."""
+    return int(state != "completed" or bool(status) or bool(faults) or health not in (None, "healthy"))
+
+
+LINKS = "nvlinks"
+"""The fact that is not in every reading."""
+
+XGMI = ("none", "error", "multiple errors")
+"""The error states of an AMD device's xGMI links since the last query, in order of severity."""
+
+ERROR_COUNTERS = {
+    "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile", most_errors, also=UNCORRECTABLE_PARTS),
+    "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
+    "ecc_deferred": Counter("ecc_deferred_volatile"),
+    "bad_pages": Counter("bad_pages"),
+    "rows_remapped": Counter("remapped_uncorrectable"),
+    "rows_remapped_corrected": Counter("remapped_correctable"),
+    "remap_failure": Counter("remap_failure"),
+    "remap_pending": Counter("remap_pending"),
+    "recovery_asked": Counter("recovery_action", lambda action: int(action != "none")),
+    "pcie_fatal": Counter("pcie_fatal"),
+    "pcie_replays": Counter("pcie_replays", unit="per min", per=MINUTE),
+    "nvlink_down": Counter("nvlinks", lambda links: sum(each["state"] == INACTIVE for each in links)),
+    "fabric": Counter("fabric_state", _fabric_fault, also=("fabric_status", "fabric_faults", "fabric_health")),
+    "xgmi_down": Counter("xgmi_down"),
+    "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
+    "nvlink_replay": Counter("nvlinks", _links("replay")),
+    "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),
+    "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
+    "nvlink_symbol": Counter("nvlinks", _links("symbol")),
+    "xgmi_errors": Counter("xgmi_errors", XGMI.index),
+}
+"""The counters by the variant of the metric `counters.*`.
+
+A rate is the highest over any part of the run; a new state counts as 1.
+"""
