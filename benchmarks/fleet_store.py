@@ -289,8 +289,7 @@ def make_records(folder: Path, nodes: int) -> None:
     from pytest_accel.core.measurement import Device, Measurement
     from pytest_accel.core.run import Circumstances
     from pytest_accel.core.sku import Limit
-    from pytest_accel.core.verdict import Status, Verdict
-    from pytest_accel.judging.closing import Closing
+    from pytest_accel.core.verdict import Closing, Status, Verdict
     from pytest_accel.run import record
 
     drawn = random.Random(18)  # noqa: S311
@@ -323,7 +322,7 @@ def make_records(folder: Path, nodes: int) -> None:
             verdicts=verdicts,
             state="finished",
             circumstances=Circumstances(names={each.uuid: each.name for each in devices}),
-            closing=record.closing_entry(Closing("ACCEPTED 8/8 devices as h100-sxm at quick", 0, "ACCEPTED")),
+            closing=Closing("ACCEPTED 8/8 devices as h100-sxm at quick", 0, "ACCEPTED"),
         )  # fmt: skip
         text = json.dumps(record.content(made))
     for node in range(nodes):

@@ -21,9 +21,10 @@ from typing import Any, Literal, Union
 
 from pytest_accel.cli.schema import FILES
 from pytest_accel.core import yaml_nodes
+from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.reasons import NOTES, Figures, Note
 from pytest_accel.core.run import Run
-from pytest_accel.core.structured import NO_NUMBERS, NOT_IN_FILE
+from pytest_accel.core.structured import NO_NUMBERS
 from pytest_accel.core.yaml_nodes import Schema
 from pytest_accel.skus import loader
 from pytest_accel.skus.schema import SKU, WHOLE

@@ -15,7 +15,7 @@ from worded import worded
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.run import record
 
 NODE_FILE = """
@@ -96,7 +96,7 @@ def hostile(text: str) -> Run:
         verdicts=verdicts,
         notes=[text],
         state="finished",
-        closing={"line": text, "exit": 1, "word": "REJECTED"},
+        closing=Closing(line=text, exit=1, word="REJECTED"),
         sha256=text,
     )  # fmt: skip
 

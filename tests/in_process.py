@@ -28,8 +28,8 @@ from fault_case import Case, Seen
 from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.messages import Message
+from pytest_accel.core.verdict import Closing
 from pytest_accel.drivers.sensor import Sensor
-from pytest_accel.judging.closing import Closing
 from pytest_accel.probes.device.worker import Worker
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import Environment, Processes

@@ -16,7 +16,7 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing import close
 from pytest_accel.probes.declare import declarations
-from pytest_accel.run.record import FILE, closing_entry, finding_entries, write
+from pytest_accel.run.record import FILE, finding_entries, write
 from pytest_accel.skus.methods import method_of
 
 DEVICES = 8
@@ -95,7 +95,7 @@ def not_applicable(made: Run) -> list[Verdict]:
 def closed(made: Run) -> Run:
     """Return a record with the closing line of its verdicts and circumstances, as a run writes it."""
     closing = close(made.verdicts, made.circumstances or Circumstances())
-    return replace(made, closing=closing_entry(closing), findings=finding_entries(made))
+    return replace(made, closing=closing, findings=finding_entries(made))
 
 
 def failing(made: Run, metric: str, sentence: str) -> list[Verdict]:

@@ -15,7 +15,7 @@ from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.run.record import FILE, TELEMETRY, hash_file, write
 
 BEGAN = 1_795_461_200.0
@@ -219,11 +219,11 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
             }
         ],
         state="finished",
-        closing={
-            "line": "REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
-            "exit": 1,
-            "word": "REJECTED",
-        },
+        closing=Closing(
+            line="REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
+            exit=1,
+            word="REJECTED",
+        ),
     )
 
 

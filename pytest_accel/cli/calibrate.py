@@ -155,7 +155,7 @@ def _told(saved: Run) -> str:
     """Return a record in one line."""
     run = saved.run
     host, day = run.get("host", ""), run.get("started", "")[:10]
-    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.closing.get('word', '')}"
+    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.word}"
     return f"{saved.path}: {host}, {day}, {what}"
 
 

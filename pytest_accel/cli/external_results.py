@@ -22,9 +22,9 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.background import Background
-from pytest_accel.judging.closing import Closing, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.like_devices import Attempt
 from pytest_accel.judging.references import held

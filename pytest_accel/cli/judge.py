@@ -16,8 +16,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing, Verdict
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
@@ -94,19 +93,19 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
     screen.show(changes.limits(rejudge.limits_moved(old, new)))
     screen.show(changes.lines(rejudge.changes(old, new), files, names))
-    if old.closing.get("line"):
-        screen.show([(f"before: {old.closing['line']}", "")])
+    if old.closing.line:
+        screen.show([(f"before: {old.closing.line}", "")])
     if old.contradictions:
         line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {in_short(old.contradictions)}"
         _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
         return exits.NOT_JUDGED
-    _close(Closing(**new.closing), new.verdicts)
+    _close(new.closing, new.verdicts)
     found, places = record.findings_of(new), record.places_of(new)
     screen.show(next_steps(found, new.verdicts, names, places, full=chosen.verbose))
     screen.show(terminal.contract_lines(terms.sku))
     if chosen.output:
         screen.show([(f"record: {_write(new, old, path, chosen.output)}", "")])
-    return int(new.closing["exit"])
+    return new.closing.exit
 
 
 def _consistency(saved: Run) -> list[Line]:

@@ -28,7 +28,7 @@ from pytest_accel.judging.preconditions import skip_verdict
 from pytest_accel.judging.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
-from pytest_accel.run.record import closing_entry, finding_entries, names_of, packing_entry, sku_entry
+from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
@@ -61,7 +61,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
         verdicts=verdicts,
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
-        closing=closing_entry(replace(closing, line=f"{AGAIN} {closing.line}")),
+        closing=replace(closing, line=f"{AGAIN} {closing.line}"),
         sku=sku_entry(terms.sku, record.sku.get("asked")) if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )

@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from pytest_accel.core import details
 from pytest_accel.core.details import Details
 from pytest_accel.core.stats import Estimate, estimate, estimate_median, estimate_rate, estimate_ratio, standard_error
 
+NOT_IN_FILE: Final = MappingProxyType({"file": False})
+"""The metadata of a field of a dataclass that its file does not hold."""
 NODE = "node"
 """The subject of a measurement that concerns all devices at once."""
 

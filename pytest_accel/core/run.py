@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.contradiction import Contradiction
-from pytest_accel.core.measurement import Device, Measurement, Names
-from pytest_accel.core.structured import NOT_IN_FILE
-from pytest_accel.core.verdict import Verdict, Waiver
+from pytest_accel.core.measurement import NOT_IN_FILE, Device, Measurement, Names
+from pytest_accel.core.verdict import Closing, Verdict, Waiver
 
 SCHEMA: Final = 1
 """The version of the format of a record and of its summary."""
@@ -239,18 +238,6 @@ class TelemetryFile(TypedDict, total=False):
     sha256: str | None
 
 
-class ClosingEntry(TypedDict, total=False):
-    """The closing line of the run; empty until it has ended."""
-
-    line: str
-    exit: int
-    """The exit status of pytest."""
-    word: str
-    """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
-    finds: str
-    """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
-
-
 class FindingEntry(TypedDict):
     """The fault code of one verdict."""
 
@@ -304,7 +291,7 @@ class Run:
     baseline: BaselineEntry = field(default_factory=BaselineEntry)
     telemetry: TelemetryFile = field(default_factory=TelemetryFile)
     state: Literal["running", "interrupted", "finished"] = "running"
-    closing: ClosingEntry = field(default_factory=ClosingEntry)
+    closing: Closing = field(default_factory=Closing)
     circumstances: Circumstances | None = None
     """Everything besides the verdicts that decided the closing line. None in a run that did not end."""
     judged_from: JudgedFrom = field(default_factory=JudgedFrom)
@@ -354,4 +341,4 @@ class Run:
     @property
     def word(self) -> str:
         """The result, such as ACCEPTED; empty for a run that did not end."""
-        return self.closing.get("word", "")
+        return self.closing.word

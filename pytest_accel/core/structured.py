@@ -25,19 +25,17 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_structure_fn
 
 from pytest_accel.core import details
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import NOT_IN_FILE, Measurement
 from pytest_accel.core.reasons import BY_KIND, Figures, Note, Reason
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Closing, Verdict
 
 T = TypeVar("T")
 
 NO_NUMBERS: Final = ("nan", "inf", "-inf")
 """Values that JSON has no number for; our files hold them as text."""
-SPARSE: Final = (Verdict, Measurement, Limit, *BY_KIND.values())
+SPARSE: Final = (Closing, Verdict, Measurement, Limit, *BY_KIND.values())
 """Of these, a record holds hundreds. Fields with their default value are left out of its file."""
-NOT_IN_FILE: Final = MappingProxyType({"file": False})
-"""The metadata of a field of a dataclass that its file does not hold."""
 _SCALARS: Final = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
 
 

@@ -17,9 +17,8 @@ from typing import Final, Generic, Literal, TypeVar
 
 from pytest_accel.core import exits
 from pytest_accel.core.contradiction import Contradiction, Contradicts, in_short
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import NOT_IN_FILE, Device
 from pytest_accel.core.run import SCHEMA
-from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.words import counted
 
 AHEAD: Final = timedelta(minutes=5)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 
-from pytest_accel.core.measurement import Event, Value
+from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
 from pytest_accel.core.reasons import Note, Reason
 from pytest_accel.core.sku import Basis, Limit
 
@@ -166,6 +166,23 @@ class Verdict:
     def information(self) -> bool:
         """True if a value was measured that nothing judges."""
         return self.limit is None and self.value is not None and self.status is Status.NOT_APPLICABLE
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The closing line of a run, its exit status, and the result in one word; empty until the run has ended."""
+
+    line: str = ""
+    exit: int = -1
+    """The exit status of pytest; -1 until then."""
+    word: str = ""
+    """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
+    finds: str = ""
+    """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
+    named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """The verdicts that the line names because they fail or are short: the worst of every device."""
+    next: str = field(default="", metadata=NOT_IN_FILE)
+    """The next step towards an acceptance, for a run that was HELD; empty for every other result."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pytest_accel.core import exits
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging import closing_parts
 from pytest_accel.judging.closing_parts import more
@@ -61,21 +61,6 @@ def circumstances(
     )
 
 
-@dataclass(frozen=True)
-class Closing:
-    """The closing line of a run, the exit status, and the result in one word, also that of a simulated node."""
-
-    line: str
-    exit: int
-    word: str
-    named: tuple[Verdict, ...] = field(default=(), compare=False)
-    """The verdicts that the line names because they fail or are short: the worst of every device."""
-    finds: str = ""
-    """The sentence on the losses of speed that the run rejects; empty if no speed was measured."""
-    next: str = ""
-    """The next step towards an acceptance, for a run that was HELD; empty for every other result."""
-
-
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     """Return the closing line for the worst finding of a run; the line of a simulated node begins with SIMULATED."""
     closing = _close(verdicts, around)
@@ -95,14 +80,14 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     if failed:
         beside = closing_parts.short_beside(limits)
         named = closing_parts.named([*failed, *beside], around.called)
-        return Closing(_rejected(failed, beside, around), exits.REJECTED, "REJECTED", named)
+        return Closing(_rejected(failed, beside, around), exits.REJECTED, "REJECTED", named=named)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, "BROKEN")
     undecided = [each for each in limits if each.fails]
     if lacking := _not_judged(verdicts, undecided, around):
         named = () if around.failed_tests else closing_parts.named(undecided, around.called)
-        return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named)
+        return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named=named)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)

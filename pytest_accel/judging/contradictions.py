@@ -92,7 +92,7 @@ def _files(run: Run, beside: Beside) -> Found:
 
 def _marks(run: Run) -> Found:
     """Yield a contradiction if parts of the record say that the node was simulated, and others that it was not."""
-    names, line = Names.of(run.devices), run.closing.get("line", "")
+    names, line = Names.of(run.devices), run.closing.line
     marks = [("the run", run.simulated)]
     marks += [("the circumstances", run.circumstances.simulated)] if run.circumstances else []
     marks += [("the closing line", SIMULATED in line)] if line else []
@@ -331,14 +331,14 @@ def _share(distance: float, bound: float) -> float:
 
 def _closing(run: Run) -> Found:
     """Yield how the result contradicts the verdicts and the circumstances, from which it is worked out again."""
-    line, word, status = (run.closing.get(key) for key in ("line", "word", "exit"))
+    line, word, status = run.closing.line, run.closing.word, run.closing.exit
     if run.state == "running":
         return
-    if not line or not word or status is None:
+    if not line or not word or status < 0:
         yield Contradiction(Contradicts.NO_CLOSING)
         return
-    if str(word) not in str(line):
-        yield Contradiction(Contradicts.LINE, str(word))
+    if word not in line:
+        yield Contradiction(Contradicts.LINE, word)
     found = close(run.verdicts, run.circumstances or Circumstances())
     if (found.word, found.exit) != (word, status):
         yield Contradiction(Contradicts.CLOSING, f"{word} with exit status {status}", found.line)

@@ -15,9 +15,9 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import DidNotEnd
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.summary import moment
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted
-from pytest_accel.judging.closing import Closing, close
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.history import terms_of
 from pytest_accel.judging.judge import worst
 from pytest_accel.probes.declare import declaration_of
@@ -71,7 +71,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         run.run.get("boot", ""),
         last,
         None if run.simulated else _loaded(run),
-        run.closing.get("line", ""),
+        run.closing.line,
         [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
         run.simulated,
@@ -159,7 +159,7 @@ def closing(
     of_all = f" of {hours:g}" if left else ""
     told = [f"{counted(len(runs), 'run')} in {done:.3g}{of_all} h", f"load paused for {share:.1%}", *_events(runs)]
     told += [f"found in run {first}"] * (first > 0)
-    finds = last.closing.get("finds", "") if last else ""
+    finds = last.closing.finds if last else ""
     return replace(found, line=f"{found.line}; {', '.join(told)}", finds=finds)
 
 

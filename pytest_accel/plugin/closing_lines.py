@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_accel.core.run import Run
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing
 from pytest_accel.run import record
 from pytest_accel.run.record import findings_of, places_of
 from pytest_accel.run.session import Session

@@ -12,8 +12,9 @@ import pytest
 
 from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable
+from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
-from pytest_accel.judging.closing import Closing, Errors
+from pytest_accel.judging.closing import Errors
 from pytest_accel.plugin import closing_lines, interrupts, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures

@@ -17,8 +17,8 @@ from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Closing, close
+from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.history import History, terms_of
 from pytest_accel.judging.judge import worst
 from pytest_accel.judging.smallest_losses import of_run
@@ -221,7 +221,7 @@ class Ledger:
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
         closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._setup.terms.spread_of))
-        self.record.circumstances, self.record.closing = around, record.closing_entry(closing)
+        self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
         return closing

@@ -22,7 +22,6 @@ from pytest_accel.core import structured, untrusted
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.run import (
     SCHEMA,
-    ClosingEntry,
     FindingEntry,
     LauncherEntry,
     PackingListEntry,
@@ -31,7 +30,6 @@ from pytest_accel.core.run import (
 )
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.contradictions import Beside, contradictions
 from pytest_accel.judging.findings import Finding, Key, findings
 from pytest_accel.run import summaries
@@ -103,11 +101,6 @@ def places_of(record: Run) -> dict[str, str]:
         for device in record.devices
     }
     return {uuid: ", ".join(filter(None, each)) for uuid, each in parts.items() if any(each)}
-
-
-def closing_entry(closing: Closing) -> ClosingEntry:
-    """Return the closing line as the record holds it."""
-    return ClosingEntry(line=closing.line, exit=closing.exit, word=closing.word, finds=closing.finds)
 
 
 def write(record: Run, folder: Path) -> None:

@@ -26,8 +26,8 @@ from pytest_accel.core.pipe import die_with_parent
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Closing
 from pytest_accel.judging import series as judging
-from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.series import SeriesRun, hours_done
 from pytest_accel.run import record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
@@ -84,7 +84,7 @@ class Series:
 
     def write(self, closing: Closing, hours: float) -> None:
         """Write the closing line and an entry for each run, and the summary by which others know of the series."""
-        told = record.closing_entry(closing)
+        told = structured.plain(closing)
         entries = [_entry(each, self.place(each.number).name) for each in self.runs]
         _replace(self.folder / FILE, {"hours": hours, "done": hours_done(self.runs), "closing": told, "runs": entries})
         if self.last:

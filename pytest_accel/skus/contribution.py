@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import structured, yaml_nodes
+from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.method import differences
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus.methods import method_of

@@ -109,7 +109,7 @@ def _one(one: Run) -> dict[str, Any]:
         "started": one.started,
         "host": one.host,
         "word": one.word,
-        "line": one.closing.get("line", ""),
+        "line": one.closing.line,
         "sku": one.sku.get("name", ""),
         "simulated": one.simulated,
         "judged_again": bool(one.judged_from),

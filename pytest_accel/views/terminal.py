@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.run.phases import PHASES
 
 COLOURS = {

@@ -15,8 +15,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.run.terms import Terms
 
 SKU = shipped.load("h100-sxm")

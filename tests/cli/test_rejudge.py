@@ -93,7 +93,7 @@ def ran(**changed: Any) -> Run:
 
 
 def word(record: Run) -> str:
-    return str(record.closing["word"])
+    return str(record.closing.word)
 
 
 def status(record: Run, metric: str) -> Status:
@@ -104,7 +104,7 @@ def status(record: Run, metric: str) -> Status:
 def test_unchanged_terms_change_nothing() -> None:
     old = ran()
     new = judge_again(old, terms(sku()))
-    assert new.closing["line"] == (f"JUDGED AGAIN ACCEPTED 1/1 devices as part at standard ({OWN})")
+    assert new.closing.line == (f"JUDGED AGAIN ACCEPTED 1/1 devices as part at standard ({OWN})")
     assert changes(old, new) == []
     assert new.verdicts == old.verdicts
 
@@ -115,7 +115,7 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     (change,) = changes(old, new)
     assert (change.metric, change.old.status, change.new.status) == ("matmul.bf16", Status.PASS, Status.FAIL)  # type: ignore[union-attr]
     assert (change.old.floor, change.new.floor) == (630.0, 750)  # type: ignore[union-attr]
-    assert (word(new), new.closing["exit"]) == ("REJECTED", 1)
+    assert (word(new), new.closing.exit) == ("REJECTED", 1)
 
 
 def test_a_limit_that_moved_is_named_with_its_figures() -> None:
@@ -162,7 +162,7 @@ def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
 def test_what_the_run_was_still_counts(changed: dict[str, Any], line: str) -> None:
     around = replace(Circumstances(), **changed)
     new = judge_again(ran(circumstances=around), terms(sku()))
-    assert new.closing["line"].startswith(f"JUDGED AGAIN {line}")
+    assert new.closing.line.startswith(f"JUDGED AGAIN {line}")
 
 
 @pytest.mark.parametrize(
@@ -175,23 +175,21 @@ def test_what_the_run_was_still_counts(changed: dict[str, Any], line: str) -> No
     ],
 )
 def test_what_the_record_does_not_show_is_no_acceptance(changed: dict[str, Any], line: str) -> None:
-    assert judge_again(ran(**changed), terms(sku())).closing["line"].startswith(f"JUDGED AGAIN {line}")
+    assert judge_again(ran(**changed), terms(sku())).closing.line.startswith(f"JUDGED AGAIN {line}")
 
 
 def test_an_override_of_the_run_is_still_counted() -> None:
     own = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 600.0, overridden=True)})
     new = judge_again(judge_again(ran(), terms(own)), terms(sku()))
-    assert new.closing["line"].endswith(f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)")
+    assert new.closing.line.endswith(f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)")
 
 
 def test_a_limit_that_another_file_requires_nowhere_is_counted() -> None:
     own = sku(limits={**sku().limits, "health.links": limit("health.links", 1.0, levels=(), overridden=True)})
     own = replace(own, limits={**own.limits, "health.ecc": replace(limit("health.links", 9.0), metric="health.ecc")})
     record = ran(measurements=[*measured(), Measurement("health.ecc", "GPU-0", "count", 18)])
-    assert (
-        judge_again(record, terms(own))
-        .closing["line"]
-        .endswith(f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)")
+    assert judge_again(record, terms(own)).closing.line.endswith(
+        f"ACCEPTED 1/1 devices as part at standard ({OWN}; 1 limit overridden)"
     )
 
 
@@ -207,7 +205,7 @@ def test_missing_devices_and_missing_metrics_are_not_judged() -> None:
     assert word(judge_again(ran(), terms(sku(), "hgx2"))) == "REJECTED"  # inventory.count is 1 of 2
     more = sku(limits={**sku().limits, "stream.read": replace(limit("stream.copy", 1.0), metric="stream.read")})
     new = judge_again(ran(), terms(more))
-    assert new.closing["line"].endswith("no verdict on gpu0 stream.read")
+    assert new.closing.line.endswith("no verdict on gpu0 stream.read")
 
 
 def test_which_product_a_device_is_is_asked_again() -> None:
@@ -224,7 +222,7 @@ def test_limits_for_another_shape_say_nothing() -> None:
     measurements = [replace(each, conditions={"m": 1024}) if each.unit == "TFLOPS" else each for each in measured()]
     new = judge_again(ran(measurements=measurements), terms(sku()))
     assert status(new, "matmul.bf16") is Status.UNMEASURED
-    assert "measured with m=1024, but the limits of part are for m=8192" in new.closing["line"]
+    assert "measured with m=1024, but the limits of part are for m=8192" in new.closing.line
     same = sku(probes={"matmul": {"m": 1024}, "soak": {"m": 1024}})
     assert word(judge_again(ran(measurements=measurements), terms(same))) == "ACCEPTED"
 
@@ -273,8 +271,8 @@ def test_a_device_that_was_lost_stays_lost() -> None:
 def test_software_of_the_record_counts() -> None:
     narrow = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 750.0, software={"nccl": ">=2.18"})})
     new = judge_again(ran(), terms(narrow))
-    assert (word(new), new.closing["exit"], status(new, "matmul.bf16")) == ("HELD", 0, Status.MARGINAL)
-    assert "no limit that rejects judged the matrix units of gpu0" in new.closing["line"]
+    assert (word(new), new.closing.exit, status(new, "matmul.bf16")) == ("HELD", 0, Status.MARGINAL)
+    assert "no limit that rejects judged the matrix units of gpu0" in new.closing.line
 
 
 def test_files_that_changed() -> None:
@@ -297,14 +295,10 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
             for each in old.verdicts
         ],
     )
-    assert (
-        judge_again(waived, terms(with_limits(matmul_bf16=760)))
-        .closing["line"]
-        .endswith(
-            f"as part at standard ({OWN}; 1 waiver: gpu0 matmul.bf16 -7.9% by us until 2026-12-31, for all devices)"
-        )
+    assert judge_again(waived, terms(with_limits(matmul_bf16=760))).closing.line.endswith(
+        f"as part at standard ({OWN}; 1 waiver: gpu0 matmul.bf16 -7.9% by us until 2026-12-31, for all devices)"
     )
-    assert "waiver" not in judge_again(waived, terms(sku())).closing["line"]
+    assert "waiver" not in judge_again(waived, terms(sku())).closing.line
     assert word(judge_again(old, terms(with_limits(matmul_bf16=760)))) == "REJECTED"
 
 

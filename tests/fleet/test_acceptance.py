@@ -19,13 +19,11 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit, Source
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
-from pytest_accel.judging.closing import Closing
 from pytest_accel.judging.judge import judge
-from pytest_accel.run.record import closing_entry
 
 CHECKOUT = Path(__file__).parents[2]
 SKU = shipped.load("h100-sxm")
@@ -607,7 +605,7 @@ def test_a_record_from_the_future_counts_for_nothing(tmp_path: Path) -> None:
 def test_what_says_nothing_of_a_node_hides_no_rejection(tmp_path: Path) -> None:
     """The rule is that of the report of a fleet: only an acceptance takes a rejection back."""
     save(on_host(node(0, fails=True), "node0", "2026-11-01T02:00:00+00:00"), tmp_path / "records" / "first")
-    held = replace(node(0), closing=closing_entry(Closing("HELD 8/8 devices", 0, "HELD")))
+    held = replace(node(0), closing=Closing("HELD 8/8 devices", 0, "HELD"))
     save(on_host(held, "node0", "2026-11-01T03:00:00+00:00"), tmp_path / "records" / "second")
     status, found = told(tmp_path)
     assert (status, found["rejections"][0]["serial"], found["older"]) == (1, "16500003", 1)

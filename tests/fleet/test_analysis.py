@@ -17,7 +17,7 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Waiver
+from pytest_accel.core.verdict import Closing, Status, Waiver
 from pytest_accel.fleet.nights import database, questions, store
 from pytest_accel.fleet.nights.night import Night, look
 from pytest_accel.fleet.nights.queries import PLACES, StoredNights
@@ -312,7 +312,7 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     assert run("show", place) == 1  # since the node was rejected in the night before, and not judged since
     assert "failed again (" not in capsys.readouterr().out
-    broken = replace(fleet_nights.record(1, 2), state="running", closing={})
+    broken = replace(fleet_nights.record(1, 2), state="running", closing=Closing())
     run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
     capsys.readouterr()
     assert run("show", place) == 1

@@ -34,7 +34,7 @@ from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
 from pytest_accel.judging.closing import close
 from pytest_accel.judging.smallest_losses import RejectedLosses, sentence
-from pytest_accel.run.record import closing_entry, write
+from pytest_accel.run.record import write
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
@@ -428,7 +428,7 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
         status = Status.FAIL if word == "REJECTED" else Status.UNMEASURED
         verdicts = [Verdict("matmul.bf16", NODE, status)]
         made = Run({"host": "n", "started": started}, verdicts=verdicts, telemetry={"file": "t", "sha256": "0"})
-        made.state, made.closing = "finished", closing_entry(close(verdicts, Circumstances()))
+        made.state, made.closing = "finished", close(verdicts, Circumstances())
         write(made, tmp_path / name)
         (tmp_path / name / "summary.json").unlink()
         for file, text in files.items():

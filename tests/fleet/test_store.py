@@ -25,7 +25,7 @@ import pytest
 
 from pytest_accel.cli import main
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.nights import database, extract, store
 from pytest_accel.fleet.nights.night import look
 from pytest_accel.fleet.nights.queries import StoredNights
@@ -90,7 +90,7 @@ def test_a_copy_of_a_record_adds_nothing(tmp_path: Path, records: Path, capsys: 
 def test_a_run_is_in_one_night_alone(tmp_path: Path, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also if another night is named; one that had not ended is replaced in the night that holds it."""
     place, whole = tmp_path / "store", fleet_nights.record(7)
-    fleet_nights.save(replace(whole, state="running", closing={}), tmp_path / "early")
+    fleet_nights.save(replace(whole, state="running", closing=Closing()), tmp_path / "early")
     assert run("add", place, records, tmp_path / "early") == 0
     later = fleet_nights.save(whole, tmp_path / "later")
     fleet_nights.save(fleet_nights.record(0, 3), tmp_path / "new")
@@ -196,7 +196,7 @@ def test_a_device_that_moves_keeps_its_past(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_a_run_that_ended_replaces_what_was_known_of_it_before(tmp_path: Path) -> None:
     whole = fleet_nights.record(1)
-    unfinished = replace(whole, state="running", closing={})
+    unfinished = replace(whole, state="running", closing=Closing())
     first, second = (fleet_nights.save(each, tmp_path / name) for each, name in ((unfinished, "a"), (whole, "b")))
     place = tmp_path / "store"
     for path, states, figures in ((first, ["running"], 0), (second, ["finished"], 25), (first, ["finished"], 25)):
@@ -440,7 +440,7 @@ def test_one_run_hides_no_rejection_of_the_nights_before(tmp_path: Path, capsys:
     for node in range(3):
         fleet_nights.save(fleet_nights.record(node, statuses=failed if node else None), records)
     fleet_nights.save(fleet_nights.record(0, 1), records)
-    fleet_nights.save(replace(fleet_nights.record(2, 1), state="running", closing={}), records)
+    fleet_nights.save(replace(fleet_nights.record(2, 1), state="running", closing=Closing()), records)
     assert run("add", place, records) == 0
     capsys.readouterr()
     assert run("show", place) == 1

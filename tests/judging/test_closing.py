@@ -12,8 +12,8 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import Compared, Interval
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import ClassFloor, Limit, Source
-from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.closing import Closing, close
+from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
+from pytest_accel.judging.closing import close
 from pytest_accel.judging.judge import judge
 from pytest_accel.judging.ranking import worst_first
 

@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.differences import Comparison, Difference, Direction, SubjectKind, compare, not_comparable
 from pytest_accel.judging.history import key
 from pytest_accel.run.summaries import summary
@@ -42,7 +42,7 @@ def node(*devices: Device, day: int = 1, **changes: Any) -> Run:
     one = Run(
         {"started": f"2026-11-{day:02}T02:00:00+00:00", "host": "n1"},
         sku={"name": "h100-sxm"},
-        closing={"word": "HELD"},
+        closing=Closing(word="HELD"),
         devices=list(devices or (gpu(0), gpu(1))),
         software={"driver": "580.1", "torch": "2.9"},
         path=Path(f"r{day}"),
@@ -102,7 +102,7 @@ def test_a_device_is_the_same_in_another_slot() -> None:
 
 def test_a_state_that_fails_now_counts() -> None:
     then = node(verdicts=[verdict(Status.PASS, 18)])
-    now = node(verdicts=[verdict(Status.FAIL, 17)], closing={"word": "REJECTED"})
+    now = node(verdicts=[verdict(Status.FAIL, 17)], closing=Closing(word="REJECTED"))
     found = of(then, now)
     assert told(found) == [
         (("gpu0",), "health.nvlink_up", "PASS 18", "FAIL 17"),

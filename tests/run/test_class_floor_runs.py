@@ -14,8 +14,7 @@ from shipped import load
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.like_devices import part_of
 from pytest_accel.judging.smallest_losses import FAMILIES
 from pytest_accel.simulate.node import SIMULATED_VENDORS

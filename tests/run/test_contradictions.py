@@ -26,7 +26,7 @@ from pytest_accel.judging.diagnosis import variation
 from pytest_accel.judging.judge import judge
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run import record
-from pytest_accel.run.record import FILE, TELEMETRY, closing_entry
+from pytest_accel.run.record import FILE, TELEMETRY
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -97,7 +97,7 @@ def rejected(tmp_path: Path, *first: float) -> Path:
         telemetry={"file": TELEMETRY, "sha256": record.hash_file(folder / TELEMETRY)},
         state="finished",
         circumstances=around,
-        closing=closing_entry(close(verdicts, around)),
+        closing=close(verdicts, around),
     )
     record.write(whole, folder)
     return folder

@@ -87,6 +87,6 @@ def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: 
     here, _ = measured(tmp_path, "fault: slow-dtype, device: 1, dtype: fp64, by: 0.001", "fp16")
     said = here.finish().finds
     assert said.startswith("rejects at 95%: one of 4 below its neighbours by 26.")
-    assert here.ledger.record.closing["finds"] == said
+    assert here.ledger.record.closing.finds == said
     again = judge_again(here.ledger.record, here.setup.terms)
-    assert again.closing["finds"] == said
+    assert again.closing.finds == said

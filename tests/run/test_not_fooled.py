@@ -261,7 +261,7 @@ def test_a_record_that_can_be_written_nowhere_closes_as_the_run_does(
     closing = run.finish()
     assert run.ledger.record.circumstances
     assert run.ledger.record.circumstances.record_problem == os.strerror(errno.ENOSPC)
-    assert (run.ledger.record.closing["line"], run.ledger.record.closing["exit"]) == (closing.line, closing.exit)
+    assert (run.ledger.record.closing.line, run.ledger.record.closing.exit) == (closing.line, closing.exit)
 
 
 def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]) -> None:

@@ -27,7 +27,7 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.markdown import code, escaped
@@ -82,7 +82,7 @@ def test_markdown_is_short_and_has_the_devices_and_their_faults(faulty: Run) -> 
     text = markdown.text(faulty)
     assert text.count("\n") < 60
     assert text.startswith("## :x: SIMULATED REJECTED: ")
-    assert faulty.closing["line"].partition(":")[0] in text
+    assert faulty.closing.line.partition(":")[0] in text
     assert faulty.sha256 in text
     cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if line.startswith("| ")]
     steps = {(row[1], row[2], row[3]) for row in cells}
@@ -166,7 +166,7 @@ def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Run) -> None:
     assert (found["accel.cause"], found["accel.code"]) == (sentence_of(slow), "A208")
     assert found["accel.next"] == findings_of(faulty)[slow.key].do
     suite = {each.get("name", ""): each.get("value", "") for each in root.findall("./testsuite/properties/property")}
-    assert suite["accel.closing"] == faulty.closing["line"]
+    assert suite["accel.closing"] == faulty.closing.line
     assert (suite["accel.sku"], suite["accel.level"], suite["accel.exit"]) == ("h100-sxm", "quick", "1")
     assert suite["accel.record_sha256"] == faulty.sha256
 
@@ -178,7 +178,7 @@ def test_hostile_text_stays_text_in_junit(hostile: Run, tmp_path: Path) -> None:
     root = ET.parse(path).getroot()  # noqa: S314  we wrote it
     found = {each.get("name"): each.get("value") for each in root.findall("testsuite/properties/property")}
     assert len(list(suite)) == len(hostile.verdicts)
-    assert found["accel.closing"] == printable(hostile.closing["line"])
+    assert found["accel.closing"] == printable(hostile.closing.line)
     assert found.get("accel.serials", "") == printable(" ".join(each.serial for each in hostile.devices if each.serial))
     tags = {each.tag for each in root.iter()}
     known = {"testsuites", "testsuite", "testcase", "properties", "property", "failure", "error", "skipped"}
@@ -276,7 +276,7 @@ def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(fault
     ],
 )
 def test_ocptv_passes_nothing_that_was_not_judged(word: str, status: int, expected: tuple[str, str]) -> None:
-    ended = replace(exported.unended(), closing={"line": word, "exit": status, "word": word})
+    ended = replace(exported.unended(), closing=Closing(line=word, exit=status, word=word))
     end = lines(ended)[-1]["testRunArtifact"]["testRunEnd"]
     assert (end["status"], end["result"]) == expected
 

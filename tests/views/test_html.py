@@ -22,7 +22,7 @@ from report_record import HOSTILE, SLOW, device, readings, record, saved
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import EarlierFigure, Past, Run
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
@@ -253,7 +253,7 @@ def test_a_record_without_an_end_says_so() -> None:
 
 
 def test_a_node_without_devices_has_a_report() -> None:
-    found = Run(run={"host": "n"}, closing={"line": "NOT JUDGED nothing", "exit": 6, "word": "NOT JUDGED"})
+    found = Run(run={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, word="NOT JUDGED"))
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
 
 

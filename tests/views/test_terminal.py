@@ -16,8 +16,7 @@ from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Closing
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.findings import findings
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.options import Options

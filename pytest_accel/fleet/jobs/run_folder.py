@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_accel.core import structured, untrusted
+from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
-from pytest_accel.core.structured import NOT_IN_FILE
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import folder_summary, record

@@ -138,9 +138,9 @@ def of_run(record: Run) -> Properties:
     """Return the properties of the whole run, under the names that the plugin gives them."""
     run = record.run
     return {
-        "closing": record.closing.get("line"),
-        "result": record.closing.get("word"),
-        "exit": record.closing.get("exit"),
+        "closing": record.closing.line or None,
+        "result": record.closing.word or None,
+        "exit": record.closing.exit if record.closing.line else None,
         "sku": record.sku.get("name"),
         "platform": run.get("platform"),
         "level": run.get("level"),

@@ -27,16 +27,16 @@ ICONS = {0: "white_check_mark", 1: "x"}
 def text(record: Run) -> str:
     """Return a record in Markdown."""
     run, names = record.run, device_names(record)
-    word = record.closing.get("word") or record.state
+    word = record.closing.word or record.state
     simulated = "SIMULATED " if "simulated" in run else ""
-    icon = ICONS.get(record.closing.get("exit", -1), "grey_question")
+    icon = ICONS.get(record.closing.exit, "grey_question")
     terms = [record.sku.get("name") or "no SKU", run.get("platform"), run.get("level")]
     lines = [f"## :{icon}: {escaped(simulated + word)}: {code(run.get('host', 'unknown host'))}", ""]
-    closing = record.closing.get("line") or "The run did not end: there is no closing line."
+    closing = record.closing.line or "The run did not end: there is no closing line."
     lines += [f"**{escaped(closing)}**", ""]  # the mark keeps it from being a list or a heading
     about = {
         "judged as": ", ".join(code(each) for each in terms if each),
-        "this run": escaped(record.closing.get("finds", "")),
+        "this run": escaped(record.closing.finds),
         "time": f"{code(run.get('started', '?'))} to {code(run.get('ended', '?'))}",
         "verdicts": _counted(record.verdicts),
         "record": f"{code(run.get('output', '?'))}, SHA-256 {code(record.sha256 or 'none')}",

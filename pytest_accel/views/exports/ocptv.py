@@ -74,7 +74,7 @@ def _artifacts(record: Run) -> Iterator[Artifact]:
         yield from _step(str(number), probe, own)
     ended = seconds_of(record.run.get("ended")) or 0.0
     status, result = _result(record)
-    message = {"severity": "INFO", "message": record.closing.get("line", "The run did not end.")}
+    message = {"severity": "INFO", "message": record.closing.line or "The run did not end."}
     yield ended, {"testRunArtifact": {"log": message}}
     yield ended, {"testRunArtifact": {"testRunEnd": {"status": status, "result": result}}}
 
@@ -190,11 +190,11 @@ def _result(record: Run) -> tuple[str, str]:
 
     A run that judged too little to pass is skipped; one that was interrupted, broke or did not end has an error.
     """
-    if record.closing.get("exit") == 0:
+    if record.closing.exit == 0:
         return "COMPLETE", "PASS"
-    if record.closing.get("word") == "REJECTED":
+    if record.closing.word == "REJECTED":
         return "COMPLETE", "FAIL"
-    judged = record.closing.get("word") in ("HELD", "NOT JUDGED")
+    judged = record.closing.word in ("HELD", "NOT JUDGED")
     return "SKIP" if judged else "ERROR", "NOT_APPLICABLE"
 
 

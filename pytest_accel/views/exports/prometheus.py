@@ -93,9 +93,9 @@ def _of_run(record: Run) -> Iterator[Family]:
         "simulated": str("simulated" in run).lower(),
     }
     yield _family("accel_run_info", tuple(terms), [([shown(each) for each in terms.values()], 1.0)])
-    result = record.closing.get("word")
+    result = record.closing.word
     yield _family("accel_run_result", ("result",), [((word,), float(word == result)) for word in WORDS])
-    yield _family("accel_run_exit_status", (), [((), float(record.closing.get("exit", -1)))])
+    yield _family("accel_run_exit_status", (), [((), float(record.closing.exit))])
     ended, started = seconds_of(run.get("ended")), seconds_of(run.get("started"))
     yield _family("accel_run_end_timestamp_seconds", (), [((), ended)] if ended else [])
     yield _family("accel_run_duration_seconds", (), [((), ended - started)] if ended and started else [])

@@ -23,7 +23,7 @@ from pytest_accel.views.html.words import KINDS, badge, bounds_of, change, is_fa
 
 def word(record: Run) -> str:
     """Return the result of a record in one word."""
-    return record.closing.get("word") or "NO RESULT"
+    return record.closing.word or "NO RESULT"
 
 
 def kind(record: Run) -> str:
