@@ -17,12 +17,13 @@ from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Closing, Verdict
+from pytest_accel.judging.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
-from pytest_accel.views import changes, terminal
+from pytest_accel.views import differences, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
@@ -90,9 +91,9 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(_consistency(old))
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
-    files = rejudge.files_changed(old.sku.get("files", {}), new.sku.get("files", {}))
-    screen.show(changes.limits(rejudge.limits_moved(old, new)))
-    screen.show(changes.lines(rejudge.changes(old, new), files, names))
+    moved = rejudge.limits_moved(old, new)
+    screen.show([(f"limit: {metric}: {', '.join(said)}", "yellow") for metric, said in moved.items()])
+    screen.show(differences.changed(judged_otherwise(old, new)))
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
     if old.contradictions:

@@ -15,7 +15,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
-from pytest_accel.core.verdict import Change, Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging import delivery
 from pytest_accel.judging.background import background_of
 from pytest_accel.judging.closing import close
@@ -96,31 +96,6 @@ def limits_moved(old: Run, new: Run) -> dict[str, list[str]]:
         if metric in after
     }
     return {metric: differences for metric, differences in found.items() if differences}
-
-
-def changes(old: Run, new: Run) -> list[Change]:
-    """Return the verdicts whose status or bounds differ, in the order of the record."""
-    before = {(each.metric, each.subject, _declared(each)): each for each in old.verdicts}
-    after = {(each.metric, each.subject, _declared(each)): each for each in new.verdicts}
-    found = [Change(*key[:2], before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
-    return [each for each in found if _comparison_key(each.old) != _comparison_key(each.new)]
-
-
-def files_changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each threshold file whose hash changed, or that only one of two judgements used.
-
-    `old` and `new` are hashes by name of the file.
-    """
-    found = []
-    for name in dict.fromkeys([*old, *new]):
-        before, after = old.get(name, "")[:12], new.get(name, "")[:12]
-        if before and after and before != after:
-            found.append(f"{name} changed since: {before} -> {after}")
-        elif not after:
-            found.append(f"{name} ({before}) is no longer used")
-        elif not before:
-            found.append(f"{name} ({after}) was not used before")
-    return found
 
 
 def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
@@ -237,16 +212,6 @@ def _by_marker(verdict: Verdict) -> bool:
 
 def _is_marker(limit: Limit) -> bool:
     return limit.declared_by is DeclaredBy.MARKER
-
-
-def _declared(verdict: Verdict) -> str:
-    """Return the identity of a verdict among those on its metric and subject: the marker, or "" for a SKU's limit."""
-    return verdict.limit.origin if verdict.limit and _is_marker(verdict.limit) else ""
-
-
-def _comparison_key(verdict: Verdict | None) -> object:
-    """Return the status and bounds of a verdict, to be compared."""
-    return verdict and (verdict.status, verdict.floor, verdict.ceiling, verdict.expected)
 
 
 def _circumstances(record: Run, terms: Terms) -> Circumstances:

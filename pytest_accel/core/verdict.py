@@ -185,16 +185,6 @@ class Closing:
     """The next step towards an acceptance, for a run that was HELD; empty for every other result."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A verdict before and after a record is judged again; None if there was or is no such verdict."""
-
-    metric: str
-    subject: str
-    old: Verdict | None
-    new: Verdict | None
-
-
 def show(value: Value | None, unit: str) -> str:
     """Return a value as text with its unit, to four significant digits.
 

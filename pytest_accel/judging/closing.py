@@ -99,9 +99,9 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
-    beside = f" with {around.own_tests}" if around.own_tests else ""
+    own = f" with {around.own_tests}" if around.own_tests else ""
     notes = _notes([*_behind(limits, around), *_beside(limits, around)])
-    return Closing(f"ACCEPTED {count}/{count} devices{terms}{beside}{notes}", exits.HOLDS, "ACCEPTED")
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 
 
 def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], around: Circumstances) -> str:

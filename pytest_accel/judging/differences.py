@@ -16,7 +16,7 @@ from pytest_accel.core import exits
 from pytest_accel.core.device_facts import DEVICE_FACTS, LESS_IS_WORSE, MORE_IS_WORSE, NOW, RIGHT
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.host_facts import HOST_FACTS
-from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.measurement import NODE, Device, Measurement, Names
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
@@ -139,6 +139,17 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
         for one, *more in groups.values()
     ]
     return Comparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
+
+
+def judged_otherwise(old: Run, new: Run) -> list[Difference]:
+    """Return what judging a record again changed: threshold files by their hash, and verdicts."""
+    names, before = Names.of(new.devices), {_place(each) for each in old.verdicts}
+    added = [
+        Difference(SubjectKind.VERDICT, (names[each.subject],), each.metric, "no verdict", _said(each))
+        for each in new.verdicts
+        if _place(each) not in before
+    ]
+    return [*_software(old, new), *_verdicts(old, new, names), *added]
 
 
 def not_comparable(first: Summary, last: Summary) -> str:

@@ -106,7 +106,8 @@ def _packaged(word: str) -> str:
 def _of_closing(config: pytest.Config) -> int | None:
     """Return the exit status of the closing line; None where the run was not closed."""
     session = config.stash.get(SESSION, None)
-    return session.ledger.record.closing.exit if session and session.ledger.record.closing.line else None
+    status = session.ledger.record.closing.exit if session else -1
+    return status if status >= 0 else None
 
 
 def _has_status(error: BaseException) -> bool:

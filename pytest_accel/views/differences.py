@@ -39,6 +39,11 @@ def text(found: Comparison, records: int, notes: Sequence[str]) -> list[Line]:
     return [(printable(line), colour) for line, colour in [*head, *body, *tail]]
 
 
+def changed(found: Sequence[Difference]) -> list[Line]:
+    """Return a line for each difference that judging a record again made."""
+    return [(f"changed: {_line(each)}", COLOURS[each.direction]) for each in found] or [("changed: nothing", "")]
+
+
 def _named(one: Run) -> str:
     began, sku = one.started[:16].replace("T", " "), one.sku.get("name", "") or "no SKU"
     simulated, again = "SIMULATED " * one.simulated, ", judged again" * bool(one.judged_from)

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli.rejudge import changes, files_changed, judge_again, limits_moved
+from pytest_accel.cli.rejudge import judge_again, limits_moved
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.judging.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, write
 from pytest_accel.run.terms import Terms
@@ -105,16 +106,16 @@ def test_unchanged_terms_change_nothing() -> None:
     old = ran()
     new = judge_again(old, terms(sku()))
     assert new.closing.line == (f"JUDGED AGAIN ACCEPTED 1/1 devices as part at standard ({OWN})")
-    assert changes(old, new) == []
+    assert judged_otherwise(old, new) == []
     assert new.verdicts == old.verdicts
 
 
 def test_another_floor_changes_its_verdict_alone() -> None:
     old = ran()
     new = judge_again(old, terms(with_limits(matmul_bf16=750)))
-    (change,) = changes(old, new)
-    assert (change.metric, change.old.status, change.new.status) == ("matmul.bf16", Status.PASS, Status.FAIL)  # type: ignore[union-attr]
-    assert (change.old.floor, change.new.floor) == (630.0, 750)  # type: ignore[union-attr]
+    change, result = judged_otherwise(old, new)
+    assert (change.what, change.then[:5], change.now[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
+    assert (result.what, result.then, result.now) == ("result", "ACCEPTED", "REJECTED")
     assert (word(new), new.closing.exit) == ("REJECTED", 1)
 
 
@@ -277,10 +278,10 @@ def test_software_of_the_record_counts() -> None:
 
 def test_files_that_changed() -> None:
     then, now = {"a.yaml": "1" * 64, "b.yaml": "2" * 64, "c.yaml": "3" * 64}, {"a.yaml": "1" * 64, "b.yaml": "4" * 64}
-    assert files_changed(then, now) == [
-        "b.yaml changed since: 222222222222 -> 444444444444",
-        "c.yaml (333333333333) is no longer used",
-    ]
+    found = judged_otherwise(replace(ran(), sku={"files": then}), replace(ran(), sku={"files": now}))
+    assert [(each.what, each.then, each.now) for each in found] == [
+        ("file b.yaml", "222222222222", "444444444444"), ("file c.yaml", "333333333333", "not stated"),
+    ]  # fmt: skip
 
 
 WAIVER = Waiver("matmul.bf16", "agreed with the supplier", "us", date(2026, 12, 31))

@@ -51,7 +51,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     said = capsys.readouterr().out
     assert f"packing list: {right}, 8 boards, sha256 " in said
     assert f"packing list before: delivery.csv, 8 boards, sha256 {entry['sha256']}\n" in said
-    assert "changed: gpu7 inventory.serial: FAIL (= as listed) -> PASS (= as listed)" in said
+    assert "changed: gpu7 inventory.serial: FAIL SIM00000007 is not on the list -> PASS as listed" in said
     assert raw_record.read(new)["judged_from"]["packing_list"] == entry
     assert main(["judge", str(new)]) == 6
     assert "record: consistent" in capsys.readouterr().out

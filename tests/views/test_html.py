@@ -245,7 +245,7 @@ def test_short_pairs_are_marked_in_the_matrix() -> None:
 
 def test_a_record_without_an_end_says_so() -> None:
     found = record()
-    found.closing, found.state, found.verdicts, found.measurements = {}, "running", [], []
+    found.closing, found.state, found.verdicts, found.measurements = Closing(), "running", [], []
     text = words(page.page(found, None, "nothing was measured"))
     assert "NO RESULT" in text
     assert "state 'running'" in text

@@ -136,11 +136,11 @@ def _cases(record: Run) -> Iterator[Case]:
 
 def of_run(record: Run) -> Properties:
     """Return the properties of the whole run, under the names that the plugin gives them."""
-    run = record.run
+    run, closing = record.run, vars(record.closing) if record.closing.exit >= 0 else {}
     return {
-        "closing": record.closing.line or None,
-        "result": record.closing.word or None,
-        "exit": record.closing.exit if record.closing.line else None,
+        "closing": closing.get("line"),
+        "result": closing.get("word"),
+        "exit": closing.get("exit"),
         "sku": record.sku.get("name"),
         "platform": run.get("platform"),
         "level": run.get("level"),
