@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pytest_accel.cli.fleet_run import folder_or_nights
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.durations import duration
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
@@ -41,6 +43,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "counted; at least one node (default: %(default)g)"
     )
     add("--most", metavar="SHARE", type=_share, default=plans.MOST, help=text)
+    text = (
+        "drain this node for the line that its health check printed; within --max-age such checks may drain the share "
+        "--most of all nodes"
+    )
+    add("--broken", metavar="LINE", help=text)
     text = "age from which on a rejection drains no node, such as 24h (default: %(default)s)"
     add("--max-age", metavar="TIME", type=duration, default=plans.MAX_AGE, help=text)
 
@@ -55,6 +62,8 @@ def _share(text: str) -> float:
 
 def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
+    if chosen.broken is not None:
+        return _drain_here(chosen)
     watch = watch_of(chosen.folder.absolute(), chosen.nights)
     if chosen.resume and isinstance(watch, NightsWatch):
         raise BadFile(f"--resume: {chosen.folder} holds several runs; name the one that measured the nodes again")
@@ -74,6 +83,25 @@ def drain(chosen: argparse.Namespace) -> int:
         _show(plan)
     rejected = any(each.state is State.REJECTED for each in nodes)
     return exits.REJECTED if rejected and not chosen.resume else exits.HOLDS
+
+
+def _drain_here(chosen: argparse.Namespace) -> int:
+    """Drain this node for the line of its health check, one node of the fleet at a time."""
+    folder, node = chosen.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
+    with ledger.locked(folder):
+        at = datetime.now(timezone.utc)
+        most, within = chosen.most, chosen.max_age
+        plan = plans.plan_of_check(chosen.broken, node, slurm.nodes(), at=at, most=most, within=within)
+        for name, why in plan.left:
+            print(printable(f"left alone: {name}: {why}"))
+        if plan.refused:
+            print(printable(f"refused: {plan.refused}"), file=sys.stderr)
+            return exits.WRONG
+        if chosen.yes:
+            _apply(plan.steps, [], folder)
+        else:
+            _show(plan)
+    return exits.REJECTED if plan.steps else exits.HOLDS
 
 
 def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> DrainPlan:

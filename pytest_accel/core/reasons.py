@@ -56,6 +56,7 @@ NOTES: Mapping[str, str] = {
     "first_failed": "measured only on the repeat; first: {text}",
     "beyond_noise": "which no noise explains",
     "one_round": "another round could not be compared",
+    "waits_for_reset": "comes into force with the next reset",
 }
 """The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.reasons import MayTrain
+from pytest_accel.core.reasons import MayTrain, Note
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
@@ -45,6 +47,10 @@ TRAINING_SECONDS = 600.0
 214 of 288 nodes of a fleet of GB200 NVL72 reported links as down after planned reboots, and none had a fault
 (NVIDIA/NVSentinel issue 1701, pull request 1715). No source states how long links take; ten minutes are a choice.
 """
+PENDING = ("health.ecc_pending_change", "health.mig_pending_change")
+"""Modes that somebody changed and that wait for a reset: no fault of the device, so that no scheduler drains it."""
+RAILS = ("host.nics", "host.nic_state", "host.nic_rate")
+"""Facts of the RDMA ports, which are judged where the threshold file has a limit on them for the platform."""
 FACTS = ("inventory", "health")
 """The metric of the messages of the kernel about the node."""
 
@@ -82,7 +88,7 @@ class PassiveResult:
 def metrics(limits: Mapping[str, Limit]) -> list[str]:
     """Return the metrics among those with a limit that are judged without loading the node."""
     facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
-    return [*facts, *(metric for metric in limits if reported(metric))]
+    return [*facts, *(metric for metric in limits if reported(metric) or metric in RAILS)]
 
 
 def judged(
@@ -94,13 +100,15 @@ def judged(
     since: ReadingWindow,
     waivers: Waivers,
     up: float = math.inf,
+    host: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> PassiveResult:
     """Judge the facts of the devices, and the `reports` of the kernel log in the window `since`, by the limits.
 
-    Without `reports` the kernel log is left out. `up` are the seconds since the boot.
+    Without `reports` the kernel log is left out. `up` are the seconds since the boot, `host` the answers about `RAILS`.
     """
-    asked = [metric for metric in metrics(limits) if reports or not reported(metric)]
+    asked = [metric for metric in metrics(limits) if metric not in RAILS and (reports or not reported(metric))]
     found = [each for metric in asked for each in _measured(metric, discovery, sku, reports, since)]
+    found += [inventory.host_fact(metric, answer, since.ended) for metric, answer in host.items() if metric in limits]
     software = versions_of(discovery.devices)
     serials = {device.uuid: [device.serial] if device.serial else [] for device in discovery.devices}
     stated = [_after_boot(judge([each], limits[each.metric], software), up) for each in found]
@@ -115,7 +123,12 @@ def _trains(verdict: Verdict) -> bool:
 
 
 def _after_boot(verdict: Verdict, up: float) -> Verdict:
-    """Return a verdict as it counts so many seconds after the boot: a link that is down may still train."""
+    """Return a verdict as it counts so many seconds after the boot: a link that is down may still train.
+
+    A mode that waits for a reset does so at any time.
+    """
+    if verdict.metric in PENDING and verdict.status is Status.FAIL:
+        return verdict.because(Note("waits_for_reset"), status=Status.INCONCLUSIVE)
     if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.fault or not _trains(verdict):
         return verdict
     return verdict.because(MayTrain(up), status=Status.INCONCLUSIVE)

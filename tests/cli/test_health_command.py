@@ -20,6 +20,7 @@ import pynvml
 import pytest
 import shipped
 
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.summary import EXITS
 from pytest_accel.drivers import Hint, kernel_log
 from pytest_accel.drivers.kernel_messages import SOURCE
@@ -27,6 +28,7 @@ from pytest_accel.drivers.sensor import Machine
 from pytest_accel.judging import passive
 from pytest_accel.judging.error_counters import ReadingWindow
 from pytest_accel.judging.error_reports import ErrorReports
+from pytest_accel.judging.inventory import Discovery
 from pytest_accel.run import passive as check
 from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.passive import Checked
@@ -161,6 +163,7 @@ class Node:
         (NOT_STARTED % "77", "ERROR node A101 device-missing: 1, not 0"),
         (RESET_REQUIRED, "ERROR node A107 recovery-asked: 1, not 0"),
         (ALLOCATED, "OK 8 x h100-sxm"),
+        ('gpus[3].answers["nvmlDeviceGetEccMode"] = (1, 0)', "UNKNOWN gpu3 health.ecc_pending_change: 1"),
     ],
 )
 def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
@@ -223,6 +226,26 @@ passive.AGAIN_SECONDS = float(sys.argv[1])
 asked = passive.CheckRequest(node="node17", sku="h100-sxm", root=Path("root"))
 print(health_line.line(passive.check(asked, 50.0), fresh=False, place=None))
 """
+
+
+def test_rdma_ports_are_judged_where_the_threshold_file_has_limits_on_them() -> None:
+    limits = {
+        "host.nics": Limit("host.nics", "count", equals=8),
+        "host.nic_state": Limit("host.nic_state", "text", equals="active"),
+        "host.nic_rate": Limit("host.nic_rate", "GB/s", floor=50.0),
+    }
+    fine = {"host.nics": {"value": 8}, "host.nic_state": {"value": "active"}, "host.nic_rate": {"value": 50.0}}
+    none = ReadingWindow("since boot", 0.0, 2.0)
+
+    def broken(**answers: Any) -> list[str]:
+        told = {**fine, **{f"host.{name}": {"value": value} for name, value in answers.items()}}
+        found = passive.judged(Discovery(), None, limits, reports=None, since=none, waivers=Waivers(), host=told)
+        return [each.metric for each in found.broken]
+
+    assert broken() == []
+    assert broken(nics=7) == ["host.nics"]
+    assert broken(nic_state="mlx5_0/1 DOWN (Polling)") == ["host.nic_state"]
+    assert broken(nic_rate=25.0) == ["host.nic_rate"]
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -59,31 +61,53 @@ def test_the_service_drains_a_rejected_node_alone(run: str, drains: bool, tmp_pa
     assert drained.exists() is drains
 
 
+US = "\x1f"
+BROKEN = "ERROR gpu3 A202 repair-pending: 1, not 0"
+
+
+def nodes_of(shown: str, drained: int, since: str, of: int = 100) -> str:
+    """The lines of sinfo about n1 and other nodes, some of which a health check has drained."""
+    state, _, reason = shown.partition(" ")
+    rows = [("n1", state, reason, "Unknown")]
+    rows += [(f"m{at}", "drained", f"[accel] {BROKEN}", since) for at in range(drained)]
+    rows += [(f"ok{at}", "idle", "none", "Unknown") for at in range(of - 1 - drained)]
+    return "\n".join(US.join((name, state, "(null)", "all*", at, reason)) for name, state, reason, at in rows)
+
+
 @pytest.mark.parametrize(
-    ("line", "shown", "drains"),
+    ("line", "shown", "drained", "hours", "drains"),
     [
-        ("ERROR gpu3 A202 repair-pending: 1, not 0", "idle none", True),
-        ("ERROR gpu3 A202 repair-pending: 1, not 0", "mixed none", True),
-        ("ERROR gpu3 A202 repair-pending: 1, not 0", "drained [accel] A401 gpu0 matmul.bf16", False),
-        ("ERROR gpu3 A202 repair-pending: 1, not 0", "draining none", False),
-        ("ERROR gpu3 A202 repair-pending: 1, not 0", "idle note of an admin", False),
-        ("Traceback (most recent call last):", "idle none", False),
-        ("UNKNOWN driver silent for 4 s", "idle none", False),
+        (BROKEN, "idle none", 0, 1, True),
+        (BROKEN, "mixed none", 4, 1, True),
+        (BROKEN, "idle none", 5, 1, False),
+        (BROKEN, "idle none", 50, 30, True),
+        (BROKEN, "drained [accel] A401 gpu0 matmul.bf16", 0, 1, False),
+        (BROKEN, "draining none", 0, 1, False),
+        (BROKEN, "idle note of an admin", 0, 1, False),
+        ("Traceback (most recent call last):", "idle none", 0, 1, False),
+        ("UNKNOWN driver silent for 4 s", "idle none", 0, 1, False),
     ],
 )
-def test_the_health_check_drains_a_broken_node_that_nobody_has_drained(
-    line: str, shown: str, drains: bool, tmp_path: Path
+def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_brake(
+    line: str, shown: str, drained: int, hours: int, drains: bool, tmp_path: Path
 ) -> None:
-    """A reason that names metrics is kept, since `fleet drain --resume` goes by them."""
-    programs = {
-        "/opt/accel/bin/pytest-accel": f"echo '{line}'; exit 1",
-        "/usr/bin/sinfo": f"echo '{shown}'",
-        "/usr/bin/scontrol": f'echo "$*" > {tmp_path}/said',
-    }
-    text = script("health-check.md", "scontrol")
-    for path, lines in programs.items():
-        text = text.replace(path, str(program(tmp_path / Path(path).name, lines)))
-    ended(text, SLURMD_NODENAME="n1")
+    """Five of a hundred nodes within a day: a wrong limit drains no fleet. A reason that names metrics is kept."""
+    since = (datetime.now() - timedelta(hours=hours)).isoformat(timespec="seconds")  # noqa: DTZ005  as Slurm shows it
+    (tmp_path / "nodes").write_text(nodes_of(shown, drained, since) + "\n")
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin/sinfo", f"cat {tmp_path}/nodes")
+    program(tmp_path / "bin/scontrol", f'echo "$*" >> {tmp_path}/said')
+    ours = (
+        f"exec {sys.executable} -c 'import sys; from pytest_accel.cli.main import main; sys.exit(main(sys.argv[1:]))'"
+    )
+    text = script("health-check.md", "--broken").replace("/shared/nights", str(tmp_path))
+    check = program(tmp_path / "accel", f"[ $1 = health ] && echo '{line}' && exit 1\n{ours} \"$@\"")
+    text = text.replace("/opt/accel/bin/pytest-accel", str(check))
+    ended(text, SLURMD_NODENAME="n1", PATH=f"{tmp_path}/bin:/usr/bin:/bin")
     said = tmp_path / "said"
     assert said.exists() is drains
-    assert not drains or said.read_text() == f"update nodename=n1 state=drain reason=[accel] {line}\n"
+    ledger = tmp_path / "ledger.csv"
+    assert ledger.exists() is drains
+    if drains:
+        assert said.read_text() == f"update nodename=n1 state=drain reason=[accel] {line}\n"
+        assert f',drained,n1,"[accel] {line}",' in ledger.read_text()

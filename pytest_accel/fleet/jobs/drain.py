@@ -245,6 +245,39 @@ def _limit(plan: DrainPlan, found: Mapping[str, Sequence[Failure]], ours: int, e
         plan.steps = worst
 
 
+def plan_of_check(
+    line: str, node: str, now: Sequence[NodeState], *, at: datetime, most: float, within: float
+) -> DrainPlan:
+    """Return whether a node is to be drained for the line of its health check; `now` are all nodes of Slurm.
+
+    Checks may drain the share `most` of all nodes within so many seconds: one wrong option or limit would drain the
+    fleet else.
+    """
+    plan, reason = DrainPlan(), f"{TAG} {line}"[:REASON_CHARACTERS]
+    state = next((each for each in now if each.name == node), None)
+    lately = [each for each in now if each.reason.startswith(HEALTH) and _since(each, at) <= within]
+    allowed = max(1, int(most * len(now) + 1e-9))
+    if not reason.startswith(HEALTH):
+        plan.left.append((node, f"its check found nothing broken: {line}"))
+    elif state is None:
+        plan.left.append((node, "Slurm does not know it"))
+    elif state.reason or _out_of_service(state):
+        plan.left.append((node, f"{state.state}{': ' if state.reason else ''}{state.reason}"))
+    elif len(lately) >= allowed:
+        plan.refused = (
+            f"health checks drained {len(lately)} of {len(now)} nodes within {age(within)}, "
+            f"and at most {allowed} may be (--most={most:g}): look at the limits first"
+        )
+    else:
+        plan.steps.append(Step(node, reason, state, tuple(drain_command(node, reason)), "drained"))
+    return plan
+
+
+def _since(state: NodeState, at: datetime) -> float:
+    """Return the seconds since the reason of a node was set; 0 if that is not known."""
+    return (at - state.since).total_seconds() if state.since else 0.0
+
+
 REST = re.compile(r"; and \d+ more$")
 
 

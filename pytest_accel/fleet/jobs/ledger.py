@@ -6,12 +6,13 @@ the number of a return (RMA) and the serial number of the board that came back. 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fcntl
 import getpass
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 
 FILE: Final = "ledger.csv"
+LOCK: Final = ".draining"
 COLUMNS: Final = ("at", "by", "did", "node", "reason", "run", "rma", "serial")
 """When (ISO 8601, in UTC), who, what ("drained", "resumed", or a word of one's own), the node, why, the folder of the
 record that it follows from, the number of the return, and the serial number of the board that came back."""
@@ -40,6 +42,22 @@ def append(folder: Path, entries: Iterable[Mapping[str, str]]) -> None:
             file.write(text.getvalue() if os.fstat(handle).st_size else f"{','.join(COLUMNS)}\n{text.getvalue()}")
     except OSError as error:
         raise BadFile(f"{path}: cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process of the fleet at a time drain nodes. Raises BadFile for a folder that cannot be written."""
+    path = folder / LOCK
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise BadFile(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _user() -> str:
