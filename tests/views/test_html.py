@@ -153,6 +153,27 @@ def test_the_first_words_are_result_node_serials_and_reasons() -> None:
         assert wanted in beginning
 
 
+def test_what_fell_short_is_told_by_device_and_cause() -> None:
+    """Every device has one item, with one next step for all that one cause made fall short."""
+    found = record()
+    slow = next(each for each in found.verdicts if each.status is Status.FAIL and not each.waiver)
+    also = [replace(slow, metric=f"matmul.fp{each}") for each in (8, 16)]
+    other = replace(slow, metric="stream.triad", subject=device(1).uuid)
+    text = page.page(replace(found, verdicts=[*found.verdicts, *also, other]), None, "no file")
+    section = text[text.index('id="findings"') : text.index('id="devices"')]
+    items = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", each)) for each in section.split("<li>")[1:]]
+    (of_slow,) = [each for each in items if f" gpu{SLOW} " in each]
+    assert all(name in of_slow for name in ("matmul.bf16", "matmul.fp8", "matmul.fp16"))
+    assert of_slow.count("Next") == 1
+    assert sum(" gpu1 " in each for each in items) == 1
+
+
+def test_limits_that_decided_are_before_the_appendix() -> None:
+    text = words(usual())
+    decided = text[text.index("Limits that decided") : text.index("Overview The worst")]
+    assert f"FAIL gpu{SLOW} matmul.bf16 ≥ 650 TFLOPS" in decided
+
+
 @pytest.mark.parametrize("status", Status)
 def test_every_status_is_told_by_word_and_sign(status: Status) -> None:
     assert f"{SIGNS[status]} {status.value}" in words(usual())

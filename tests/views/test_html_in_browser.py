@@ -154,6 +154,8 @@ def test_a_phone_does_not_scroll_sideways(opened: chromium.Page) -> None:
 
 def test_it_prints_with_everything_open(opened: chromium.Page) -> None:
     assert opened.printed().startswith(b"%PDF")
+    heads = "[...document.querySelectorAll('#table-figures th[data-label]')].map(each => each.dataset.label)"
+    assert opened.evaluate(heads)[:3] == ["Status", "Device", "Metric"]  # a button is not printed on a second sheet
     assert opened.evaluate("document.querySelectorAll('details[open]').length") == 0  # closed again
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import NODE, Measurement, Names, finite
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Measurement, Names, finite
 from pytest_accel.core.run import EarlierFigure, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
+from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.judging.like_devices import kind_of, like
 from pytest_accel.judging.peer_matrix import SHORT, fastest
 from pytest_accel.judging.ranking import worst_first
@@ -34,9 +35,12 @@ def kind(record: Run) -> str:
 
 
 def columns(record: Run) -> list[str]:
-    """Return the subjects that have a column in the overview: the judged devices in their order, and the node."""
+    """Return the subjects that have a column in the overview: the judged devices, those that fail first; the node."""
     judged = dict.fromkeys(each.subject for each in record.verdicts)
-    own = [device.uuid for device in record.devices if device.uuid in judged]
+    failing = dict.fromkeys(each.subject for each in worst_first(record.verdicts) if each.fails)
+    order = [*failing, *(device.uuid for device in record.devices)]
+    known = {device.uuid for device in record.devices}
+    own = [uuid for uuid in dict.fromkeys(order) if uuid in judged and uuid in known]
     return [*own, *(each for each in judged if each not in {*own, NODE}), *([NODE] if NODE in judged else [])]
 
 
@@ -95,10 +99,27 @@ class Figures:
         alike = grouped(shown, lambda each: (each.metric, badge(each), str(each.value), bounds_of(each), why(each)))
         return list(alike.values())
 
-    def findings(self) -> list[list[Verdict]]:
-        """Return what fails or is marginal, worst first; verdicts on a device with one reason are together."""
-        short = [each for each in worst_first(self._record.verdicts) if each.fails or each.status is Status.MARGINAL]
-        return list(grouped(short, lambda each: (each.culprit, each.status, sentence_of(each))).values())
+    def findings(self, found: Mapping[Key, Finding]) -> dict[str, dict[str, list[Verdict]]]:
+        """Return what fails or is marginal, worst first, by device and by cause: its fault code, or else its sentence.
+
+        What was not measured because of an earlier failure of the device belongs to the cause of that failure.
+        """
+        devices: dict[str, dict[str, list[Verdict]]] = {}
+        for each in worst_first(self._record.verdicts):
+            if each.fails or each.status is Status.MARGINAL:
+                causes, finding = devices.setdefault(each.culprit, {}), found.get(each.key)
+                left_out = next(iter(causes), "") if each.event == LEFT_OUT else ""
+                causes.setdefault(left_out or (finding.title if finding else sentence_of(each)), []).append(each)
+        return devices
+
+    def deciding(self) -> list[Verdict]:
+        """Return the worst verdict by each limit that may reject and that a value was held against; of facts, failures.
+
+        A limit that advises is among them where the floor of a class stands beneath it.
+        """
+        judged = [each for each in worst_first(self._record.verdicts) if each.limit and each.value is not None]
+        shown = [each for each in judged if each.fails or (each.basis is not None and not is_fact(each.metric))]
+        return [group[0] for group in grouped(shown, lambda each: each.metric).values()]
 
     def waived(self) -> list[list[Verdict]]:
         """Return the verdicts that a waiver covers, those of each waiver together."""

@@ -97,7 +97,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "word": figures.word(record),
         "kind": figures.kind(record),
         "figures": found,
-        "findings": found.findings(),
+        "findings": found.findings(findings_of(record)),
         "facts": found.facts(),
         "places": places_of(record),
         "codes": findings_of(record),

@@ -28,7 +28,7 @@
   for (const head of document.querySelectorAll("th[data-sortable]")) {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = head.textContent;
+    button.textContent = head.dataset.label = head.textContent;
     head.replaceChildren(button);
     button.addEventListener("click", () => sortBy(head.closest("table"), head));
   }
