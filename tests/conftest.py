@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 from contextlib import suppress
@@ -33,6 +34,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # two workers on two processors: more threads wait for each other
         with suppress(ImportError):
             importlib.import_module("torch").set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Take the modules and the items out of the garbage collector's sight: it would look at two million objects.
+
+    Probes collect garbage before they allocate, and so does pytest after some tests.
+    """
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Show them to it again: DuckDB calls a module leaked that is frozen when the process ends."""
+    gc.unfreeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
