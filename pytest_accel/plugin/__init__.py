@@ -20,6 +20,7 @@ from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, SUBJECT, measu
 from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
 from pytest_accel.run.options import (
     add_options,
+    ini_words,
     is_acceptance_run,
     is_series,
     option_words,
@@ -43,15 +44,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of this plugin."""
+    from pytest_accel.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None]:
-    """Collect the packaged suite if a SKU and no path is given.
+    """Take options from the ini file, and collect the packaged suite if a SKU and no path is given.
 
     An error of another plugin ends pytest with 3 instead of 1, and so does an output that cannot be written to. This is
     the outermost wrapper: the capture of pytest, another one, keeps the streams that it finds.
     """
     known = early_config.known_args_namespace
     early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
+    args[:0] = ini_words(early_config, args)
+    known.accel_sku = known.accel_sku or early_config.getini("accel_sku") or None
     if not is_acceptance_run(known):
         return (yield)
     output.protect()

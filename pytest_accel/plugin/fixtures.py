@@ -101,6 +101,8 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
             raise ProbeError(f"the measurement was stopped: {error}") from error
         found = [*verdicts, *session.changes_of(_accel_subject)]
         item.stash.setdefault(VERDICTS, []).extend(found)
+        for each in found:
+            item.ihook.pytest_accel_verdict(verdict=each, item=item)
         _publish(request, session, verdicts[0])
         _conclude(session, found)
         return verdicts

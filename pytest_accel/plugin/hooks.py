@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import html
 import os
 import re
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ from pytest_accel.plugin import closing_lines, interrupts, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
-from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, time_limit, too_few_files
+from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, too_few_files
 from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import LAST, ORDER, functions
@@ -46,6 +46,8 @@ TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "col
 Groups = list[tuple[str | None, list[dict[str, Any]]]]
 """The groups of pytest-benchmark: the name of each and its benchmarks."""
 
+HTML_COLUMNS = ("status", "value", "unit", "floor", "margin")
+"""The columns that the table of pytest-html gets."""
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
@@ -320,6 +322,7 @@ class Acceptance:
         reports.add_properties(self._config, self._about())
         try:
             yield
+            self._config.hook.pytest_accel_closing(record=self.accel_session.ledger.record, closing=closing)
         except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             closing = self.accel_session.broken_after(failure)
@@ -329,6 +332,20 @@ class Acceptance:
         full = self._config.getoption("verbose", 0) > 0
         lines = closing_lines.lines(self.accel_session, self._reports.tests, closing, width, full=full)
         self._write([*lines, *self._report_lines()], bold=True)
+        if os.environ.get("GITHUB_ACTIONS") == "true" and closing.exit:
+            kind, line = ("error", "warning")[closing.exit == exits.NOT_JUDGED], closing.line.replace("%", "%25")
+            self._write([(f"::{kind} title={closing.word}::{line}", "")])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_header(self, cells: list[str]) -> None:
+        """Add the columns of a verdict to the table of pytest-html."""
+        cells[2:2] = [f"<th>{name.capitalize()}</th>" for name in HTML_COLUMNS]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
+        """Fill the columns of a verdict, which are those of the JUnit properties."""
+        found = {name: str(value) for name, value in getattr(report, "user_properties", ())}
+        cells[2:2] = [f"<td>{html.escape(found.get(f'accel.{name}', ''))}</td>" for name in HTML_COLUMNS]
 
     def _report_lines(self) -> list[terminal.Line]:
         """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
@@ -447,22 +464,16 @@ class Acceptance:
 
 
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
-    """Return the options of a run as pytest has read them. Raises pytest.UsageError for a wrong one of the ini file."""
+    """Return the options of a run as pytest has read them."""
     filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(config.option, name, None)]
     if own_tests:
         filtered.append("tests were named on the command line")
-    ini = str(config.getini("accel_time_limit") or "")
-    try:
-        limit = time_limit(ini) if ini else None
-    except argparse.ArgumentTypeError as error:
-        raise pytest.UsageError(f"accel_time_limit in the ini file: {error}") from None
     return options_of(
         config.option,
         command=("pytest", *config.invocation_params.args),
         filtered=tuple(filtered),
         own_tests=own_tests,
         launch=launch_of(os.environ),
-        time_limit=config.option.accel_time_limit or limit,
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import resource
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +203,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="TIME",
         type=time_limit,
         help="End the whole run within this time, such as 900 (seconds), 15m or 1h30m; at least 20 s. What was not "
-        "reached is UNMEASURED, and the record is complete. The ini option accel_time_limit does the same. Default: no "
+        "reached is UNMEASURED, and the record is complete. Default: no "
         "limit.",
     )
     add(
@@ -216,7 +216,8 @@ def add_options(parser: pytest.Parser) -> None:
         "one run.",
     )
     add("--accel-follows", metavar="RECORD", help=argparse.SUPPRESS)  # what a series gives to its runs
-    parser.addini("accel_time_limit", "the default of --accel-time-limit")
+    for name in INI:
+        parser.addini(f"accel_{name}", f"the value of --accel-{name.replace('_', '-')} where it is not given")
     parser.addini(
         "accel_required",
         "make a run without --accel-sku an error if it collects tests that measure an accelerator, instead of skipping "
@@ -242,6 +243,21 @@ def add_options(parser: pytest.Parser) -> None:
         "healthy node of a SKU. It needs no accelerator, and is refused on a machine that has one. "
         "'pytest-accel simulate --list' lists the faults.",
     )
+
+
+INI = ("sku", "platform", "level", "expect", "time_limit")
+"""The options that the ini file can set, so that it is the whole configuration of a node."""
+
+
+def ini_words(config: pytest.Config, given: Sequence[str]) -> list[str]:
+    """Return the options of the ini file that the words of the command line do not give; files are relative to it."""
+    words = []
+    for name in INI:
+        option, value = f"--accel-{name.replace('_', '-')}", str(config.getini(f"accel_{name}") or "")
+        if value and config.inipath and (name == "expect" or value.endswith((".yaml", ".yml"))):
+            value = str(config.inipath.parent / value)
+        words += [f"{option}={value}"] if value and not any(word.partition("=")[0] == option for word in given) else []
+    return words
 
 
 def is_acceptance_run(option: argparse.Namespace) -> bool:

@@ -1,0 +1,98 @@
+"""What other tools get of a run: hooks, columns of pytest-html, annotations of GitHub; options of the ini file."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import as_user
+import pytest
+from as_user import Ran, write
+
+INI = "[pytest]\nstrict = true\naccel_sku = h100-sxm\naccel_platform = hgx8\naccel_level = quick\n"
+CONFTEST = """
+import json, pathlib
+
+def pytest_accel_verdict(verdict, item):
+    with open("verdicts", "a") as file:
+        file.write(f"{item.name} {verdict.metric} {verdict.status.value}\\n")
+
+def pytest_accel_closing(record, closing):
+    told = {"word": closing.word, "exit": closing.exit, "devices": len(record.devices), "level": record.run["level"]}
+    pathlib.Path("closing.json").write_text(json.dumps(told))
+"""
+TESTS = """
+@accel_limit(unit="count", floor=9)
+def test_count(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+
+def test_parts(accel_check, accel_device, subtests):
+    with subtests.test("part"):
+        accel_check(probes.inventory, fact="sku")
+"""
+
+
+def simulated(folder: Path, *options: str, env: dict[str, str] | None = None) -> Ran:
+    return as_user.pytest(
+        folder, "--accel-simulate=h100-sxm", "--accel-baseline=none", *options, sku=None, env=env, autoload=True
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A rejected run whose SKU, platform and level the ini file names; its folder is that of the user."""
+    folder = tmp_path_factory.mktemp("hooked")
+    (folder / "pytest.ini").write_text(INI, encoding="utf-8")
+    write(folder, conftest=CONFTEST, test_mine=TESTS)
+    done = simulated(folder, "--html=page.html", env={"GITHUB_ACTIONS": "true"})
+    return Ran(done.exit, done.out, folder)
+
+
+def test_the_ini_file_names_what_the_node_is(ran: Ran) -> None:
+    assert ran.exit == 1, ran.out
+    assert "accel: SIMULATED by h100-sxm: h100-sxm, platform hgx8, level quick" in ran.out
+
+
+def test_a_hook_gets_every_verdict(ran: Ran) -> None:
+    lines = (ran.folder / "verdicts").read_text(encoding="utf-8").splitlines()
+    assert "test_count[node] inventory.count FAIL" in lines
+    assert sum(line.endswith("inventory.sku PASS") for line in lines) == 8
+
+
+def test_a_hook_gets_the_record_and_the_result(ran: Ran) -> None:
+    told = json.loads((ran.folder / "closing.json").read_text(encoding="utf-8"))
+    assert told == {"word": "REJECTED", "exit": 1, "devices": 8, "level": "quick"}
+
+
+def test_pytest_html_has_columns_of_the_verdict(ran: Ran) -> None:
+    page = html.unescape((ran.folder / "page.html").read_text(encoding="utf-8"))
+    for text in ("Status</th>", "Margin</th>", "FAIL</td>", "9.0</td>"):
+        assert text in page
+
+
+def test_github_is_told_in_its_own_words(ran: Ran) -> None:
+    line = next(line for line in ran.out.splitlines() if line.startswith("::"))
+    assert line.startswith("::error title=REJECTED::SIMULATED REJECTED node: inventory.count 8")
+
+
+def test_a_hook_that_fails_is_told(tmp_path: Path) -> None:
+    write(tmp_path, conftest="def pytest_accel_closing(closing):\n    raise KeyError('ticket')\n")
+    write(tmp_path, test_mine="def test_mine(accel_device):\n    pass\n")
+    done = simulated(tmp_path, "--accel-level=quick")
+    assert done.exit == 3, done.out
+    assert "BROKEN a plugin at the end of the session (KeyError: 'ticket')" in done.closing
+
+
+def test_a_wrong_option_of_the_ini_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(INI.replace("quick", "slow"), encoding="utf-8")
+    done = as_user.pytest(tmp_path, sku=None, paths=(), refused=True)
+    assert done.exit == 4
+    assert "argument --accel-level: invalid choice: 'slow'" in done.out
+
+
+def test_the_command_line_goes_before_the_ini_file(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(INI, encoding="utf-8")
+    line = ("--accel-simulate=l40s", "--accel-sku=l40s", "--accel-platform=pcie", "--collect-only")
+    done = as_user.pytest(tmp_path, *line, sku=None, paths=())
+    assert "accel: SIMULATED by l40s: l40s, platform pcie, level quick" in done.out
