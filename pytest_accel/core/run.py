@@ -110,6 +110,15 @@ class CountedEntry(TypedDict):
     """The totals by the variant of the metric `counters.*`."""
 
 
+class HostCountedEntry(TypedDict):
+    """The error counters of the host at one moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    answers: Mapping[str, Mapping[str, Any]]
+    """What the sensor says of each fact: its value and the count of each part, or why it cannot be read."""
+
+
 class LauncherEntry(TypedDict, total=False):
     """The launcher's facts about this task, such as its job and node."""
 
@@ -144,6 +153,8 @@ class RunEntry(TimeSpent, total=False):
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
     counted: dict[str, CountedEntry]
     """The last reading of the error counters, by UUID: the next run of a series counts from there."""
+    host_counted: HostCountedEntry
+    """The same of the counters of the host; absent before they were read."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
     launcher: LauncherEntry

@@ -1,4 +1,5 @@
-"""Compares the error counters of the host before the first probe and after the last one. Pure.
+"""Compares the error counters of the host before the first probe, or at the end of the run before in a series, and after
+the last probe. Pure.
 
 The host is read only twice, because an RDMA NIC queries its firmware for every counter.
 """
@@ -6,7 +7,6 @@ The host is read only twice, because an RDMA NIC queries its firmware for every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.details import Details
@@ -14,6 +14,7 @@ from pytest_accel.core.fact_metrics import HOUR, Counter
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.run import HostCountedEntry
 from pytest_accel.drivers.host import some
 
 PER_HOUR = ("ecc_corrected", "pcie_corrected")
@@ -26,15 +27,7 @@ HOST_RATES = {
 """The counters by the variant of the metric `host_counters.*`; each is read from the host fact of the same name."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The facts of the host at one moment, as the sensor sends them. `at` is in seconds since the epoch."""
-
-    at: float
-    answers: Mapping[str, Mapping[str, Any]]
-
-
-def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
+def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry) -> Measurement:
     """Return the increase of one metric `host_counters.*`, with the parts (ports, controllers) that increased.
 
     A counter that could not be read before the first probe either is not applicable here. One that could be read then
@@ -45,7 +38,7 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
         return _troubled(metric, Trouble("need", "this version knows no such counter of the host"))
     if before is None:
         return _troubled(metric, Trouble("not_applicable", "no probe ran during which it could have increased"))
-    first, last = before.answers[counter.fact], now.answers[counter.fact]
+    first, last = before["answers"][counter.fact], now["answers"][counter.fact]
     if why := _why(first):
         return _troubled(metric, Trouble("not_applicable", why))
     if why := _why(last):
@@ -61,9 +54,9 @@ def measured(metric: str, before: Seen | None, now: Seen) -> Measurement:
         metric=metric,
         subject=NODE,
         unit=counter.unit,
-        value=counter.over(sum(moved.values()), now.at - before.at),
-        started=before.at,
-        ended=now.at,
+        value=counter.over(sum(moved.values()), now["at"] - before["at"]),
+        started=before["at"],
+        ended=now["at"],
         details=details,
     )
 

@@ -19,7 +19,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from pytest_accel.plugin.hooks import options_from
     from pytest_accel.plugin.stash import OWN_PATHS
     from pytest_accel.run.options import Refused
-    from pytest_accel.run.series import Started, go_on
+    from pytest_accel.run.series import Started, folder_of, go_on, locked
 
     def tell(line: str) -> None:
         sys.stdout.write(f"accel: {printable(line)}\n")
@@ -29,6 +29,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     options = options_from(config, config.stash.get(OWN_PATHS, True))
     arguments = [str(each) for each in config.invocation_params.args]
     try:
-        return go_on(options, Started(arguments, options.level), tell)
+        with locked(folder_of(options)):
+            return go_on(options, Started(arguments, options.level), tell)
     except Refused as refused:
         raise pytest.UsageError(str(refused)) from None

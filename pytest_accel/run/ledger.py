@@ -189,6 +189,8 @@ class Ledger:
             return
         self.record.software.update(self._pool.software)
         self.record.run["counted"] = self._pool.sensor.counters.counted
+        if host := self._pool.sensor.host_now:
+            self.record.run["host_counted"] = host
         self.record.waivers = self._setup.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)

@@ -8,6 +8,7 @@ stopped or killed: at most one run is lost.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pytest_accel.core import exits, structured
 from pytest_accel.core.node_name import node_name
@@ -29,7 +30,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing
 from pytest_accel.judging import series as judging
 from pytest_accel.judging.series import SeriesRun, hours_done
-from pytest_accel.run import record, summaries, telemetry_file
+from pytest_accel.run import device_lock, record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
 from pytest_accel.run.folder_summary import FOLLOWS, OF_RUN
 from pytest_accel.run.options import FIRST, Options, Refused
@@ -133,6 +134,16 @@ def folder_of(options: Options) -> Path:
     if (folder / record.FILE).exists():
         raise Refused(f"--accel-output: {folder} holds the record of a run; name a new folder for the series")
     return folder / file_name(node_name()) if options.shared else folder
+
+
+def locked(folder: Path) -> IO[bytes]:
+    """Return the lock on the folder of a series; closing it frees the folder. Raises Refused, and names the holder."""
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    try:
+        (lock,) = device_lock.hold([(f"series-{name}", f"--accel-output: {folder}")], "a series of --accel-hours")
+    except device_lock.DeviceLocked as held:
+        raise Refused(f"{held}; wait for that series to end, or stop it") from None
+    return lock
 
 
 def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:

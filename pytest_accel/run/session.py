@@ -89,7 +89,7 @@ class Session:
             raise Refused(f"{held}; wait for that run to end, or stop it") from None
         self.ledger.begin(folder)
         if before := self.setup.before:
-            self.pool.sensor.follow(before.run.get("counted", {}))
+            self.pool.sensor.follow(before.run.get("counted", {}), before.run.get("host_counted"))
 
     # -- checking
 

@@ -15,12 +15,13 @@ from in_process import Called
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.run import HostCountedEntry
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
-from pytest_accel.judging.host_counters import HOST_RATES, Seen, measured
+from pytest_accel.judging.host_counters import HOST_RATES, measured
 from pytest_accel.judging.judge import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -37,9 +38,9 @@ def limits(vendor: str = "nvidia") -> dict[str, Any]:
     return {metric: limit for metric, limit in found.items() if metric.startswith("host_counters.")}
 
 
-def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> Seen:
+def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> HostCountedEntry:
     make(folder, tree)
-    return Seen(at, {name: answer(HOST_READERS[name], folder, METAL) for name in COUNTED_HOST_FACTS})
+    return {"at": at, "answers": {name: answer(HOST_READERS[name], folder, METAL) for name in COUNTED_HOST_FACTS}}
 
 
 def between(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Measurement:
@@ -150,6 +151,18 @@ def test_the_host_is_read_before_the_first_probe_and_again_after_the_last_so_far
         make(tmp_path, port("mlx5_1", "link_downed", lost))
         sensor.count(probe)
         assert sensor.host_counted(metric).value == lost
+
+
+def test_what_the_host_counts_between_two_runs_of_a_series_is_in_the_next(tmp_path: Path) -> None:
+    make(tmp_path, HEALTHY)
+    first, metric = watching(tmp_path), "host_counters.nic_link_downed"
+    first.count("the start")
+    assert first.host_counted(metric).value == 0
+    make(tmp_path, port("mlx5_1", "link_downed", 2))
+    then = watching(tmp_path)
+    then.follow({}, first.host_now)
+    then.count("the start")
+    assert then.host_counted(metric).value == 2
 
 
 @pytest.mark.parametrize("vendor", OF)

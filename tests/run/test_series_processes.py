@@ -30,7 +30,7 @@ class Folder:
     def begin(self, *words: str) -> subprocess.Popen[bytes]:
         """Begin the series, or go on with it."""
         command = [sys.executable, "-m", "pytest", "-p", "no:randomly", *words, "--accel-output=series"]
-        with open(self.log, "wb") as log:
+        with open(self.log, "ab") as log:
             self._begun.append(subprocess.Popen(command, cwd=self.path, stdout=log, stderr=subprocess.STDOUT))
         return self._begun[-1]
 
@@ -103,6 +103,16 @@ def test_a_run_dies_with_its_series(folder: Folder) -> None:
     series.wait()
     _, alive = psutil.wait_procs(below, timeout=20)
     assert not alive
+
+
+@pytest.mark.slow
+def test_a_second_series_in_the_same_folder_is_refused_and_told_who_has_it(folder: Folder) -> None:
+    first = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
+    folder.until(lambda: (folder.path / "series/run-1").exists())
+    status, _ = folder.series(*FACTS, "--accel-hours=1")
+    assert status == 4
+    assert f"is being measured by pid {first.pid}, a series of --accel-hours" in folder.log.read_text()
+    assert not (folder.path / "series/run-2").exists()
 
 
 @pytest.mark.slow

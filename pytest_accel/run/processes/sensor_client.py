@@ -16,13 +16,12 @@ from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Message
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.run import CountedEntry, SamplingCost
+from pytest_accel.core.run import CountedEntry, HostCountedEntry, SamplingCost
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging import host_counters
 from pytest_accel.judging.changed_facts import FactWatch
 from pytest_accel.judging.error_counters import CounterReadings
 from pytest_accel.judging.error_reports import ErrorReports, reported
-from pytest_accel.judging.host_counters import Seen
 from pytest_accel.judging.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
@@ -56,9 +55,9 @@ class SensorClient:
         """Sentence about other processes that used a device when the last probe ended, by its UUID."""
         self.addresses: dict[str, str | None] = {}
         """PCI address of every device that was ever discovered, by UUID."""
-        self._host_before: Seen | None = None
-        """The counters of the host before the first probe."""
-        self._host_after: Seen | None = None
+        self._host_before: HostCountedEntry | None = None
+        """The counters of the host before the first probe, or at the end of the run before in a series."""
+        self._host_after: HostCountedEntry | None = None
         """The counters of the host after the last probe so far; None until a metric of them is asked for."""
         self._vendor: str | None = None
         self._sensors: list[Child] = []
@@ -118,9 +117,10 @@ class SensorClient:
         facts = self._ask("health", "health", links=links).get("facts")
         return None if facts is None else dict(facts)
 
-    def follow(self, counted: Mapping[str, CountedEntry]) -> None:
+    def follow(self, counted: Mapping[str, CountedEntry], host: HostCountedEntry | None) -> None:
         """Count from the last readings of the run before in a series, and hear what the kernel has logged since."""
         self.counters.follow(counted)
+        self._host_before = host
         self._hear_past(max((each["at"] for each in counted.values()), default=clock.now()))
 
     def kernel_past(self) -> str | None:
@@ -155,10 +155,15 @@ class SensorClient:
             self._host_after = self._host_counters()
         return host_counters.measured(metric, self._host_before, self._host_after)
 
-    def _host_counters(self) -> Seen:
+    @property
+    def host_now(self) -> HostCountedEntry | None:
+        """The last reading of the counters of the host, None before there is one."""
+        return self._host_after or self._host_before
+
+    def _host_counters(self) -> HostCountedEntry:
         """Read the counters of the host now."""
         answers = self.host(COUNTED_HOST_FACTS)
-        return Seen(clock.now(), answers)
+        return {"at": clock.now(), "answers": answers}
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of a device: errors counted by it or logged about it since the first probe."""
@@ -175,7 +180,7 @@ class SensorClient:
         that may use the devices; any other process there is foreign. The counters of the host are read at the first
         call, and again when one of them is asked for.
         """
-        if not self.counters.readings:
+        if self._host_before is None:
             self._host_before = self._host_counters()
         self._host_after = None
         answers = self.health(links=links)
