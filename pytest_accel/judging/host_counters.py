@@ -1,7 +1,7 @@
-"""Compares the error counters of the host before the first probe, or at the end of the run before in a series, and after
-the last probe. Pure.
+"""Compares the error counters of the host before the first probe and after the last one. Pure.
 
-The host is read only twice, because an RDMA NIC queries its firmware for every counter.
+In a series the end of the run before takes the place of the first reading. The host is read only twice, because an
+RDMA NIC queries its firmware for every counter.
 """
 
 from __future__ import annotations

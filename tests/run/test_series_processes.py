@@ -108,7 +108,7 @@ def test_a_run_dies_with_its_series(folder: Folder) -> None:
 @pytest.mark.slow
 def test_a_second_series_in_the_same_folder_is_refused_and_told_who_has_it(folder: Folder) -> None:
     first = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
-    folder.until(lambda: (folder.path / "series/run-1").exists())
+    folder.until((folder.path / "series/run-1").exists)
     status, _ = folder.series(*FACTS, "--accel-hours=1")
     assert status == 4
     assert f"is being measured by pid {first.pid}, a series of --accel-hours" in folder.log.read_text()
