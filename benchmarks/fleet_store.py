@@ -286,34 +286,43 @@ def add_records(folder: Path, nodes: int) -> None:
 
 def make_records(folder: Path, nodes: int) -> None:
     """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
-    from pytest_accel.core.measurement import Device, Measurement
+    from pytest_accel.core.measurement import Device, Measurement, estimate_of
     from pytest_accel.core.run import Circumstances
     from pytest_accel.core.sku import Limit
-    from pytest_accel.core.verdict import Closing, Status, Verdict
+    from pytest_accel.core.verdict import Status, Verdict
+    from pytest_accel.judging.closing import close
     from pytest_accel.run import record
 
     drawn = random.Random(18)  # noqa: S311
     start = time.perf_counter()
-    limits = {name: Limit(name, unit, floor=0.9 * centre) for name, (unit, centre) in METRICS.items()}
-    text, zero = "", 99_999_999
-    for node in (zero,):
+    limits = {
+        name: Limit(name, unit, **{"ceiling" if unit == "ms" else "floor": (1.1 if unit == "ms" else 0.9) * centre})
+        for name, (unit, centre) in METRICS.items()
+    }
+    text = ""
+    for hexa, node in (("H" * 8, "N" * 8),):  # what each record has in their place
         devices = [
-            Device(f"GPU-{node:08x}-{place:04x}", place, "nvidia", "a model", serial=f"165{node:08}{place}",
+            Device(f"GPU-{hexa}-{place:04x}", place, "nvidia", "a model", serial=f"165{node}{place}",
                    pci_address=f"0000:{16 * place + 1:02x}:00.0", facts={"vbios": "96.00.61"})
             for place in range(GPUS)
         ]  # fmt: skip
         measured, verdicts = [], []
         for name, (unit, centre) in METRICS.items():
             for each in devices:
-                value = float(f"{centre * drawn.gauss(1, BETWEEN):.6g}")
+                centred = centre * drawn.gauss(1, BETWEEN)
                 conditions = {"dtype": "bf16", "shape": "8192x8192x8192", "seconds": 5.0, "operations_per_block": 3}
-                samples = tuple(float(f"{value * drawn.gauss(1, 0.003):.6g}") for _ in range(5))
+                samples = tuple(float(f"{centred * drawn.gauss(1, 0.003):.6g}") for _ in range(5))
+                value = estimate_of(samples, unit).mean
                 measured.append(Measurement(name, each.uuid, unit, value, samples=samples, conditions=conditions))
-                kept = {"limit": limits[name], "floor": limits[name].floor}
+                kept = {"limit": limits[name], "floor": limits[name].floor, "ceiling": limits[name].ceiling}
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, (), unit, value, **kept))
+        around = Circumstances(
+            required=[each.key for each in verdicts], names={each.uuid: each.name for each in devices},
+            expected_devices=GPUS, sku="h100-sxm", level="quick", no_acceptance=["drawn"],
+        )  # fmt: skip
         made = Run(
             run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
-                 "host": f"node{node:08}", "user": "operator", "output": f"/srv/accel/node{node:08}", "level": "quick",
+                 "host": f"node{node}", "user": "operator", "output": f"/srv/accel/node{node}", "level": "quick",
                  "command": ["pytest", "--accel-sku=h100-sxm"], "platform": "hgx8"},
             sku={"name": "h100-sxm", "asked": "h100-sxm", "files": {}},
             devices=devices,
@@ -321,15 +330,17 @@ def make_records(folder: Path, nodes: int) -> None:
             measurements=measured,
             verdicts=verdicts,
             state="finished",
-            circumstances=Circumstances(names={each.uuid: each.name for each in devices}),
-            closing=Closing("ACCEPTED 8/8 devices as h100-sxm at quick", 0, "ACCEPTED"),
+            telemetry={"file": "telemetry.jsonl", "sha256": "0" * 64},
+            circumstances=around,
+            closing=close(verdicts, around),
         )  # fmt: skip
         text = json.dumps(record.content(made))
     for node in range(nodes):
         place = folder / f"node{node:05}"
         place.mkdir(parents=True)
-        named = text.replace(f"{zero:08x}", f"{node:08x}").replace(f"{zero:08}", f"{node:08}")
-        (place / record.FILE).write_text(named)
+        named = text.replace("H" * 8, f"{node:08x}").replace("N" * 8, f"{node:08}")
+        raw = json.loads(named)
+        (place / record.FILE).write_text(json.dumps({**raw, "sha256": record.seal(raw)}))
     print(f"made {nodes} records in {time.perf_counter() - start:.0f} s", file=sys.stderr)
 
 
