@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_accel.core import exits
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -138,12 +139,10 @@ def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]
     Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
     """
     found = []
+    required = (each for each in limits if each.limit and each.limit.required)
+    of_part = grouped(required, lambda each: readiness.required_part(each.metric))
     for part in (each for each in REQUIRED if each not in (*readiness.READ, *around.not_judged)):
-        judged = [
-            each
-            for each in limits
-            if each.limit and each.limit.required and readiness.required_part(each.metric) == part
-        ]
+        judged = of_part.get(part, [])
         judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
         deciding = {each.subject for each in judged if _decides(each)}
         only = list(dict.fromkeys(around.called[each.subject] for each in judged if each.subject not in deciding))

@@ -17,7 +17,7 @@ from functools import partial
 from pytest_accel.core import simulated, versions
 from pytest_accel.core.contradiction import Contradiction, Contradicts
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import NODE, Measurement, Names, Value, is_rate, is_time
+from pytest_accel.core.measurement import NODE, Measurement, Names, Value, is_rate, is_time, mean_of
 from pytest_accel.core.reasons import BehindNeighbours, BehindPast
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.stats import SAMPLE_DIGITS
@@ -182,12 +182,11 @@ def _from_samples(measured: Measurement, where: str, *, packaged: bool) -> Found
     Of a packaged probe the samples and details are known to depend on each other.
     """
     samples, details, unit = measured.samples, measured.details, measured.unit
-    if not samples or measured.estimate is None:
+    if not samples or not packaged:  # a user's probe may give a value of its own beside its samples
         return
-    if not packaged:  # a user's probe may give a value of its own beside its samples
-        return
-    if not _same(measured.value, measured.estimate.mean):
-        yield Contradiction(Contradicts.VALUE, show(measured.value, unit), show(measured.estimate.mean, unit), where)
+    mean = mean_of(samples, unit, measured.statistic)
+    if not _same(measured.value, mean):
+        yield Contradiction(Contradicts.VALUE, show(measured.value, unit), show(mean, unit), where)
     if measured.seconds and not _of_same_work(measured):
         yield Contradiction(Contradicts.DURATIONS, where=where)
     for name, stated in (("of_peak", details.get("of_peak")), ("variation", details.get("variation"))):

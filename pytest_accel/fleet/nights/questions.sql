@@ -20,11 +20,12 @@ CREATE MACRO kind_of(sku, platform, level, metric, unit, method) AS hash(sku, pl
 
 CREATE VIEW /* kept */ last AS SELECT max(night) AS night FROM every_run;
 CREATE VIEW /* kept */ runs AS FROM every_run WHERE night = (SELECT night FROM last);
-CREATE VIEW /* kept */ tonight AS
+CREATE VIEW /* kept */ replaced AS
+SELECT DISTINCT a.id FROM runs a JOIN runs b ON a.node = b.node AND a.level = b.level AND a.sku = b.sku
+WHERE one_node(a, b) AND b.state = 'finished' AND (b.started, b.id) > (a.started, a.id);
+CREATE VIEW tonight AS
 SELECT *, kind_of(sku, platform, level, metric, unit, method) AS kind
-FROM every WHERE night = (SELECT night FROM last) AND run NOT IN (
-    SELECT a.id FROM runs a JOIN runs b ON a.node = b.node AND a.level = b.level AND a.sku = b.sku
-    WHERE one_node(a, b) AND b.state = 'finished' AND (b.started, b.id) > (a.started, a.id));
+FROM every WHERE night = (SELECT night FROM last) AND run NOT IN (FROM replaced);
 CREATE VIEW /* kept */ doubled_nights AS
 SELECT uuid, night FROM (SELECT night, node, unnest(string_split(uuids, ' ')) AS uuid FROM every_run)
 WHERE uuid <> '' GROUP BY ALL HAVING min(node) <> max(node);
