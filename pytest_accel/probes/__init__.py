@@ -17,8 +17,8 @@ from pytest_accel.probes.facts import host_counters as host_counters
 from pytest_accel.probes.facts import inventory as inventory
 from pytest_accel.probes.host_copy import host_copy as host_copy
 from pytest_accel.probes.host_copy import host_copy_all as host_copy_all
+from pytest_accel.probes.host_copy import host_copy_far as host_copy_far
 from pytest_accel.probes.host_copy import host_latency as host_latency
-from pytest_accel.probes.host_copy_far import host_copy_far as host_copy_far
 from pytest_accel.probes.matmul import matmul as matmul
 from pytest_accel.probes.matmul import matmul_burst as matmul_burst
 from pytest_accel.probes.matmul_best import matmul_best as matmul_best

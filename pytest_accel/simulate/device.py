@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
-from pytest_accel.simulate.flips import flipping
 from pytest_accel.simulate.libraries import never
 from pytest_accel.simulate.model import Model, applied, stressed_part
 from pytest_accel.simulate.node import PROBES
@@ -326,3 +327,63 @@ def _strike(event: str) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if event == "hang":
         never()
+
+
+# -- bits flipped in what torch computed or copied below a probe, which the probe's own check has to detect
+
+
+PRODUCTS = ("mm", "_int_mm", "_scaled_mm", "addmm")
+STORES = ("fill_", "mul_")
+"""Operations that write the patterns of the memory test."""
+SMALLEST = 32
+"""Least number of elements of a payload. Smaller tensors control the measurement, such as the duration of a block."""
+STRIDE = 7919
+"""Elements between one flip and the next, so that a flip never undoes the previous one."""
+
+
+@contextlib.contextmanager
+def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[], str]) -> Iterator[None]:
+    """Flip bits below a probe that compares data of the kind `verifies` with known values.
+
+    `where` returns the kind of data to flip bits in at that moment (`Symptoms.flips`), and `ever` holds all kinds that
+    it may return.
+    """
+    if not ever:
+        yield
+        return
+    import torch.distributed as dist
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    places = itertools.count(1, STRIDE)
+
+    def flip(tensor: Any, place: int) -> None:
+        if tensor.numel() >= SMALLEST and tensor.is_contiguous():
+            raw = tensor.detach().view(-1).view(torch.uint8)
+            raw[(place % tensor.numel() + 1) * tensor.element_size() - 1] ^= 0x40
+
+    class Flips(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            name, target = function.__name__.partition(".")[0], where()
+            if target == "always" and name in PRODUCTS:
+                flip(result, 1)
+            matmul = target == "matmul" and name in PRODUCTS
+            copy = target == "copy" and name == "copy_" and verifies == "copies"
+            memory = target == "memory" and name in STORES and verifies == "stores"
+            if matmul or copy or memory:
+                flip(result, next(places))
+            return result
+
+    def reduced(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        done = all_reduce(tensor, *args, **kwargs)
+        if where() == "collective":
+            flip(tensor, next(places))
+        return done
+
+    all_reduce = dist.all_reduce
+    dist.all_reduce = reduced
+    try:
+        with Flips():  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        dist.all_reduce = all_reduce

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.probes.device.error_class import NotApplicable
-from pytest_accel.probes.host_copy_far import farthest, processors
+from pytest_accel.probes.host_copy import farthest, processors
 
 
 def nodes(root: Path, listed: dict[int, str], distances: str) -> Path:
