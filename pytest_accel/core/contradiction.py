@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pytest_accel.core.printable import printable
+from pytest_accel.core.words import more
 
 
 class Contradicts(str, Enum):
@@ -83,4 +84,4 @@ def listed(found: Sequence[Contradiction], most: int = 5) -> list[str]:
 
 def in_short(found: Sequence[Contradiction]) -> str:
     """Return the first contradiction in words with the number of the others; empty without any."""
-    return f"{found[0]}{f' (and {len(found) - 1} more)' if found[1:] else ''}" if found else ""
+    return f"{found[0]}{more(found)}" if found else ""

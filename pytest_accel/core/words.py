@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -11,6 +11,11 @@ def listed(things: Collection[str], most: int = 3) -> str:
     """Return the first `most` things, and the number of the others: "gpu0, gpu1, gpu2 and 5 more"."""
     every = list(things)
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
+def more(things: Sized) -> str:
+    """Return " (and 2 more)" for three things, nothing for one."""
+    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
 
 
 def counted(number: int, noun: str) -> str:

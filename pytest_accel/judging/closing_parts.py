@@ -13,7 +13,7 @@ from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
-from pytest_accel.core.words import counted, listed
+from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.compare import MARGINAL_WITHIN
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
@@ -121,7 +121,7 @@ def _places(group: Sequence[Verdict], names: Names) -> str:
     """Return the subjects and the metrics of verdicts with one cause: "gpu0 to gpu7 matmul.int8 and 3 more"."""
     metrics = list(dict.fromkeys(each.metric for each in group))
     subjects = [names[subject] for subject in by_subject(group, names)]
-    return f"{spanned(subjects)} {metrics[0]}" + (f" and {len(metrics) - 1} more" if len(metrics) > 1 else "")
+    return f"{spanned(subjects)} {listed(metrics, 1)}"
 
 
 def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
@@ -247,8 +247,3 @@ def _next(name: str) -> str | None:
     """Return the name of the device after one: "gpu4" for "gpu3"; None for a name without a number."""
     stem = name.rstrip("0123456789")
     return f"{stem}{int(name[len(stem) :]) + 1}" if stem != name else None
-
-
-def more(things: Sequence[object]) -> str:
-    """Return " (and 2 more)" for three things, nothing for one."""
-    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""

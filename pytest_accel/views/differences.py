@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
-from pytest_accel.core.words import listed
+from pytest_accel.core.words import listed, more
 from pytest_accel.judging.differences import Comparison, Difference, Direction, SubjectKind
 from pytest_accel.views.terminal import Line
 
@@ -80,8 +80,8 @@ def closing(found: Comparison) -> Line:
         return f"NOT COMPARABLE {found.other}", "yellow"
     left_out = f"; not compared: {found.left_out}" if found.left_out else ""
     if counts := _folded([each for each in found.differences if each.counts]):
-        first, more = counts[0], f" (and {len(counts) - 1} more)" if len(counts) > 1 else ""
-        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more}{left_out}", "red"
+        first = counts[0]
+        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more(counts)}{left_out}", "red"
     if found.left_out:
         return f"NOT COMPARABLE {found.left_out}; nothing is worse in the others", "yellow"
     kinds = Counter(each.kind.value for each in found.differences)

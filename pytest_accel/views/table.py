@@ -11,8 +11,8 @@ from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
-from pytest_accel.core.words import counted
-from pytest_accel.judging.closing_parts import more, spanned
+from pytest_accel.core.words import counted, listed, more
+from pytest_accel.judging.closing_parts import spanned
 from pytest_accel.judging.findings import Finding, Key
 from pytest_accel.judging.ranking import worst_first
 from pytest_accel.skus.readiness import READ, required_part
@@ -167,8 +167,7 @@ def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[L
     facts = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected" if verdicts else ""
     zero = f"{counted(at_zero, 'metric')} at 0" if at_zero else ""
     facts += f" on {counted(devices, 'device')}" if facts else ""
-    facts += "".join(f", {each}" for each in partly[:LISTED]) + _and_more(len(partly) - LISTED)
-    text = "; ".join(filter(None, (facts, zero)))
+    text = "; ".join(filter(None, (", ".join(filter(None, (facts, listed(partly, LISTED)))), zero)))
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts or at_zero else []
 
 
@@ -194,10 +193,6 @@ def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
         why.setdefault(verdict.metric, sentence_of(verdict))
     reasons = grouped(why, why.__getitem__)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
-
-
-def _and_more(number: int) -> str:
-    return f" and {number} more" if number > 0 else ""
 
 
 # -- the rows
@@ -307,11 +302,11 @@ def _told(group: Sequence[Verdict], also: int) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
     if also:
-        return f"{metrics[0]}{_and_more(len(metrics) - 1 + also)}: {sentence_of(last)}"
+        return f"{listed([*metrics, *also * ['']], 1)}: {sentence_of(last)}"
     if last.event == LEFT_OUT and len(metrics) > 1:
         said = "" if last.reasons[0].kind == "left_out" else ":"
         return f"{len(metrics)} limits{said} {sentence_of(last)}"
-    return f"{metrics[0]}{_and_more(len(metrics) - 1)}: {sentence_of(last)}"
+    return f"{listed(metrics, 1)}: {sentence_of(last)}"
 
 
 def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[list[Verdict]]:

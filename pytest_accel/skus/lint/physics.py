@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
@@ -23,8 +23,7 @@ pull request 207), with published products of up to 1.05 of its peak."""
 OF_MEASURED = 1.5
 """The most that a rate may be of a peak that is measured beside it: processors copy faster by a kernel than by the C
 library."""
-BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
-SMALL = 128 * BYTES["M"]
+SMALL = 128 * 2**20
 """Messages of a collective below this size are limited by latency instead of by the links."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 """Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
@@ -119,8 +118,7 @@ def _past_siblings(subject: LintedFile) -> Iterator[LintFinding]:
 
 def message_bytes(metric: str) -> int:
     """Return the message size in a metric's name in bytes; 0 if it has none."""
-    size = re.fullmatch(r"(\d+)([KMG])iB", parse(metric).size)
-    return int(size[1]) * BYTES[size[2]] if size else 0
+    return in_bytes(parse(metric).size)
 
 
 def _slip(share: float) -> float | None:

@@ -70,9 +70,8 @@ def _verdicts(record: Run, names: dict[str, str]) -> list[str]:
         first = group[0]
         margin = "" if len(group) > 1 else margin_of(first)
         value, limit = (show(first.value, first.unit), limit_of(first)) if len(group) == 1 else ("", "")
-        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         told = status.value + (" (waived)" if first.waiver else "")
-        cells = (told, names[subject], first.metric + more, value, limit, margin, sentence)
+        cells = (told, names[subject], listed([each.metric for each in group], 1), value, limit, margin, sentence)
         rows.append(tuple(escaped(each) for each in cells))
     return _table("Verdicts", ("status", "device", "metric", "value", "limit", "margin", "cause"), rows, VERDICTS)
 
