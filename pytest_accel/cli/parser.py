@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -47,9 +48,24 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors end with the exit status that pytest has for wrong options."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the message, and end the process with exit status 4."""
+        """Print the usage and the message, and end the process with exit status 4.
+
+        An option that pytest or another command spells with or without "accel-" is answered with the one of here.
+        """
         self.print_usage(sys.stderr)
-        self.exit(exits.WRONG, f"{self.prog}: error: {message}\n")
+        known, hints = set(_options(self)), []
+        for word in re.findall(r"--[\w-]+", message) if "unrecognized arguments" in message else ():
+            other = word.replace("--accel-", "--") if word.startswith("--accel-") else word.replace("--", "--accel-", 1)
+            hints += [f"; {word} is {other} here"] if other in known else []
+        self.exit(exits.WRONG, f"{self.prog}: error: {message}{''.join(hints)}\n")
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the options of a parser and of its actions."""
+    for each in parser._actions:  # noqa: SLF001  argparse has no other way
+        yield from each.option_strings
+        for action in each.choices.values() if isinstance(each.choices, dict) else ():
+            yield from _options(action)
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -59,6 +59,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     the outermost wrapper: the capture of pytest, another one, keeps the streams that it finds.
     """
     known = early_config.known_args_namespace
+    if any(word.partition("=")[0] == "--sku" for word in args) and not hasattr(known, "sku"):
+        raise pytest.UsageError("--sku is an option of pytest-accel; in pytest it is --accel-sku")
     early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
     args[:0] = ini_words(early_config, args)
     known.accel_sku = known.accel_sku or early_config.getini("accel_sku") or None

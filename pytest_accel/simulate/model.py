@@ -98,8 +98,8 @@ class Model:
         return f"{vendor}:{shows.get('part_id', part)}"
 
     def uuid(self, place: int) -> str:
-        """Return the UUID of a device. It is the same for the same seed, and never that of a real device."""
-        digest = hashlib.sha256(f"{self.seed}/{place}".encode()).hexdigest()
+        """Return the UUID of a device. It is the same for one product and seed, and never that of a real device."""
+        digest = hashlib.sha256(f"{self.product}/{self.seed}/{place}".encode()).hexdigest()
         prefix = "" if self.vendor == "amd" else "GPU-"
         return f"{prefix}{simulated.UUID}{digest[:4]}-4{digest[4:7]}-8{digest[7:10]}-{digest[10:22]}"
 

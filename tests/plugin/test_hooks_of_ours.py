@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import subprocess
 from pathlib import Path
 
 import as_user
@@ -82,6 +83,40 @@ def test_a_hook_that_fails_is_told(tmp_path: Path) -> None:
     done = simulated(tmp_path, "--accel-level=quick")
     assert done.exit == 3, done.out
     assert "BROKEN a plugin at the end of the session (KeyError: 'ticket')" in done.closing
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("pytest", "--sku=h100-sxm"), "in pytest it is --accel-sku"),
+        (("pytest-accel", "judge", "record", "--sku=h100-sxm"), "--sku is --accel-sku here"),
+        (("pytest-accel", "fleet", "run", "--accel-sku=h100-sxm"), "--accel-sku is --sku here"),
+    ],
+)
+def test_the_option_of_another_command_is_answered_with_the_right_one(words: tuple[str, ...], says: str) -> None:
+    command = [str(as_user.BIN / words[0]), *words[1:]]
+    done = subprocess.run(command, env=as_user.environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, says in done.stderr) == (4, True), done.stderr
+
+
+NIGHTLY = Path(__file__).parents[2] / "docs/nightly"
+
+
+@pytest.mark.parametrize(("fault", "drained"), [("faults: [{fault: remap-pending, device: 3}]", True), ("", False)])
+def test_the_nightly_script_drains_what_was_rejected(tmp_path: Path, fault: str, drained: bool) -> None:
+    """Rehearsed as the page says, with the files that it says to copy."""
+    (tmp_path / "node.yaml").write_text(f"sku: h100-sxm\n{fault}\n", encoding="utf-8")
+    told = {
+        "ACCEL_PYTEST": str(as_user.BIN / "pytest"),
+        "ACCEL_INI": str(NIGHTLY / "pytest.ini"),
+        "ACCEL_RECORDS": str(tmp_path),
+        "ACCEL_REHEARSE": str(tmp_path / "node.yaml"),
+        "ACCEL_DRAIN": "echo would drain:",
+    }
+    command = [str(NIGHTLY / "accel-nightly.sh"), "-k", "remap_pending"]
+    done = subprocess.run(command, env=as_user.environment(told), capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if drained else 6), done.stdout + done.stderr
+    assert ("would drain: SIMULATED REJECTED gpu3: health.remap_pending" in done.stdout) == drained
 
 
 def test_a_wrong_option_of_the_ini_file_is_refused(tmp_path: Path) -> None:

@@ -163,6 +163,11 @@ def test_every_fault_works_with_its_defaults_and_is_listed(
 # -- the model
 
 
+def test_a_node_of_another_product_has_other_devices() -> None:
+    """Its runs are no earlier runs of this node."""
+    assert len({model_of(load(sku), 0.0, "").uuid(0) for sku in ("h100-sxm", "h200-sxm", "l40s")}) == 3
+
+
 def test_the_same_file_gives_the_same_node_another_seed_another(write: Callable[..., str]) -> None:
     def numbers(seed: int) -> list[Any]:
         made = model_of(load(write(head=f"sku: ./pair.yaml\nseed: {seed}")), 0.0, "")
