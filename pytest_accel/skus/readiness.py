@@ -28,7 +28,8 @@ def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS)
 
     They are those of the packaged probes, without the parts whose probes cannot exist here, and without `not_judged`.
     """
-    return [part for part in _parts(sku, platform) if part not in not_judged(sku, platform, levels)]
+    without = not_judged(sku, platform, levels)
+    return [part for part in _parts(sku, platform) if part not in without]
 
 
 def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
@@ -58,12 +59,15 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
 
     Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
     """
+    at = set(levels)
     required = [
         each
         for each in sku.limits_on(platform).values()
-        if required_part(each.metric) == part and each.may_reject and set(levels) & set(each.levels)
+        if each.may_reject
+        and each.declared_by is not DeclaredBy.RUN
+        and not at.isdisjoint(each.levels)
+        and required_part(each.metric) == part
     ]
-    required = [each for each in required if each.declared_by is not DeclaredBy.RUN]
     if not set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops):
         return required
     return [each for each in required if not is_plain(each.metric)]
