@@ -65,6 +65,7 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
     bare = Run(
         run={
             "started": f"2026-11-{1 + run:02}T02:{node:02}:00+00:00",
+            "ended": f"2026-11-{1 + run:02}T03:{node:02}:00+00:00",
             "host": f"rack7-n{node:02}",
             "user": "operator",
             "output": f"/srv/burnin/{node}",

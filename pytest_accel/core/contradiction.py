@@ -18,6 +18,7 @@ class Contradicts(str, Enum):
     ALTERED = "the record was changed after it was written: its hash is {found}, it states {said}"
     NO_TELEMETRY = "the record of a finished run states no hash of its telemetry"
     FILE = "{said} was changed: it has another hash than the record states"
+    READINGS = "{said} holds no readings of the devices"
     ELSEWHERE = "{said} would not lie beside the record"
     INDEX = "the summary beside the record differs from it in {said}"
     # the whole
@@ -25,6 +26,9 @@ class Contradicts(str, Enum):
     SUBJECT = "it speaks of {said}, which is not among its devices"
     NAME = "{said} is {found} in the circumstances"
     TWICE = "two devices have the same UUID or name"
+    TERMS = "the run states {said}, and its circumstances {found}"
+    REQUIRED = "the limit is required, and not among those that the run required"
+    NO_TIMES = "the node was accepted by a run that does not state when it began and ended"
     TIME = "it was measured outside the time of the run"
     TWINS = "its samples are those of {said}"
     SUITE = "the node was accepted without a verdict on {said}"

@@ -20,6 +20,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Names, Value, is_rate, is_time, mean_of
 from pytest_accel.core.reasons import BehindNeighbours, BehindPast
 from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.stats import SAMPLE_DIGITS
 from pytest_accel.core.summary import ACCEPTED, moment
 from pytest_accel.core.verdict import Status, Verdict, show
@@ -55,13 +56,15 @@ class Beside:
     """Files that would lie in another folder, which are not read."""
     subjects: AbstractSet[str] = field(default_factory=frozenset)
     """The UUIDs of the devices that the telemetry speaks of."""
+    empty: Sequence[str] = ()
+    """Files of telemetry that hold no readings of devices, or none that can be read."""
 
 
 def contradictions(run: Run, beside: Beside) -> tuple[Contradiction, ...]:
     """Return what in a record contradicts the rest of it, or the files that it names."""
     found: list[Contradiction] = []
     files = partial(_files, beside=beside)
-    for check in (files, _closing, _marks, _subjects, _times, _twins, _values, _verdicts, _suite):
+    for check in (files, _closing, _marks, _subjects, _terms, _times, _twins, _values, _verdicts, _suite):
         try:
             found += check(run)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -83,11 +86,32 @@ def _files(run: Run, beside: Beside) -> Found:
         yield Contradiction(Contradicts.NO_TELEMETRY)
     yield from (Contradiction(Contradicts.FILE, each) for each in beside.altered)
     yield from (Contradiction(Contradicts.ELSEWHERE, each) for each in beside.elsewhere)
+    if run.word == ACCEPTED:
+        yield from (Contradiction(Contradicts.READINGS, each) for each in beside.empty)
     for each in sorted(beside.subjects - Names.of(run.devices).keys())[:1]:
         yield Contradiction(Contradicts.SUBJECT, each, where="the telemetry")
 
 
 # -- the whole
+
+
+def _terms(run: Run) -> Found:
+    """Yield what the run states otherwise than the circumstances of its result, and what an acceptance cannot lack."""
+    around = run.circumstances
+    if around is None:
+        return
+    stated = {"level": (run.run.get("level", ""), around.level), "SKU": (run.sku.get("name", ""), around.sku)}
+    if run.word == ACCEPTED:
+        stated["number of devices"] = (str(len(run.devices)), str(around.expected_devices))
+    for name, (said, found) in stated.items():
+        if said and found and said != found:
+            yield Contradiction(Contradicts.TERMS, f"the {name} {said}", found)
+    required = {tuple(key) for key in around.required}
+    for each in run.verdicts:
+        limit, own = each.limit, each.limit is None or each.limit.declared_by is DeclaredBy.MARKER
+        if limit and not own and limit.required and around.level in limit.levels and each.key not in required:
+            yield Contradiction(Contradicts.REQUIRED, where=f"{Names.of(run.devices)[each.subject]} {each.metric}")
+            return
 
 
 def _marks(run: Run) -> Found:
@@ -124,8 +148,10 @@ def _times(run: Run) -> Found:
     least = (began - CLOCK).timestamp() if began else -math.inf
     most = (ended + CLOCK).timestamp() if ended else math.inf
     most += run.run.get("seconds", {}).get("device", 0.0) if run.simulated else 0.0
+    if run.word == ACCEPTED and not (began and ended):
+        yield Contradiction(Contradicts.NO_TIMES)
     for each in run.measurements:
-        if each.started and not least <= each.started <= each.ended <= most:
+        if (each.started or each.samples) and not least <= each.started <= each.ended <= most:
             yield Contradiction(Contradicts.TIME, where=f"{names[each.subject]} {each.metric}")
             return
 
@@ -341,6 +367,8 @@ def _closing(run: Run) -> Found:
     found = close(run.verdicts, run.circumstances or Circumstances())
     if (found.word, found.exit) != (word, status):
         yield Contradiction(Contradicts.CLOSING, f"{word} with exit status {status}", found.line)
+    elif word == ACCEPTED and found.line.partition(" (")[0] not in str(line):
+        yield Contradiction(Contradicts.CLOSING, str(line), found.line)
 
 
 # -- figures

@@ -225,16 +225,16 @@ def remove(folder: Path) -> None:
 def hash_file(path: Path) -> str | None:
     """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read.
 
-    Of a file of more than `untrusted.LOG_BYTES` only as many are read: a run writes none as large.
+    A file of more than `untrusted.LOG_BYTES` is not read: a run writes none as large.
     """
-    digest, left = hashlib.sha256(), untrusted.LOG_BYTES
+    digest = hashlib.sha256()
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would block, a device has no end
+            known = os.fstat(file.fileno())
+            if not stat.S_ISREG(known.st_mode) or known.st_size > untrusted.LOG_BYTES:  # a pipe would block
                 return None
-            while left > 0 and (chunk := file.read(1 << 20)):
+            while chunk := file.read(1 << 20):
                 digest.update(chunk)
-                left -= len(chunk)
     except OSError:
         return None
     return digest.hexdigest()
@@ -301,7 +301,10 @@ def _beside(run: Run) -> Beside:
     files = {folder / name: run.telemetry.get("sha256")} if name and not elsewhere else {}
     files |= {folder / origin["record"]: origin.get("sha256")} if origin else {}
     altered = [str(path) for path, told in files.items() if told and untrusted.exists(path) and hash_file(path) != told]
-    return Beside(altered, elsewhere, _subjects(folder / name) if name and not (elsewhere or altered) else frozenset())
+    path, readable = folder / name, name and not (elsewhere or altered)
+    subjects = _subjects(path) if readable else frozenset()
+    empty = [str(path)] if readable and run.devices and not subjects and untrusted.exists(path) else []
+    return Beside(altered, elsewhere, subjects, empty)
 
 
 def _subjects(telemetry: Path) -> frozenset[str]:

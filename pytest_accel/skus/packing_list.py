@@ -230,6 +230,8 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
             yield "column 'serial' is empty; every row names a board"
         elif not cell.isprintable():
             yield f"column '{name}': '{printable(cell, SHOWN)}' holds an invisible character; write the cell anew"
+        elif name in ("serial", "node_serial") and not cell.isascii():
+            yield f"column '{name}': {cell[:SHOWN]!a} holds a character that is not ASCII; write it anew"
         elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
             why = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
             yield f"column '{name}': '{cell}': {why}"

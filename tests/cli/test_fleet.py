@@ -13,10 +13,12 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import as_user
+import fleet_nights
 import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
+from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
 from pytest_accel.run.record import TELEMETRY, seal, write
@@ -60,6 +62,21 @@ def test_without_slurm_a_run_says_what_is_missing(tmp_path: Path, capsys: pytest
     assert main(["fleet", "run", "--sku", "h100-sxm", "--output", str(tmp_path / "run")]) == 4
     assert "sinfo is not installed here" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_slurm")
+def test_a_summary_hides_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as by the word that the record was judged again, or by another host."""
+    lies: list[dict[str, object]] = [{}, {"judged_again": True}, {"host": "other"}]
+    for node, says in enumerate(lies):
+        statuses = {(3, "matmul.bf16"): Status.FAIL} if says else {}
+        folder = fleet_nights.save(fleet_nights.record(node, statuses=statuses), tmp_path).parent
+        path = folder / "summary.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **says}))
+    assert main(["fleet", "report", str(tmp_path)]) == 6
+    told = capsys.readouterr().out
+    assert told.count("contradicts itself: the summary beside the record differs from it in ") == 2
+    assert "3 nodes: 2 not judged, 1 held" in told
 
 
 @pytest.mark.usefixtures("no_slurm")

@@ -60,6 +60,12 @@ def judged(made: Run, limits: Mapping[str, Limit], **changed: Any) -> Run:
     return closed(replace(made, **{"verdicts": verdicts, "circumstances": around, **changed}))
 
 
+def at_level(made: Run, level: str) -> Run:
+    assert made.circumstances
+    made.run["level"] = made.circumstances.level = level
+    return closed(made)
+
+
 def on_host(made: Run, host: str, started: str = "") -> Run:
     made.run["host"] = host
     made.run["started"] = started or made.run["started"]
@@ -257,9 +263,7 @@ def test_a_record_that_was_changed_is_not_accepted(tmp_path: Path) -> None:
 
 def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_path: Path) -> None:
     save(node(0), tmp_path / "records" / "node0")
-    quick = node(1)
-    quick.run["level"] = "quick"
-    save(quick, tmp_path / "records" / "node1")
+    save(at_level(node(1), "quick"), tmp_path / "records" / "node1")
     status, text = made(tmp_path, form="md")
     assert status == 6
     assert "- The nodes were not judged alike: they differ in level." in text
@@ -544,9 +548,7 @@ def test_the_result_is_accepted_if_and_only_if_nothing_stands_against_it(tmp_pat
     seen = []
     for step in ("", "unalike", "missing", "fails"):
         if step == "unalike":
-            quick = node(1)
-            quick.run["level"] = "quick"
-            save(quick, tmp_path / "records" / "node1")
+            save(at_level(node(1), "quick"), tmp_path / "records" / "node1")
         elif step == "missing":
             packing(tmp_path, 3)
         elif step == "fails":

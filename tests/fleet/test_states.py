@@ -415,7 +415,7 @@ def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> Non
     text += '"host": "node1", "state": "finished", "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, '
     rest = '"simulated": false, "judged_again": false, "devices": [], "rejected": []}'
     (tmp_path / "node1/summary.json").write_text(text % EARLY + rest)
-    asked = found(tmp_path)
+    asked = found(Results(tmp_path))
     nodes = of_all(asked, Results(tmp_path).read(), [])
     said = report.text(asked, nodes, ",".join)
     assert "accepted    node1" in said
@@ -448,7 +448,7 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
     assert state_of_n().state is State.REJECTED, "what was repeated after the damage counts"
     (tmp_path / "other").mkdir()
     (tmp_path / "other/record.json").mkdir()
-    assert [each.name for each in found(tmp_path).expected] == ["n", "other"]
+    assert [each.name for each in found(Results(tmp_path)).expected] == ["n", "other"]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])

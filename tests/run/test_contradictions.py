@@ -138,6 +138,16 @@ def one_sample_left(raw: dict[str, Any]) -> None:
     each["samples"], each["seconds"], each["value"] = each["samples"][:1], each["seconds"][:1], each["samples"][0]
 
 
+def other_level(raw: dict[str, Any]) -> None:
+    raw["circumstances"].update(level="standard", sku="h100-sxm")
+    raw["sku"] = {"name": "h200-sxm"}
+
+
+def nothing_required(raw: dict[str, Any]) -> None:
+    raw["circumstances"].update(level="quick", required=[])
+    raw["limits"][0]["declared_by"] = DeclaredBy.SKU_FILE.value
+
+
 def twins(raw: dict[str, Any]) -> None:
     raw["measurements"][0]["samples"] = raw["measurements"][1]["samples"] = [600.0, 601.0, 602.0, 603.0, 604.0]
 
@@ -255,6 +265,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
         "it was measured outside the time of the",
     ),
     "telemetry elsewhere": (put("telemetry.file", "../telemetry.jsonl"), "../telemetry.jsonl would not lie beside the"),
+    "level": (other_level, "the run states the level quick, and its circumstances standard"),
+    "SKU": (other_level, "the run states the SKU h200-sxm, and its circumstances h100-sxm"),
+    "nothing required": (nothing_required, "gpu0 matmul.bf16: the limit is required, and not among those that"),
+    "no time of a measurement": (put("measurements.0.started", 0.0), "gpu0 matmul.bf16: it was measured outside the"),
     "suite": (suite, "node: the node was accepted without a verdict on all_reduce, ddp_step"),
     "a metric less on all devices": (without_triad, "node: the node was accepted without a verdict on stream.triad"),
     "a metric less": (suite, "gpu1: the node was accepted without a verdict on host.a"),
@@ -276,6 +290,36 @@ def test_rounding_is_no_contradiction(tmp_path: Path) -> None:
 def test_a_change_that_is_not_carried_through_is_named(tmp_path: Path, edit: Edit, says: str) -> None:
     found = edited(rejected(tmp_path), edit)
     assert any(says in each for each in found), found
+
+
+def one_accepted(raw: dict[str, Any]) -> None:
+    """The node as one of one device, which is accepted."""
+    raw["devices"], raw["verdicts"] = raw["devices"][:1], raw["verdicts"][:1]
+    raw["measurements"] = [each for each in raw["measurements"] if each["subject"] == "GPU-0"]
+    raw["circumstances"].update(required=raw["circumstances"]["required"][:1], names={}, expected_devices=1)
+    raw["closing"] = {"line": "ACCEPTED 1/1 devices (products by class floors)", "exit": 0, "word": "ACCEPTED"}
+
+
+ACCEPTED: dict[str, tuple[Edit, str]] = {
+    "line": (put("closing.line", "ACCEPTED 8/8 devices"), "but what it holds closes as ACCEPTED 1/1 devices"),
+    "count": (put("circumstances.expected_devices", 8), "the run states the number of devices 1, and its"),
+    "no end": (lambda raw: raw["run"].pop("ended"), "by a run that does not state when it began and ended"),
+}
+
+
+@pytest.mark.parametrize(("edit", "says"), ACCEPTED.values(), ids=ACCEPTED)
+def test_an_acceptance_is_of_what_the_record_holds(tmp_path: Path, edit: Edit, says: str) -> None:
+    folder = rejected(tmp_path)
+    assert {each.split(":")[0] for each in edited(folder, one_accepted)} == {"node"}, "but the rest of the suite"
+    assert any(says in each for each in edited(folder, edit))
+
+
+def test_telemetry_of_no_device(tmp_path: Path) -> None:
+    folder = rejected(tmp_path)
+    edited(folder, one_accepted)
+    (folder / TELEMETRY).write_text("\0" * 1000)
+    found = edited(folder, put("telemetry.sha256", record.hash_file(folder / TELEMETRY)))
+    assert f"{folder / TELEMETRY} holds no readings of the devices" in found
 
 
 def test_copies_between_all_devices_have_the_samples_of_the_node(tmp_path: Path) -> None:

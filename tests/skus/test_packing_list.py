@@ -33,6 +33,7 @@ def listed(folder: Path, text: str, encoding: str = "utf-8") -> packing_list.Pac
         ),
         ("serial\n1650524000123.0\n", ":2: column 'serial': '1650524000123.0': a spreadsheet wrote a number"),
         ("serial\na\nb\u200b\n", r":3: column 'serial': 'b\u200b' holds an invisible character"),
+        ("serial\nSIM\uff10\uff11\n", r":2: column 'serial': 'SIM\uff10\uff11' holds a character that is not ASCII"),
         ("serial,node\na,n1\u202e\n", r":2: column 'node': 'n1\u202e' holds an invisible character"),
         ("serial,slot\na,\nb,slot 3\n", ":3: column 'slot': 'slot 3' is no slot; write the index of the device"),
         ("serial,slot\na,0000:1b:00\n", ":2: column 'slot': '0000:1b:00' is no slot"),

@@ -136,14 +136,14 @@ def exists(folder: Path) -> bool:
     return untrusted.exists(folder / FILE)
 
 
-def found(folder: Path) -> Fleet:
-    """Return what was asked in a folder; where it has no fleet.json, the nodes that have a result are all of it.
+def found(read: Results) -> Fleet:
+    """Return what was asked in the folder of results; without a fleet.json, the nodes that have a result are all of it.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
     """
+    folder = read.folder
     if exists(folder):
         return load(folder)
-    read = Results(folder)
     results = read.read()
     names = names_among(results.keys())
     by_folder = {file_name(name): name for name in names}

@@ -36,10 +36,10 @@ class FolderWatch:
 
     def __init__(self, folder: Path, *, trusts: bool = True) -> None:
         self.folder = folder
-        self.fleet = run_folder.found(folder)
+        self._results = Results(folder, trusts)
+        self.fleet = run_folder.found(self._results)
         self._asked = self.fleet.listed
         """True if `fleet run` submitted its jobs."""
-        self._results = Results(folder, trusts)
 
     def expect(self, names: Sequence[str]) -> None:
         """Take these nodes for the expected ones of a run that no `fleet run` began."""

@@ -42,7 +42,8 @@ def of_folder(folder: Path, *, trusts: bool = False) -> LabelledNodes:
 
     Simulated nodes are left out. Kubernetes knows a node by the name of its host in lower case, as kubelet has it.
     """
-    fleet, results = run_folder.found(folder), Results(folder, trusts)
+    results = Results(folder, trusts)
+    fleet = run_folder.found(results)
     by_host = results.read()
     found = LabelledNodes(without=[each.why for each in results.unreadable])
     every = states.of_all(fleet, by_host, None, unreadable=results.unreadable)
