@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -56,6 +57,8 @@ those of 'fleet status'."""
 CANCEL = (
     """End the jobs of a run that are waiting or running, and a 'fleet run' that still submits some. Records stay."""
 )
+PRUNE = """Remove the records of all but the last runs in a folder of nights, or print which it would remove. A run
+stays that rejects a node which no later run accepted, and one with jobs in the queue. The exit status is 0."""
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
 on at most 60 lines of text or Markdown, an entry for each node as JSON, or the number of nodes in each state and the
@@ -413,10 +416,37 @@ def report(chosen: argparse.Namespace) -> int:
     return states.exit_status(found)
 
 
+def _prune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of the runs of several nights")
+    parser.add_argument(
+        "--keep-nights", metavar="N", type=positive, required=True, help="how many of the last runs stay"
+    )
+    parser.add_argument("--yes", action="store_true", help="remove them")
+
+
+def prune(chosen: argparse.Namespace) -> int:
+    """Remove the records of old runs, or print which; return 0. Raises BadFile, OSError or SlurmError."""
+    watch = watch_of(chosen.folder.absolute(), sys.maxsize)
+    if isinstance(watch, FolderWatch):
+        raise BadFile(f"{chosen.folder}: holds one run, and not those of several nights")
+    needed = watch.needed()
+    for folder in watch.folders[: -chosen.keep_nights]:
+        if why := needed.get(folder):
+            print(printable(f"kept {folder.name}: {why}"))
+            continue
+        if chosen.yes:
+            shutil.rmtree(folder)
+        print(printable(f"{'removed' if chosen.yes else 'would remove'} {folder.name}"))
+    if not chosen.yes:
+        print("nothing was removed; --yes removes them")
+    return exits.HOLDS
+
+
 ACTIONS: Actions = {
     "run": Subcommand("submit a job for each node", RUN, _run_arguments, run),
     "status": Subcommand("show the state of every node", STATUS, folder_or_nights, status),
     "wait": Subcommand("wait for the results", WAIT, _wait_arguments, wait),
     "cancel": Subcommand("end the jobs", CANCEL, _folder, cancel),
+    "prune": Subcommand("remove the records of old nights", PRUNE, _prune_arguments, prune),
     "report": Subcommand("write a report on all nodes", REPORT, _report_arguments, report),
 }

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
 from pytest_accel.run.record import TELEMETRY, seal, write
@@ -85,9 +85,9 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
     jobs = (Submitted("n1", "7", AT), Submitted("n2", "8", AT))
     save(Fleet("1", AT, "0", (), 10, expected=expected, jobs=jobs), tmp_path)
     (tmp_path / "n1").mkdir()
-    closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
+    closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
     run = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
-    write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")  # type: ignore[arg-type]
+    write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")
     assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
     assert "squeue is not installed here" in told.err
@@ -174,7 +174,7 @@ def test_a_run_sees_what_another_process_submitted_before_the_lock(
     program("sbatch", "echo 8")
     assert main(["fleet", "run", "--sku", "cpu", "--output", str(folder)]) == 0
     assert [each.job for each in load(folder).jobs] == ["7"]
-    assert not (tmp_path / "bin/said").exists(), "Slurm was asked nothing"
+    assert "sbatch" not in (tmp_path / "bin/said").read_text()
 
 
 def test_a_killed_beginning_is_begun_again(program: Program, tmp_path: Path) -> None:
@@ -311,8 +311,8 @@ def test_a_rejection_that_came_late_is_seen_among_the_nights(
     if accepted:
         (nights / "3/n1").mkdir()
         run = {"host": "n1", "started": (datetime.now(timezone.utc) - timedelta(minutes=1)).isoformat()}
-        closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
-        write(Run(run=run, closing=closing, state="finished"), nights / "3/n1")  # type: ignore[arg-type]
+        closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
+        write(Run(run=run, closing=closing, state="finished"), nights / "3/n1")
     program("sinfo", shown("idle"))
     program("squeue", "")
     assert main(["fleet", "drain", str(nights)]) == (0 if accepted else 1)
@@ -323,6 +323,13 @@ def test_a_rejection_that_came_late_is_seen_among_the_nights(
     assert main(["fleet", "report", str(nights), "--nights=2", "--trust-summaries"]) == (0 if accepted else 6)
     assert main(["fleet", "drain", str(nights), "--resume"]) == 4
     assert "holds several runs" in capsys.readouterr().err
+    assert main(["fleet", "prune", str(nights), "--keep-nights=1"]) == 0
+    assert len(list(nights.iterdir())) == 3, "without --yes nothing is removed"
+    assert main(["fleet", "prune", str(nights), "--keep-nights=1", "--yes"]) == 0
+    told = capsys.readouterr().out
+    assert ("kept 1: n1 is rejected in it, and was not accepted since" in told) == (not accepted)
+    assert sorted(each.name for each in nights.iterdir()) == (["3"] if accepted else ["1", "3"])
+    assert main(["fleet", "prune", str(late), "--keep-nights=1"]) == 4
 
 
 def test_a_run_that_is_cancelled_submits_no_more_jobs(
@@ -355,8 +362,8 @@ def test_a_wrong_timeout_is_refused(minutes: str) -> None:
 def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    closing = {"line": "REJECTED gpu3", "word": "REJECTED", "exit": 1}
-    write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)  # type: ignore[arg-type]
+    closing = Closing("REJECTED gpu3", 1, "REJECTED")
+    write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), tmp_path)
     assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 1
     assert capsys.readouterr().out.startswith("rejected    n1  REJECTED gpu3")
 
@@ -429,11 +436,11 @@ def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=
     """Write a fleet's run whose nodes are all accepted."""
     jobs = tuple(Submitted(name, "7", AT) for name in names)
     save(Fleet("1", AT, "0", arguments, 10, expected=tuple(map(ExpectedNode, names)), jobs=jobs), folder)
-    closing = {"line": "ACCEPTED 8/8 devices", "word": "ACCEPTED", "exit": 0}
+    closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
     for name in names:
         (folder / name).mkdir()
         run = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
-        write(Run(run=run, closing=closing, state="finished"), folder / name)  # type: ignore[arg-type]
+        write(Run(run=run, closing=closing, state="finished"), folder / name)
 
 
 def test_a_run_that_is_complete_says_that_nothing_was_measured(

@@ -84,6 +84,24 @@ class NightsWatch:
         """What the last run was asked."""
         return self._watches[-1].fleet
 
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of the runs, oldest first."""
+        return [each.folder for each in self._watches]
+
+    def needed(self) -> dict[Path, str]:
+        """Return the runs whose records are needed whatever their age, and why. Raises BadFile or SlurmError."""
+        looks = [(each.folder, each.look()) for each in self._watches]
+        open_ = {
+            folder: "it has jobs in the queue" for folder, found in looks if any(n.state in PENDING for n in found)
+        }
+        standing = states.over_nights([(folder.name, found) for folder, found in looks])
+        rejecting = {each.result.folder: each.node for each in standing if each.result and each.result.rejects}
+        of_run = {folder: name for place, name in rejecting.items() for folder, _ in looks if folder in place.parents}
+        return {
+            folder: f"{name} is rejected in it, and was not accepted since" for folder, name in of_run.items()
+        } | open_
+
     def look(self) -> list[NodeResult]:
         """Return the state of every node (`states.over_nights`). Raises BadFile or SlurmError."""
         return states.over_nights([(each.folder.name, each.look()) for each in self._watches])
