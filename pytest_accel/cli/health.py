@@ -116,7 +116,7 @@ def _check(chosen: argparse.Namespace, until: float) -> int:
         checked = passive.check(asked, until - time.monotonic())
     except Refused as error:
         print(health_line.refused(str(error)))
-        print(printable(str(error)), file=sys.stderr)
+        print("\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
         return NPD_UNKNOWN if chosen.npd else exits.WRONG
     fresh = checked.age <= chosen.max_age
     simulated = "SIMULATED " if chosen.simulate else ""

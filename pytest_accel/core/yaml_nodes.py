@@ -17,7 +17,7 @@ from yaml.composer import Composer, ComposerError
 from yaml.resolver import Resolver
 
 from pytest_accel.core import untrusted
-from pytest_accel.core.printable import printable
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS
 from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
 
@@ -208,7 +208,7 @@ class _Values:
             line = name.start_mark.line + 1
             if not isinstance(name, yaml.ScalarNode):
                 raise BadFile(f"{self._shown}:{line}: a key is text or a number")
-            key = _one_line(name.value)
+            key = printable(_one_line(name.value))
             value = self.of(each, key)
             if key == "<<" and isinstance(value.data, dict):
                 inherited.update(value.data)
@@ -224,7 +224,7 @@ class _Values:
         if kind in _READ and not (kind in ("int", "float") and len(node.value) > NUMBER_CHARACTERS):
             try:
                 value = _SCALARS.construct_object(node)
-                return _one_line(value) if isinstance(value, str) else value
+                return self._visible(value, here, key) if isinstance(value, str) else value
             except _UNREADABLE:
                 pass
             finally:
@@ -233,10 +233,18 @@ class _Values:
         self._findings.add(here, f"{shown} cannot be read as {_EXPECTED.get(kind, kind)}")
         return None
 
+    def _visible(self, text: str, here: Located, key: str) -> str:
+        """Return a text as one line. An invisible character in it is a finding: the text would not be what it seems."""
+        line = _one_line(text)
+        if not line.isprintable():
+            shown = f"{key and f'{key}: '}'{printable(line, SHOWN)}'"
+            self._findings.add(here, f"{shown} holds an invisible character; write it anew")
+        return line
+
 
 def _one_line(text: str) -> str:
-    """Return a text as one printable line: what a file says is shown in tables, errors and closing lines."""
-    return text if text.isprintable() else printable(" ".join(text.split("\n")).strip())
+    """Return a text as one line: what a file says is shown in tables, errors and closing lines."""
+    return " ".join(text.split("\n")).strip() if "\n" in text else text
 
 
 def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:

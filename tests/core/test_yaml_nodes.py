@@ -102,8 +102,10 @@ def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
 
 def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     """A value with an escape sequence would reach the terminal with the error."""
-    _, found = checked(yaml_nodes.number, tmp_path, r'"\e[2J\nSIMULATED ACCEPTED"')
-    assert found == [r"mine.yaml:1: it: expected a number, found '\\x1b[2J SIMULATED ACCEPTED'"]
+    for what, written in ((r"\x1b[2J SIMULATED", r"\e[2J\nSIMULATED"), (r"GPU-1\u200b", r"GPU-1\u200b")):
+        with pytest.raises(BadFile) as refused:
+            parsed(tmp_path, f'it: "{written}"')
+        assert str(refused.value) == f"mine.yaml:1: it: '{what}' holds an invisible character; write it anew"
     _, found = checked(yaml_nodes.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
     assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
 

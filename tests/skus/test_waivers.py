@@ -193,6 +193,7 @@ ENTRIES = {
     "no metric": (WHOLE.replace("host.acs", "everything"), ":2: waivers.limit: 'everything' is not a metric"),
     "no reason": (WHOLE.replace("no peer copies here", '""'), ":3: waivers.reason: expected text"),
     "no device": (WHOLE.replace('["GPU-1", "1650"]', "[]"), ":6: waivers.devices: names no device"),
+    "invisible": (WHOLE.replace('"1650"', '"16\u200b50"'), r":6: '16\u200b50' holds an invisible character"),
     "number": (WHOLE.replace('["GPU-1", "1650"]', "[1650]"), ":6: waivers.devices: expected text, found 1650"),
 }
 
