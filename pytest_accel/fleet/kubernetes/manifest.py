@@ -206,7 +206,7 @@ def _container(wanted: ManifestRequest) -> Manifest:
         ],
         "workingDir": "/tmp",  # noqa: S108
         "resources": {
-            "requests": {"cpu": wanted.cpu, "memory": wanted.memory},
+            "requests": Manifest(cpu=wanted.cpu, memory=wanted.memory),
             "limits": {wanted.resource: str(wanted.gpus)},
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
