@@ -75,7 +75,7 @@ Compared = tuple[str, float | None, str]
 """How far a value is from another one, the number that a column is sorted by, and a note."""
 
 
-class Figures:
+class PageVerdicts:
     """The verdicts of a record in the order and the groups of the page, with what a template looks up for each."""
 
     def __init__(self, record: Run) -> None:

@@ -89,7 +89,7 @@ def code(style: str, script: str) -> dict[str, str]:
 
 def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
-    found = figures.Figures(record)
+    found = figures.PageVerdicts(record)
     plots = blocks.blocks(record, found.names)
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
