@@ -533,28 +533,26 @@ def test_plain_assert(tmp_path: Path) -> None:
     assert "failed by its own assertion, which is not a verdict on the hardware" in ran.closing
 
 
+WRONG_CONDITIONS = {
+    "dtpye='bf16'": "matmul has no condition 'dtpye' (it has: dtype, m, n, k",
+    "dtype='bf61'": "dtype: 'bf61' is not known; did you mean 'bf16'",
+    "m=-1": "m: expected a whole number above zero, found -1",
+}
+
+
 @pytest.mark.devices
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("dtpye='bf16'", "matmul has no condition 'dtpye' (it has: dtype, m, n, k"),
-        ("dtype='bf61'", "dtype: 'bf61' is not known; did you mean 'bf16'"),
-        ("m=-1", "m: expected a whole number above zero, found -1"),
-    ],
-)
-def test_wrong_condition(tmp_path: Path, given: str, message: str) -> None:
+def test_wrong_condition(tmp_path: Path) -> None:
     """Named, with what the probe has, instead of measured: a negative side would never end."""
-    write(
-        tmp_path,
-        test_mine=f"""
-        def test_mine(accel_check):
-            accel_check(probes.matmul, {given})
-        """,
-    )
+    tests = [
+        f"def test_{place}(accel_check): accel_check(probes.matmul, {each})"
+        for place, each in enumerate(WRONG_CONDITIONS)
+    ]
+    write(tmp_path, test_mine="\n".join(tests))
     ran = as_user.pytest(tmp_path)
 
     assert ran.exit == 3, ran.out
-    assert message in ran.closing
+    assert ran.closing.startswith("BROKEN test_mine.py::test_0[cpu0]")
+    assert [message for message in WRONG_CONDITIONS.values() if message not in ran.out] == []
 
 
 # -- attempts to turn a failing run green
@@ -599,23 +597,16 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["-k", "few"],
-        ["-m", "usefixtures"],
-        ["-x"],
-        ["--maxfail=1"],
-        ["--ff"],
-        ["--reruns", "2"],
-        ["-p", "randomly"],
-        ["--deselect", "judging/test_inventory.py::test_enough"],
-        ["--runxfail"],
-        ["--no-summary", "-q"],
+        ["-k", "few", "-x", "--ff", "--no-summary", "-q"],
+        ["-m", "usefixtures", "--maxfail=1", "--runxfail"],
+        ["-p", "randomly", "--reruns", "2", "--deselect", "judging/test_inventory.py::test_enough"],
     ],
     ids=" ".join,
 )
 def test_no_option_hides_a_failure(tmp_path: Path, options: list[str]) -> None:
     """A limit that was measured and is broken rejects."""
     write(tmp_path, test_facts=FACTS)
-    ran = as_user.pytest(tmp_path, *options, autoload=bool({"-p", "--reruns"} & set(options)))
+    ran = as_user.pytest(tmp_path, *options, autoload="--reruns" in options)
 
     assert ran.exit == 1, ran.out
     assert ran.closing.startswith("REJECTED node: inventory.count 2, floor 1000")
