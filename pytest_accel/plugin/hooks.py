@@ -261,10 +261,11 @@ class Acceptance:
         if measures(item):
             self._ran.add(item)
             self._reports.amend(item, call, report)
-            if call.when == "call" and report.passed and _place(item) is None:
-                self._own_passed.add(item)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
+        ours = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
+        if ours and call.when == "call" and report.passed and _place(item) is None:
+            self._own_passed.add(item)
         if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
             item.session.shouldstop = TIME_LIMIT
         if call.when == "call" and (why := self.accel_session.wrong_sku()):

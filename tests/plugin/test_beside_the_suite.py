@@ -18,6 +18,9 @@ def test_count(accel_check, accel_devices):
 ASSERT = """
 def test_memory(accel_device):
     assert accel_device.memory_bytes > {least}
+
+def test_driver(accel_devices):
+    assert len({{each.facts["driver_version"] for each in accel_devices}}) == 1
 """
 TEST_CASE = """
 import unittest
@@ -77,7 +80,7 @@ def test_an_assertion_about_a_device_is_a_test(tmp_path: Path) -> None:
     write(tmp_path, test_mine=ASSERT.format(least=1e9))
     ran = simulated(tmp_path, paths=("test_mine.py",))
     assert ran.exit == 0, ran.out
-    assert ran.closing.startswith("SIMULATED HELD 8 tests of test_mine.py; no acceptance: tests were named")
+    assert ran.closing.startswith("SIMULATED HELD 9 tests of test_mine.py; no acceptance: tests were named")
 
 
 def test_a_plain_test_alone_is_no_judgement(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def test_an_acceptance_names_the_tests_beside_the_suite(tmp_path: Path) -> None:
     line = ("--accel-sku=h100-sxm", "--accel-simulate=node.yaml", "--accel-platform=single", "--accel-level=quick")
     ran = as_user.pytest(tmp_path, *line, "--accel-with=site", sku=None, paths=())
     assert ran.exit == 0, ran.out
-    assert ran.closing.startswith("SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick with 2 tests of site (")
+    assert ran.closing.startswith("SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick with 3 tests of site (")
 
 
 @pytest.mark.parametrize(
