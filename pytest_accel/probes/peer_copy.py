@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import cycle, groupby, permutations
 from operator import itemgetter
@@ -94,29 +95,47 @@ def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 512) -> It
         raise NotApplicable("copies between devices need at least two devices")
     every = [(a, b) for a in places for b in places if a != b]
     groups = [[*some, *((b, a) for a, b in some)] for some in rounds(len(places))] if how == "rounds" else [every]
-    wrong: dict[int, str] = {}
+    wrong: dict[tuple[int, int], str] = {}
     budget = device.seconds / len(groups)
     results = [_at_once(device, group, wrong, how=how, mib=mib, budget=budget) for group in groups]
+    guilty = at_fault(wrong)
     for place in places:
         took_part = [one for one, group in zip(results, groups, strict=True) if any(place in pair for pair in group)]
         slowest = min(took_part, key=lambda one: median(one.samples))
-        yield replace(slowest, subject=device.devices[place].uuid, wrong=wrong.get(place))
+        yield replace(slowest, subject=device.devices[place].uuid, wrong=guilty.get(place))
+
+
+def at_fault(wrong: Mapping[tuple[int, int], str]) -> dict[int, str]:
+    """Return the devices to blame for copies that arrived wrong, each with the sentence of one of its copies.
+
+    That is the end of the most of them; of those that are left, the next. Both ends of a single copy may be at fault.
+    """
+    guilty: dict[int, str] = {}
+    left = dict(wrong)
+    while left:
+        counts = Counter(place for way in left for place in way)
+        most = max(counts.values())
+        guilty |= {place: next(left[way] for way in left if place in way) for place in counts if counts[place] == most}
+        left = {way: text for way, text in left.items() if not guilty.keys() & set(way)}
+    return guilty
 
 
 def _at_once(
-    device: Compute, ways: list[tuple[int, int]], wrong: dict[int, str], *, how: str, mib: int, budget: float
+    device: Compute,
+    ways: list[tuple[int, int]],
+    wrong: dict[tuple[int, int], str],
+    *,
+    how: str,
+    mib: int,
+    budget: float,
 ) -> ProbeResult:
-    """Time all copies of one round, started together, until the last one has finished.
-
-    A copy that arrived wrong is added to `wrong` for both of its ends, since either may be at fault.
-    """
+    """Time all copies of one round, started together, until the last has finished; add the wrong ones to `wrong`."""
     names = [device.devices[place] for place in sorted({place for way in ways for place in way})]
     device.gate.step(f"copies between {', '.join(each.name for each in names)}", tuple(each.uuid for each in names))
     sent = 2 if how == "rounds" else len(device.devices) - 1
     conditions = {"how": how, "mib": mib, "copies_at_once": len(ways)}
     result, differing = _copied(device, ways, f"peer_copy_all.{how}", sent, conditions=conditions, seconds=budget)
-    for way, text in differing.items():
-        wrong.update(dict.fromkeys(way, text))
+    wrong.update(differing)
     return result
 
 

@@ -37,6 +37,7 @@ from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.host_copy import place
+from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
 DEADLINE_SECONDS = 120
@@ -185,7 +186,7 @@ def test_the_latency_of_a_small_copy_is_its_median_and_its_99th_percentile() -> 
 
 def test_a_small_copy_that_arrives_wrong_is_seen(device: Compute) -> None:
     device.torch = Instead(torch, zeros=lambda *size, **how: torch.zeros(*size, **how).as_subclass(Rotten))
-    with pytest.raises(WrongResult, match=r"host_copy\.latency: the data that arrived differ"):
+    with pytest.raises(WrongResult, match=r"the data that arrived differ"):
         list(probes.host_latency(device))
 
 
@@ -218,6 +219,19 @@ def test_peer_copy_measures_the_pairs_again_that_it_is_told_to() -> None:
         "CPU-test-2": {"CPU-test-0"},
     }
     assert budgets == [device.seconds / 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "guilty"),
+    [({5}, {5}), ({2, 5}, {2, 5}), (set(range(8)), set(range(8)))],
+)
+def test_only_the_device_whose_copies_are_wrong_is_blamed(bad: set[int], guilty: set[int]) -> None:
+    """Every healthy neighbour has a wrong copy with it, too."""
+    ways = {(a, b): f"{a} to {b}" for a in range(8) for b in range(8) if a != b and {a, b} & bad}
+    found = at_fault(ways)
+    assert set(found) == guilty
+    assert all(str(place) in text for place, text in found.items())
+    assert set(at_fault({(1, 2): "1 to 2"})) == {1, 2}
 
 
 @pytest.mark.parametrize("how", ["rounds", "all"])
@@ -316,7 +330,7 @@ def test_a_product_that_is_no_number_is_wrong(device: Compute) -> None:
 )
 def test_wrong_memory_is_seen(device: Compute, op: str, broken: dict[str, Any]) -> None:
     device.torch = Instead(torch, **broken)
-    with pytest.raises(WrongResult, match=rf"stream\.{op}"):
+    with pytest.raises(WrongResult, match="the arrays do not hold the expected result"):
         probes.stream(device, op=op, mib=1)
 
 
