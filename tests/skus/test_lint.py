@@ -83,18 +83,19 @@ def test_our_own_files_leave_nothing_unexplained() -> None:
     assert report.files == len(loader.names()) + 1 + len(list((loader.SHIPPED / loader.VENDOR_FILES).glob("*.yaml")))
 
 
-@pytest.mark.parametrize("factor", [10, 0.1, 1000, 0.001])
-def test_a_power_of_ten_in_any_of_our_limits_would_be_seen(factor: float) -> None:
+def test_a_power_of_ten_in_any_of_our_limits_would_be_seen() -> None:
     unseen = []
     for name in sorted(set(loader.names()) - {"cpu"}):
         sku, root = loader.read(name)
         for _, limit, platform in LintedFile(sku, root).limits():
-            if limit.floor is not None and reach(sku, limit, platform) is not None:
+            if limit.floor is None or reach(sku, limit, platform) is None:
+                continue
+            for factor in (10, 0.1, 1000, 0.001):
                 slipped = replace(limit, floor=factor * limit.floor, reference=None)
                 alone = replace(platform, limits={limit.metric: slipped})
                 subject = LintedFile(replace(sku, limits={}, platforms={platform.name: alone}), root)
                 if not [*physics(subject)]:
-                    unseen.append(f"{name} {platform.name} {limit.metric}")
+                    unseen.append(f"{name} {platform.name} {limit.metric} times {factor}")
     assert unseen == []
 
 
