@@ -74,6 +74,8 @@ LOGGED = {
     "PCIe slot": "device-missing",
 }
 """Kernel messages that have the code of what they report. The others have that of their metric."""
+CAUSES = {"compute-slow": "soak.throttle.", "unsteady": "soak.throttle.", "host-link-slow": "health.pcie_width"}
+"""By code, how the metrics begin whose failure on the same device is its cause."""
 COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"
@@ -141,19 +143,19 @@ def findings(
         finding = finding_of(verdict, attempts.get(place, ()), known.get(verdict.subject), others)
         if finding:
             found[verdict.key] = finding
-    return _by_slowdown(found)
+    return _by_cause(found)
 
 
-def _by_slowdown(found: dict[Key, Finding]) -> dict[Key, Finding]:
-    """Return findings with the code of heat or the power brake for what it made slow or unsteady on the same device."""
-    slowed: dict[str, Finding] = {}
+def _by_cause(found: dict[Key, Finding]) -> dict[Key, Finding]:
+    """Return findings with the code of what made the same device slow, such as the power brake or a narrow link."""
+    origins: dict[tuple[str, str], Finding] = {}
     for (metric, subject, _), each in found.items():
-        if metric.startswith("soak.throttle.") and each.severity is Severity.ERROR:
-            slowed.setdefault(subject, each)
+        for begins in {*CAUSES.values()}:
+            if metric.startswith(begins) and each.severity is Severity.ERROR:
+                origins.setdefault((subject, begins), each)
+    by_key = {key: origins.get((key[1], CAUSES.get(each.fault.name, ""))) for key, each in found.items()}
     return {
-        key: replace(each, fault=slowed[key[1]].fault, do=slowed[key[1]].do)
-        if each.fault.name in ("compute-slow", "unsteady") and key[1] in slowed
-        else each
+        key: replace(each, fault=cause.fault, do=cause.do) if (cause := by_key[key]) else each
         for key, each in found.items()
     }
 

@@ -240,6 +240,16 @@ def test_every_device_that_is_rejected_has_its_next_step() -> None:
     assert [sum(f" {NAMES[each.subject]} " in line for line in lines) for each in verdicts] == [1] * len(metrics)
 
 
+def test_copies_over_a_narrow_link_have_its_code() -> None:
+    verdicts = [
+        failing("health.pcie_width", value=8),
+        failing("host_copy.h2d"),
+        failing("host_copy.d2h", subject="GPU-1"),
+    ]
+    found = findings(verdicts, [], [])
+    assert [found[each.key].fault.name for each in verdicts] == ["host-link-narrow"] * 2 + ["host-link-slow"]
+
+
 NODE = """
 sku: h100-sxm
 platform: hgx8
