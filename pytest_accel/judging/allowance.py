@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict
+from pytest_accel.judging.distance import RULES
 
 BEYOND_NOISE = 3.0
 """A shortfall that exceeds the allowance of its limit this many times fails, even if it was seen once: no noise that
@@ -14,7 +15,7 @@ SLOWDOWN_SECONDS = 1.0
 """Seconds of hardware slowdown that reject a device, even if they were seen once."""
 SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 """The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
-MOST_BY_METHOD = 0.15
+MOST_BY_METHOD = RULES["advice"]["other"].fails[-1]
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
 larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 

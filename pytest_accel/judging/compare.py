@@ -29,11 +29,12 @@ from pytest_accel.core.reasons import (
 )
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.distance import RULES, beyond
 from pytest_accel.probes.declare import declaration_of
 
 COMPARED = ("ranks", "algorithm")
 """Conditions of a limit that are compared here: with other ranks it does not apply, another algorithm is a cause."""
-MARGINAL_WITHIN = 0.02
+MARGINAL_WITHIN = -RULES["limit"]["other"].unknown
 """A measured value that holds by less than this fraction of the limit is marginal."""
 
 FAR = 0.15
@@ -228,19 +229,18 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     floor = None if limit.floor is None else limit.floor * scale
     ceiling = None if limit.ceiling is None else limit.ceiling * scale
     value = float(measurement.value)  # type: ignore[arg-type]
-    margins: list[tuple[float, Side, float]] = []
-    if floor is not None:
-        margins.append((_share(value - floor, floor), "floor", floor))
-    if ceiling is not None:
-        margins.append((_share(ceiling - value, ceiling), "ceiling", ceiling))
-    margin, side, bound = min(margins)
+    declared = declaration_of(measurement.metric)
+    found = beyond(value, floor, ceiling, "fact" if declared and declared.fact else "other")  # a fact has no noise
+    assert found
+    assert found.reference.side
+    margin, side = 0.0 - found.lost, found.reference.side
+    status = Status.FAIL if math.isnan(margin) else found.status
     low, high = _interval(measurement, limit, scale)
-    holds, declared = margin >= 0, declaration_of(measurement.metric)
     doubt: Reason | None = None
-    if not holds:
+    if status is Status.FAIL:
         pass
-    elif bound and margin < MARGINAL_WITHIN and not (declared and declared.fact):  # a fact has no noise
-        doubt = Close(MARGINAL_WITHIN, side)
+    elif status is Status.MARGINAL:
+        doubt = Close(-found.allowed, side)
     elif 0 < len(measurement.samples) < ENOUGH_SAMPLES:
         doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
     elif limit.warn is not None and (value < limit.warn * scale if ceiling is None else value > limit.warn * scale):
@@ -248,7 +248,7 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
         doubt = Interval(low, high, side)
     noted = isinstance(doubt, Interval) and margin >= FAR
-    status = Status.MARGINAL if doubt and not noted else Status.PASS if holds else Status.FAIL
+    status = Status.MARGINAL if doubt and not noted else status
     told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
 
@@ -279,10 +279,6 @@ def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[flo
     if estimate is None or not math.isfinite(estimate.low):
         return math.inf, -math.inf
     return estimate.low * scale, estimate.high * scale
-
-
-def _share(difference: float, bound: float) -> float:
-    return difference / abs(bound) if bound else math.copysign(math.inf, difference) if difference else 0.0
 
 
 def _bound(side: Side, measurement: Measurement, limit: Limit) -> Compared:

@@ -28,6 +28,7 @@ from pytest_accel.core.words import listed
 from pytest_accel.judging.closing import SIMULATED, close
 from pytest_accel.judging.compare import of_peak_of
 from pytest_accel.judging.diagnosis import variation
+from pytest_accel.judging.distance import beyond
 from pytest_accel.judging.inventory import Discovery, facts
 from pytest_accel.judging.telemetry import seen_beside
 from pytest_accel.probes.declare import declaration_of, declarations
@@ -344,14 +345,8 @@ def _margin(value: Value | None, verdict: Verdict) -> float | None:
     """Return the smaller distance of a value to the bounds of a verdict as a share of the bound; None without one."""
     if isinstance(value, bool | str) or value is None:
         return None
-    floor, ceiling = verdict.floor, verdict.ceiling
-    distances = [(value - floor, floor)] if floor is not None else []
-    distances += [(ceiling - value, ceiling)] if ceiling is not None else []
-    return min((_share(distance, bound) for distance, bound in distances), default=None)
-
-
-def _share(distance: float, bound: float) -> float:
-    return distance / abs(bound) if bound else math.copysign(math.inf, distance) if distance else 0.0
+    found = beyond(value, verdict.floor, verdict.ceiling)
+    return None if found is None else -found.lost
 
 
 def _closing(run: Run) -> Found:

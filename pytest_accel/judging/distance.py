@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_accel.core.measurement import is_time, speed_share
-from pytest_accel.core.reasons import Note
+from pytest_accel.core.reasons import Note, Side
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.core.verdict import WORST_FIRST, Status
 
-ReferenceKind = Literal["neighbours", "elsewhere", "past", "fleet", "known good"]
-"""The like devices in the same place of the node; those of the whole node; an earlier run of the same device, or its
-figure in another record; the like devices of a fleet in one night; the devices that a calibration takes for healthy.
-Against its limit a value is held by `compare`, which confirms by the same attempts."""
+ReferenceKind = Literal["limit", "advice", "neighbours", "elsewhere", "past", "fleet", "known good"]
+"""A bound of the limit, and of one that advises; the like devices in the same place of the node; those of the whole
+node; an earlier run of the same device, or its figure in another record; the like devices of a fleet in one night; the
+devices that a calibration takes for healthy."""
 Family = Literal[
-    "memory", "host link", "peer links", "products", "products at the clock", "collectives", "other", "power", "latency"
-]
+    "memory", "host link", "peer links", "products", "products at the clock", "collectives", "other", "power",
+    "latency", "fact",
+]  # fmt: skip
 """The kind of metric, by what sets its value. Rates of memory and links follow clock and width, so that healthy devices
 hardly differ: eight H200 lie within 0.2 % of each other over the host link (stas00/ml-engineering, network/README.md).
 Products follow power and temperature; at the clock that a device held they do not."""
@@ -67,6 +68,12 @@ def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = ma
 
 
 RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
+    "limit": {
+        "other": Rule(math.inf, 0.0, -0.02, 0.0, (0.0, 0.0, 0.0)),
+        "fact": Rule(math.inf, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0)),
+    },
+    # from where on no known difference between two methods explains a healthy figure: INCONCLUSIVE in place of FAIL
+    "advice": {"other": Rule(math.inf, 0.0, 0.0, 0.0, (0.15, 0.15, 0.15))},
     "neighbours": {
         "memory": Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.03, 0.03)),
         "host link": _LINKS,
@@ -113,6 +120,8 @@ class Reference:
     """The loss since an earlier run that the other like devices show too (their median), as a fraction."""
     fails: bool = False
     """True if the user wants every finding to fail."""
+    side: Side | None = None
+    """That of a bound."""
 
     @property
     def of_middle(self) -> float:
@@ -169,12 +178,28 @@ def distance(value: float, unit: str, family: Family, reference: Reference) -> D
     return Distance(lost, *allowed(family, reference), reference, family)
 
 
+def beyond(value: float, floor: float | None, ceiling: float | None, family: Family = "other") -> Distance | None:
+    """Return the distance of a value beyond the nearer of its bounds, as a share of that; None without a bound.
+
+    The share of a bound of 0 is infinite, so that nothing is close to it.
+    """
+    sides: tuple[tuple[float | None, int, Side], ...] = (ceiling, 1, "ceiling"), (floor, -1, "floor")
+    found = []
+    for bound, sign, side in sides:
+        if bound is not None:
+            short = sign * (value - bound)
+            lost = short / abs(bound) if bound else math.copysign(math.inf, short) if short else 0.0
+            reference = Reference("limit", bound, side=side)
+            found.append(Distance(lost, *allowed(family if bound else "fact", reference), reference, family))
+    return max(found, key=lambda each: each.lost, default=None)
+
+
 def allowed(family: Family, reference: Reference) -> tuple[float, float]:
     """Return the losses from which on a value is a finding, and from which on it fails (`RULES`)."""
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
     known = reference.spread is not None and math.isfinite(rule.sigmas)
-    shared = min(max(reference.shared, 0.0), rule.unknown)
+    shared = max(0.0, min(reference.shared, rule.unknown))
     found = max(_sigmas(rule.sigmas, reference) * deviation, rule.least) if known else rule.unknown + shared
     ours, other, unknown = rule.fails
     fails = max(rule.fail_sigmas * deviation, ours if reference.ours else other) if known else unknown

@@ -17,7 +17,16 @@ from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.background import Background, between_runs
-from pytest_accel.judging.distance import Confirmed, Distance, Family, Reference, ReferenceKind, confirm, distance
+from pytest_accel.judging.distance import (
+    Confirmed,
+    Distance,
+    Family,
+    Reference,
+    ReferenceKind,
+    beyond,
+    confirm,
+    distance,
+)
 from pytest_accel.judging.history import kept
 from pytest_accel.judging.like_devices import ENOUGH, Attempt, compared, family_of, together, usable, value_of
 
@@ -128,15 +137,9 @@ def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verd
     if not bounded or verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH:
         return verdict
     speed = compared(verdict.metric, verdict.subject, attempts[-1].unit)
-    alike = speed and all(_short(each, verdict) for each in every)
+    found = [beyond(value_of(each), verdict.floor, verdict.ceiling) for each in every]
+    alike = speed and all(each and each.lost > 0 for each in found)
     return verdict.because(AllAlike(len(every))) if alike else verdict
-
-
-def _short(one: Measurement, verdict: Verdict) -> bool:
-    """Return whether a value breaks the bounds that the verdict was given by."""
-    value = value_of(one)
-    below = verdict.floor is not None and value < verdict.floor
-    return below or (verdict.ceiling is not None and value > verdict.ceiling)
 
 
 # -- the own past
