@@ -80,7 +80,9 @@ def test_two_faults_on_two_of_eight_devices(tmp_path: Path) -> None:
         ran.closing,
     )
     assert re.search(r"^again: .* -k 'test_stream\[gpu2-\w+\] or test_host_copy\[gpu6-d2h\]'$", ran.out, re.MULTILINE)
-    assert ran.out.count("limits not measured: the worker process of gpu6 ended in ") == 1
+    told = re.findall(r"^FAIL +gpu6 +(.*)", ran.out, re.MULTILINE)
+    assert len(told) == 1, "the hang, and in the same row how much was not measured for it"
+    assert re.match(r"host_copy\.d2h and \d+ more: its process sent nothing for 24 s", told[0])
     failures = ran.out.partition(" FAILURES ")[2].partition(" accel: ")[0]
     assert failures.count("gpu6: ") <= 2, "the hang, and no more than what it was next hung in"
     assert not re.search(r"silent 0|-0,", ran.out)
