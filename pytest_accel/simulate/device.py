@@ -123,7 +123,7 @@ class SimulatedDevice(Compute):
         self.refuse_modes(device)
         if self._symptoms(self.places[place]).event == "lost":
             raise RuntimeError(LOST)
-        return self.torch.device("cpu")
+        return self.torch.device("cpu", place) if len(self.places) > 1 else self.torch.device("cpu")
 
     @property
     def clock(self) -> SimulatedClock:
@@ -191,9 +191,13 @@ class SimulatedDevice(Compute):
         """Return the metric of the requested size for that of the small size that is really used."""
         return self._metric if metric == self._small else metric
 
-    def _flips(self) -> str:
-        """Return the kind of data in which the devices of this step flip bits now, or an empty string."""
-        return next((flips for place in self._working() if (flips := self._symptoms(place).flips)), "")
+    def _flips(self, ends: Collection[int] = ()) -> str:
+        """Return the kind of data in which the devices at the `ends` of a copy flip bits now, or an empty string.
+
+        Without `ends` it is that of all devices of this step.
+        """
+        places = [self.places[end] for end in ends] or self._working()
+        return next((flips for place in places if (flips := self._symptoms(place).flips)), "")
 
     def _begin(self, probe: str) -> None:
         """Set the simulated time to that of the device that finished last, and note when the probe began.
@@ -342,11 +346,12 @@ STRIDE = 7919
 
 
 @contextlib.contextmanager
-def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[], str]) -> Iterator[None]:
+def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[..., str]) -> Iterator[None]:
     """Flip bits below a probe that compares data of the kind `verifies` with known values.
 
     `where` returns the kind of data to flip bits in at that moment (`Symptoms.flips`), and `ever` holds all kinds that
-    it may return.
+    it may return. For a copy it is given the indices of the devices on which both tensors were made, where they have
+    one.
     """
     if not ever:
         yield
@@ -355,6 +360,10 @@ def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[
     from torch.utils._python_dispatch import TorchDispatchMode
 
     places = itertools.count(1, STRIDE)
+    owners: dict[int, int] = {}  # by storage
+
+    def owner(tensor: Any) -> int | None:
+        return owners.get(tensor.untyped_storage().data_ptr())
 
     def flip(tensor: Any, place: int) -> None:
         if tensor.numel() >= SMALLEST and tensor.is_contiguous():
@@ -364,7 +373,12 @@ def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[[
     class Flips(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            name, target = function.__name__.partition(".")[0], where()
+            made_on = getattr((kwargs or {}).get("device"), "index", None)
+            if made_on is not None:
+                owners[result.untyped_storage().data_ptr()] = made_on
+            name = function.__name__.partition(".")[0]
+            ends = [on for tensor in args[:2] if (on := owner(tensor)) is not None] if name == "copy_" else []
+            target = where(ends)
             if target == "always" and name in PRODUCTS:
                 flip(result, 1)
             matmul = target == "matmul" and name in PRODUCTS
