@@ -27,7 +27,9 @@ COUNTED = {"health.nvlink_up": "NVLinks up", "health.xgmi_up": "xGMI links up", 
 
 def _expected(one: reasons.Expected, of: Verdict) -> str:
     if one.said and of.metric in COUNTED:
-        return f"{show(of.value, '')} of {of.expected} {COUNTED[of.metric]}"
+        few = isinstance(of.value, int | float) and isinstance(of.expected, int | float) and of.value < of.expected
+        between = f"of {of.expected} {COUNTED[of.metric]}" if few else f"{COUNTED[of.metric]}, expected {of.expected}"
+        return f"{show(of.value, '')} {between}"
     version = of.limit is not None and of.limit.version is not None
     shown = str(of.value) if version else show(of.value, of.unit)
     return f"{shown}, expected {of.expected}" if one.said else shown

@@ -92,9 +92,9 @@ def _in_short(verdict: Verdict) -> str:
         return f"{HAPPENED[verdict.event]} {verdict.metric}"
     if verdict.margin is not None and (margin := show_margin(verdict.margin)):
         return f"{verdict.metric} {margin}"
-    told = sentence_of(verdict)
-    value = verdict.status.value if verdict.value is None else show(verdict.value, verdict.unit)
-    return f"{verdict.metric} {told if len(told) <= SHORT_SENTENCE else value}"
+    value = [] if verdict.value is None else [show(verdict.value, verdict.unit)]
+    told = (text for text in (sentence_of(verdict), *value) if len(text) <= SHORT_SENTENCE)
+    return f"{verdict.metric} {next(told, verdict.status.value)}"
 
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:

@@ -214,6 +214,8 @@ def named(asked: str, *, rehearsal: bool) -> list[Summary]:
         return [] if asked in (AUTO, NONE) else under(Path(asked), rehearsal=rehearsal).found
     except BadFile as bad:
         raise Refused(*bad.behind("--accel-baseline")) from None
+    except OSError as error:  # of a path that no file system takes
+        raise Refused(f"--accel-baseline: {paths.refused(error)}") from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

@@ -336,10 +336,10 @@ def _by_cause(
 ) -> tuple[list[list[Verdict]], dict[int, int]]:
     """Return the groups with one for each cause on a device, and how many verdicts each stands for besides its own.
 
-    What was not measured because of an earlier failure of the device belongs to the cause of that failure. Groups of
-    one device are together, where its worst is.
+    What was not measured because of an earlier failure of the device belongs to the cause of that failure; otherwise
+    its cause is what was lacking. Groups of one device are together, where its worst is.
     """
-    kept: dict[tuple[str, str], list[Verdict]] = {}
+    kept: dict[tuple[str, str, str], list[Verdict]] = {}
     worst: dict[str, str] = {}
     also: dict[int, int] = {}
     rows: list[list[Verdict]] = []
@@ -351,7 +351,8 @@ def _by_cause(
             continue
         code = finding.code if first.event != LEFT_OUT else worst.get(first.culprit, finding.code)
         worst.setdefault(first.culprit, code)
-        own = kept.setdefault((first.culprit, code), group)
+        lacks = sentence_of(first) if first.status is Status.UNMEASURED and first.event != LEFT_OUT else ""
+        own = kept.setdefault((first.culprit, code, lacks), group)
         if own is group:
             rows.append(group)
         else:

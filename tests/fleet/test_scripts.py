@@ -50,14 +50,14 @@ def test_the_prolog_fails_for_a_rejected_node_alone(run: str, drains: bool, tmp_
 
 
 @pytest.mark.parametrize(("run", "drains"), ENDINGS)
-def test_the_service_drains_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
-    (unit,) = [each.text for each in blocks(DOCS / "nightly.md") if each.language == "ini"]
-    (line,) = [each for each in unit.splitlines() if each.startswith("ExecStopPost=")]
-    text = line.partition("-c ")[2].strip("'").replace("/run/accel/", f"{tmp_path}/")
+def test_the_nightly_script_drains_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
     drained = tmp_path / "drained"
-    text = text.replace("/usr/local/sbin/drain-this-node", str(program(tmp_path / "drain", f"touch {drained}")))
-    status = ended(str(program(tmp_path / "pytest", run)), PYTEST_ACCEL_CLOSING_FILE=str(tmp_path / "closing"))
-    ended(text, EXIT_STATUS=str(status))
+    ended(
+        str(DOCS / "nightly/accel-nightly.sh"),
+        ACCEL_PYTEST=str(program(tmp_path / "pytest", run)),
+        ACCEL_DRAIN=str(program(tmp_path / "drain", f"touch {drained}")),
+        ACCEL_RECORDS=str(tmp_path),
+    )
     assert drained.exists() is drains
 
 
