@@ -17,7 +17,7 @@ import fleet_nights
 import pytest
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import Run, RunEntry
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
@@ -86,7 +86,7 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
     save(Fleet("1", AT, "0", (), 10, expected=expected, jobs=jobs), tmp_path)
     (tmp_path / "n1").mkdir()
     closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
-    run = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+    run: RunEntry = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
     write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")
     assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
@@ -310,7 +310,7 @@ def test_a_rejection_that_came_late_is_seen_among_the_nights(
     (late / "n1").rename(nights / "1/n1")
     if accepted:
         (nights / "3/n1").mkdir()
-        run = {"host": "n1", "started": (datetime.now(timezone.utc) - timedelta(minutes=1)).isoformat()}
+        run: RunEntry = {"host": "n1", "started": (datetime.now(timezone.utc) - timedelta(minutes=1)).isoformat()}
         closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
         write(Run(run=run, closing=closing, state="finished"), nights / "3/n1")
     program("sinfo", shown("idle"))
@@ -439,7 +439,7 @@ def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=
     closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
     for name in names:
         (folder / name).mkdir()
-        run = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+        run: RunEntry = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
         write(Run(run=run, closing=closing, state="finished"), folder / name)
 
 

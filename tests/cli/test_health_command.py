@@ -234,7 +234,8 @@ def test_rdma_ports_are_judged_where_the_threshold_file_has_limits_on_them() -> 
         "host.nic_state": Limit("host.nic_state", "text", equals="active"),
         "host.nic_rate": Limit("host.nic_rate", "GB/s", floor=50.0),
     }
-    fine = {"host.nics": {"value": 8}, "host.nic_state": {"value": "active"}, "host.nic_rate": {"value": 50.0}}
+    values: dict[str, Any] = {"nics": 8, "nic_state": "active", "nic_rate": 50.0}
+    fine = {f"host.{name}": {"value": value} for name, value in values.items()}
     none = ReadingWindow("since boot", 0.0, 2.0)
 
     def broken(**answers: Any) -> list[str]:

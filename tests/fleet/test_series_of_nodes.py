@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import fleet_nights
+import known_good_nodes
 import pytest
 
 from pytest_accel.cli.main import main
@@ -34,7 +35,7 @@ def series(folder: Path, word: str, line: str, *, rejects: bool = False) -> Path
     node = folder / "rack7-n00"
     for number in (1, 2):
         made = of_series(number, rejects=rejects and number == 2)
-        fleet_nights.known_good_nodes.save(made, node / f"run-{number}")
+        known_good_nodes.save(made, node / f"run-{number}")
     status = {"ACCEPTED": 0, "REJECTED": 1}.get(word, 6)
     told = replace(
         summaries.summary(of_series(2)), word=word, line=line, exit=status, figures={}, rejected=["x"] * (status == 1)
