@@ -99,7 +99,9 @@ def attributed(found: Sequence[Measurement], names: Names) -> list[Measurement]:
     if not cells:
         return list(found)
     matrix = _rates(cells)
-    guilty = blamed(matrix)
+    wrong = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
+    slow = {pair: median(cell["samples"]) for pair, cell in cells.items() if cell["samples"]}
+    guilty = {**(blamed(slow) if slow else {}), **blamed(wrong)}  # who is slow to send is not to blame for wrong data
     return [_own(each, matrix, guilty, cells, names) if "cells" in each.details else each for each in found]
 
 
@@ -123,7 +125,8 @@ def _own(
     }
     del details["cells"]
     details.pop("ends", None)  # those of the row's own slowest pair, which may be another one
-    causes = [f"{details['worst_pair']}; {_why(me, mine, matrix, names)}"] if mine else []
+    why = _why(me, mine, guilty, matrix, names)
+    causes = [f"{details['worst_pair']}; {why}"] if mine else []
     causes += [STAGED] if cell.get("direct") is False else []
     if causes:
         details["explains"] = "; ".join(causes)
@@ -134,17 +137,20 @@ def _own(
         samples=samples,
         statistic="median",
         seconds=tuple(cell["seconds"]),
-        trouble=Trouble("device", f"{cell['wrong']}; {_why(me, mine, matrix, names)}", wrong=True)
-        if cell["wrong"]
-        else row.trouble,
+        trouble=Trouble("device", f"{cell['wrong']}; {why}", wrong=True) if cell["wrong"] else row.trouble,
         details=details,
     )
 
 
-def _why(me: str, mine: Sequence[Pair], matrix: Mapping[Pair, float], names: Names) -> str:
-    """Return a sentence on what the pairs of one device that fall short have in common."""
-    out = all(pair in mine for pair in matrix if pair[0] == me)
-    into = all(pair in mine for pair in matrix if pair[1] == me)
+def _why(
+    me: str, mine: Sequence[Pair], guilty: Mapping[Pair, object], matrix: Mapping[Pair, float], names: Names
+) -> str:
+    """Return a sentence on what the pairs of one device that fall short have in common.
+
+    Those for which another device is to blame (`guilty`) say nothing about the others.
+    """
+    out = all(pair in guilty for pair in matrix if pair[0] == me)
+    into = all(pair in guilty for pair in matrix if pair[1] == me)
     if len({name for pair in matrix for name in pair}) == 2:
         return "two devices are too few to tell which of them, or their link, is at fault"
     if out and into:

@@ -176,6 +176,15 @@ def test_a_payload_that_arrives_wrong_at_one_receiver_is_laid_to_it() -> None:
     assert "the data that arrived differ from the data that were sent" in found["gpu1"]
 
 
+def test_a_slow_device_is_not_to_blame_for_what_another_one_makes_wrong() -> None:
+    wrong = tuple(pair for pair in permutations(names(4), 2) if "gpu3" in pair)
+    found = verdicts(matrix(4, out1=0.9, into1=0.9), wrong=wrong)
+    assert set(found) == {"gpu1", "gpu3"}
+    assert "differ" in found["gpu3"]
+    assert "differ" not in found["gpu1"]
+    assert "gpu1 falls short to and from every other device" in found["gpu1"]
+
+
 def test_a_short_pair_without_peer_access_says_so_and_no_other_does() -> None:
     found = rows({**matrix(3), ("gpu0", "gpu1"): 25.0})
     for row in found:
