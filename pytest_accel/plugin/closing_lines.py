@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Closing
-from pytest_accel.run import record
 from pytest_accel.run.record import findings_of, places_of
 from pytest_accel.run.session import Session
 from pytest_accel.views import terminal
-from pytest_accel.views.html import page
 from pytest_accel.views.next_steps import next_steps
-from pytest_accel.views.terminal import Line
 
 Tests = Mapping[tuple[str, str, str], str]
 """Name of the test that asked for a verdict, by the key of the verdict."""
@@ -71,50 +65,3 @@ def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
             kept.append(word)
         skip = word in names
     return kept
-
-
-# -- the HTML page of a run (--accel-report): refused before it, or written after it without effect on the verdict
-
-
-PAGE = "report.html"
-"""The name of the page beside its record."""
-
-
-def page_refused(chosen: str | bool) -> str | None:
-    """Return why a page cannot be written at the end of the run, None if nothing is known against it.
-
-    `chosen` names the file; True stands for the one beside the record.
-    """
-    try:
-        page.demand_extra()
-    except page.MissingExtra as missing:
-        return str(missing)
-    if not isinstance(chosen, str):
-        return None
-    path = Path(chosen).absolute()
-    try:
-        if not path.parent.is_dir():
-            return f"{path.parent} is not a folder"
-        if path.is_dir():
-            return f"{path} is a folder; name a file in it"
-        with tempfile.TemporaryFile(dir=path.parent):  # what the page will be written by; it leaves nothing
-            return None
-    except OSError as error:
-        return f"cannot write to {path}: {error.strerror}"
-
-
-def write_page(found: Run, folder: Path, chosen: str | bool) -> Line:
-    """Write the page of a record that lies in `folder`; return a line for the terminal.
-
-    An error of any kind is told in the line alone: the verdict does not depend on a view of it. Where the disk refuses
-    the page, the line names the command that makes it later.
-    """
-    path = Path(chosen) if isinstance(chosen, str) else folder / PAGE
-    try:
-        record.replace_file(path, page.report(found, folder))
-    except OSError as error:
-        later = f"pytest-accel report {shlex.quote(str(folder))} --format html --output FILE"
-        return f"report: cannot write to {path}: {error.strerror}; make it later: {later}", "yellow"
-    except Exception as error:  # noqa: BLE001
-        return f"report: {path} could not be written: {type(error).__name__}: {error}", "yellow"
-    return f"report: {path}", ""

@@ -15,7 +15,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing import Errors
-from pytest_accel.plugin import closing_lines, interrupts, reports
+from pytest_accel.plugin import closing_lines, interrupts, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run.launcher import launch_of
@@ -82,7 +82,7 @@ class Acceptance:
         for path in (str(each).partition("::")[0] for each in named):
             if not (config.invocation_params.dir / path).exists():
                 raise pytest.UsageError(f"file or directory not found: {path}")
-        if option.accel_report and (why := closing_lines.page_refused(option.accel_report)):
+        if option.accel_report and (why := page_file.refused(option.accel_report)):
             raise pytest.UsageError(f"--accel-report: {why}")
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
@@ -354,7 +354,7 @@ class Acceptance:
         wanted, file = self.accel_session.setup.options.report, ledger.folder.file
         if not wanted or file is None:
             return []
-        return [closing_lines.write_page(ledger.record, file.parent, wanted)]
+        return [page_file.write(ledger.record, file.parent, wanted)]
 
     def _about(self) -> dict[str, object]:
         """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""

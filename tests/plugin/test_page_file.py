@@ -10,7 +10,7 @@ import as_user
 import pytest
 from report_record import record, saved
 
-from pytest_accel.plugin import closing_lines
+from pytest_accel.plugin import page_file
 from pytest_accel.run.options import page_name
 
 NODE = "{sku: h100-sxm, platform: single}"
@@ -19,7 +19,7 @@ NODE = "{sku: h100-sxm, platform: single}"
 def test_a_page_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
     saved(tmp_path, record())
     (tmp_path / "report.html").mkdir()
-    text, colour = closing_lines.write_page(record(), tmp_path, True)
+    text, colour = page_file.write(record(), tmp_path, True)
     later = f"make it later: pytest-accel report {tmp_path} --format html --output FILE"
     assert text == f"report: cannot write to {tmp_path / 'report.html'}: Is a directory; {later}"
     assert colour == "yellow"
@@ -27,23 +27,20 @@ def test_a_page_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None
 
 def test_the_page_lies_beside_the_record_or_where_it_was_named(tmp_path: Path) -> None:
     saved(tmp_path, record())
-    assert closing_lines.write_page(record(), tmp_path, True) == (f"report: {tmp_path / 'report.html'}", "")
-    closing_lines.write_page(record(), tmp_path, str(tmp_path / "other.html"))
+    assert page_file.write(record(), tmp_path, True) == (f"report: {tmp_path / 'report.html'}", "")
+    page_file.write(record(), tmp_path, str(tmp_path / "other.html"))
     assert (tmp_path / "other.html").read_text() == (tmp_path / "report.html").read_text()
 
 
 def test_what_is_known_to_fail_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert closing_lines.page_refused(True) is None
-    assert closing_lines.page_refused(str(tmp_path / "report.html")) is None
-    assert closing_lines.page_refused(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
+    assert page_file.refused(True) is None
+    assert page_file.refused(str(tmp_path / "report.html")) is None
+    assert page_file.refused(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
     (tmp_path / "old.html").mkdir()
-    assert (
-        closing_lines.page_refused(str(tmp_path / "old.html"))
-        == f"{tmp_path / 'old.html'} is a folder; name a file in it"
-    )
-    assert "cannot write to /proc/report.html: " in (closing_lines.page_refused("/proc/report.html") or "")
+    assert page_file.refused(str(tmp_path / "old.html")) == f"{tmp_path / 'old.html'} is a folder; name a file in it"
+    assert "cannot write to /proc/report.html: " in (page_file.refused("/proc/report.html") or "")
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert "pip install 'pytest-accel[report]'" in (closing_lines.page_refused(True) or "")
+    assert "pip install 'pytest-accel[report]'" in (page_file.refused(True) or "")
 
 
 def test_a_test_that_follows_the_option_is_not_taken_for_its_file() -> None:

@@ -13,8 +13,9 @@ pytest.importorskip("torch")
 
 import torch
 
-from pytest_accel.probes.device import rank as collectives
-from pytest_accel.probes.device.rank import Account, Rank, ask_for_account, conf_files, own_settings
+from pytest_accel.probes.device import collectives
+from pytest_accel.probes.device.collectives import Account, ask_for_account, conf_files, own_settings
+from pytest_accel.probes.device.rank import Rank
 
 SIZE = 2**33
 LINE = "node7:4242:4250 [0] NCCL INFO "

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import untrusted
 from pytest_accel.core.details import CollectiveAccount
+from pytest_accel.probes.device import collectives
 from pytest_accel.probes.device.torch_backend import Backend
 
 
@@ -42,17 +37,19 @@ class Rank:
             dist.destroy_process_group()  # the remains of a group that failed to start
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         backend = "gloo" if self.is_cpu else self.backend.collectives()
-        if self._library == WITH_ACCOUNT:
-            self._no_account = ask_for_account(os.environ, f"{rendezvous}.rank{rank}", conf_files(os.environ))
+        if self._library == collectives.WITH_ACCOUNT:
+            self._no_account = collectives.ask_for_account(
+                os.environ, f"{rendezvous}.rank{rank}", collectives.conf_files(os.environ)
+            )
         dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
         self.rank, self.world, self._rendezvous = rank, world, rendezvous
 
     @property
     def collectives(self) -> dict[str, Any]:
         """Conditions that name the library of the collectives, and the variables and files that configure it."""
-        settings, files = own_settings(os.environ), {}
-        if self._library == WITH_ACCOUNT:
-            files = conf_files(os.environ)
+        settings, files = collectives.own_settings(os.environ), {}
+        if self._library == collectives.WITH_ACCOUNT:
+            files = collectives.conf_files(os.environ)
         found = {"backend": self._library, "environment": settings, "conf_files": files}
         return {name: each for name, each in found.items() if each}
 
@@ -66,12 +63,12 @@ class Rank:
 
         `function` is its name in lower case. The ranks have to be in step, so that each has written what it says.
         """
-        if self._library != WITH_ACCOUNT or self._rendezvous is None:
+        if self._library != collectives.WITH_ACCOUNT or self._rendezvous is None:
             return {}, CollectiveAccount()
         if self._no_account:
             return {}, CollectiveAccount(absent=self._no_account)
         place = Path(self._rendezvous)
-        return account_of(place.parent.glob(f"{place.name}.rank*")).of_call(function, size)
+        return collectives.account_of(place.parent.glob(f"{place.name}.rank*")).of_call(function, size)
 
     def agree(self, value: float) -> float:
         """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
@@ -80,192 +77,3 @@ class Rank:
         shared = self.torch.tensor([value], dtype=self.torch.float64)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         return float(shared.item())
-
-
-# -- the library of collectives: its settings, and the account that it gives of what it did. No torch
-
-
-SETTINGS = ("NCCL_", "RCCL_", "CCL_", "HCCL_")
-"""Prefixes of the environment variables that configure collectives."""
-
-WITH_ACCOUNT = "nccl"
-"""The backend of torch.distributed whose library, NCCL or RCCL, gives an account."""
-
-ASKED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
-FILE = "NCCL_DEBUG_FILE"
-
-ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
-"""The algorithms by number, as versions 2.20 to 2.23 print them (NCCL and RCCL, src/include/nccl_common.h)."""
-PROTOCOLS = ("ll", "ll128", "simple")
-
-MOST_LINES = 40
-"""Lines of the account that are kept in the record."""
-
-_CALL = re.compile(
-    r"(?:(?P<function>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
-    r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\})?"
-)
-"""2.20: "8589934592 Bytes -> Algo 4 proto 2 time 18000.1"; 2.23 begins with "AllReduce: "; 2.24 has names and channels:
-"AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"."""
-_VERSION = re.compile(r"(?:NCCL version|RCCL version ?:) *(\S+)")
-_CHANNELS = re.compile(r"(\d+) coll channels")
-_VIA = re.compile(r" via ((P2P|SHM|NET|COLLNET)(?:/[A-Za-z]\w*)*)")
-"""The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"."""
-_WITHOUT_NVLS = re.compile(r"NVLS multicast support is not available|Proceeding without NVLS")
-"""NCCL, src/transport/nvls.cc: the GPU or its fabric has no multicast, or its memory could not be bound to it."""
-_PREFIX = re.compile(r"^.*?NCCL (?:INFO|WARN) ")
-_TELLING = ("NCCL version", "RCCL version", "coll channels", "NVLS", "set by environment", "NCCL WARN", "P2P between")
-"""Texts of the lines that are kept."""
-
-
-def conf_files(
-    environment: Mapping[str, str], root: Path = Path("/"), home: Path | None = None
-) -> dict[str, dict[str, str]]:
-    """Return the settings of the collectives in NCCL's configuration files, by file, the file that counts first.
-
-    NCCL reads the file that NCCL_CONF_FILE names, or else ~/.nccl.conf, and then /etc/nccl.conf. The first value of a
-    variable counts, and one in the environment counts more (NCCL, src/misc/param.cc).
-    """
-    own = environment.get("NCCL_CONF_FILE")
-    first = Path(own) if own else (home or _home()) / ".nccl.conf"
-    found = {str(path): _settings_in(path) for path in (first, root / "etc/nccl.conf")}
-    return {path: settings for path, settings in found.items() if settings}
-
-
-def _home() -> Path:
-    """Return the home directory of the user as the password file has it, which is where NCCL looks."""
-    try:
-        return Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:
-        return Path("/nonexistent")
-
-
-def _settings_in(path: Path) -> dict[str, str]:
-    """Return the settings of collectives in a file of lines such as NCCL_ALGO=Ring; empty if it cannot be read."""
-    try:
-        lines = untrusted.read_host(path).decode(errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = [line.partition("=") for line in lines if "=" in line and not line.startswith("#")]
-    found: dict[str, str] = {}
-    for name, _, text in pairs:
-        if name.startswith(SETTINGS):
-            found.setdefault(name, text)
-    return found
-
-
-def own_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that configure collectives, without those of `ask_for_account`."""
-    asked = all(environment.get(name) == text for name, text in ASKED.items())
-    ours = (*ASKED, FILE) if asked else ()
-    return {name: text for name, text in environment.items() if name.startswith(SETTINGS) and name not in ours}
-
-
-def ask_for_account(environment: MutableMapping[str, str], file: str, files: Mapping[str, Mapping[str, str]]) -> str:
-    """Have the library write its account into `file`. Return why it does not, or an empty text.
-
-    A user's own NCCL_DEBUG variables, in the environment or in a configuration file (`files`), are left as they are.
-    The library reads the variables when the first communicator of a process is made.
-    """
-    chosen = file.replace("%", "%%")  # %h and %p stand for host and process
-    if environment.get(FILE) == chosen:
-        return ""
-    for where, settings in (("the environment", environment), *files.items()):
-        if taken := [name for name in settings if name in (*ASKED, FILE)]:
-            return f"not read: {taken[0]} is set in {where}"
-    environment.update(ASKED, **{FILE: chosen})
-    return ""
-
-
-@dataclass
-class Account:
-    """What the ranks of one group wrote about their collectives."""
-
-    version: str = ""
-    channels: int | None = None
-    """Channels of collectives that the communicator has."""
-    connections: Counter[str] = field(default_factory=Counter)
-    """The number of connections between ranks by kind: "P2P/CUMEM", "SHM/direct"."""
-    calls: set[tuple[int, str, str, str, int | None]] = field(default_factory=set)
-    """(bytes, function, algorithm, protocol, channels) of the calls; the function is empty before 2.23."""
-    lines: dict[str, None] = field(default_factory=dict)
-    """Lines that tell something, each once, without host and process."""
-
-    def read(self, lines: Iterable[str]) -> None:
-        """Add the lines that one rank wrote. Lines of an unknown form are left out."""
-        for line in lines:
-            if call := _CALL.search(line):
-                self._keep(line, self._call(call))
-            elif via := _VIA.search(line):
-                self.connections[via[1]] += 1
-            elif any(text in line for text in _TELLING):
-                self._keep(line, True)
-                if version := _VERSION.search(line):
-                    self.version = version[1]
-                if channels := _CHANNELS.search(line):
-                    self.channels = int(channels[1])
-
-    def _keep(self, line: str, telling: bool) -> None:
-        if telling and len(self.lines) < MOST_LINES:
-            self.lines[_PREFIX.sub("", line.strip())] = None
-
-    def _call(self, found: re.Match[str]) -> bool:
-        """Add a call, and return True if it is unlike those before."""
-        channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else None
-        algorithm, protocol = _named(found["algorithm"], ALGORITHMS), _named(found["protocol"], PROTOCOLS)
-        call = int(found["bytes"]), (found["function"] or "").lower(), algorithm, protocol, channels
-        new = call not in self.calls
-        self.calls.add(call)
-        return new
-
-    def of_call(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:
-        """Return conditions and details of the calls of one function ("allreduce") with `size` bytes.
-
-        Conditions that the account does not state are absent: `algorithm` unless it states exactly one, and
-        `transport` if the connections may not be those that the calls used.
-        """
-        calls = [each for each in self.calls if each[0] == size and each[1] in ("", function)]
-        algorithms = {each[2] for each in calls}
-        algorithm = algorithms.pop() if len(algorithms) == 1 else ""
-        transport = self._transport(algorithm)
-        conditions = {"algorithm": algorithm, "transport": transport}
-        details: dict[str, Any] = {
-            "version": self.version,
-            "protocol": "+".join(sorted({each[3] for each in calls})),
-            "channels": max((each[4] for each in calls if each[4]), default=self.channels),
-            "connections": dict(self.connections),
-            "without_nvls": next((line for line in self.lines if _WITHOUT_NVLS.search(line)), ""),
-            "lines": list(self.lines),
-        }
-        return (
-            {name: text for name, text in conditions.items() if text},
-            CollectiveAccount(**{name: each for name, each in details.items() if each}),  # type: ignore[typeddict-item]
-        )
-
-    def _transport(self, algorithm: str) -> str:
-        """Return the transports between the ranks ("P2P", "P2P+SHM"), "NVLS" for that algorithm, or an empty text.
-
-        Without an algorithm the connections of rings are no proof, since NVLS may have been used beside them.
-        """
-        if algorithm.startswith("nvls"):
-            return "NVLS"
-        return "+".join(sorted({kind.partition("/")[0] for kind in self.connections})) if algorithm else ""
-
-
-def _named(text: str, names: tuple[str, ...]) -> str:
-    """Return the name of an algorithm or protocol in lower case, also where its number was printed."""
-    if not text.isdigit():
-        return text.lower()
-    return names[int(text)] if int(text) < len(names) else f"number {text}"
-
-
-def account_of(files: Iterable[Path]) -> Account:
-    """Return what the ranks wrote into these files. One that cannot be read is left out."""
-    account = Account()
-    for path in sorted(files):
-        try:
-            with path.open(errors="replace") as lines:
-                account.read(lines)
-        except OSError:
-            continue
-    return account
