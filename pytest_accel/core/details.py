@@ -272,7 +272,7 @@ class ErrorReport:
     at: float
     """Seconds since the epoch."""
     source: str
-    """Who reported it; only the kernel log knows pid and text."""
+    """The driver or the kernel log. The kernel log alone states pid and text."""
     pid: int | None = None
     text: str = ""
     message: str = ""

@@ -116,7 +116,7 @@ class HostCountedEntry(TypedDict):
     at: float
     """Seconds since the epoch."""
     answers: Mapping[str, Mapping[str, Any]]
-    """What the sensor says of each fact: its value and the count of each part, or why it cannot be read."""
+    """The answer of the sensor by fact: its value and the count of each part, or the reason why it cannot be read."""
 
 
 class LauncherEntry(TypedDict, total=False):

@@ -37,9 +37,9 @@ COMPARED = ("ranks", "algorithm")
 MARGINAL_WITHIN = -RULES["limit"]["other"].unknown
 """A measured value that holds by less than this fraction of the limit is marginal."""
 
-FAR = 0.15
+FAR = RULES["advice"]["other"].fails[-1]
 """A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit: no
-difference of method or version explains so much either (`judging.allowance`)."""
+difference of method or version explains so much either."""
 
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""

@@ -45,7 +45,8 @@ class Rule:
     """From where on a loss of speed is a finding, and from where on it fails. Losses are fractions, `inf` is never.
 
     With a known spread a loss is a finding from `sigmas` standard deviations of the distance on, at least from `least`;
-    without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
+    without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again
+    and not where the user lets every finding fail.
     It fails from `fail_sigmas` on, at least from the first of `fails`, from the second where another tool or another
     product showed the spread, and from the third where none is known.
     """
@@ -121,7 +122,7 @@ class Reference:
     fails: bool = False
     """True if the user wants every finding to fail."""
     side: Side | None = None
-    """That of a bound."""
+    """The side of a bound: floor or ceiling. None for every other reference."""
 
     @property
     def of_middle(self) -> float:
@@ -199,7 +200,7 @@ def allowed(family: Family, reference: Reference) -> tuple[float, float]:
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
     known = reference.spread is not None and math.isfinite(rule.sigmas)
-    shared = max(0.0, min(reference.shared, rule.unknown))
+    shared = 0.0 if reference.fails else max(0.0, min(reference.shared, rule.unknown))
     found = max(_sigmas(rule.sigmas, reference) * deviation, rule.least) if known else rule.unknown + shared
     ours, other, unknown = rule.fails
     fails = max(rule.fail_sigmas * deviation, ours if reference.ours else other) if known else unknown

@@ -101,8 +101,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
             raise ProbeError(f"the measurement was stopped: {error}") from error
         found = [*verdicts, *session.changes_of(_accel_subject)]
         item.stash.setdefault(VERDICTS, []).extend(found)
-        for each in found:
-            item.ihook.pytest_accel_verdict(verdict=each, item=item)
+        _tell(item, found)
         _publish(request, session, verdicts[0])
         _conclude(session, found)
         return verdicts
@@ -122,6 +121,18 @@ def _parameter(request: pytest.FixtureRequest) -> str:
     """Return the parameter of a fixture; skips the test if there is no acceptance run."""
     _session(request)
     return str(request.param)
+
+
+def _tell(item: pytest.Item, verdicts: list[Verdict]) -> None:
+    """Call the hook for each verdict, also that of a conftest.py in the current folder, which `item.ihook` leaves out.
+
+    Raises RuntimeError for an assertion, a failure or a skip of the hook: none of them says anything about the device.
+    """
+    try:
+        for each in verdicts:
+            item.config.hook.pytest_accel_verdict(verdict=each, item=item)
+    except (AssertionError, pytest.fail.Exception, pytest.skip.Exception) as error:
+        raise RuntimeError(f"pytest_accel_verdict: {type(error).__name__}: {error}") from error
 
 
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:

@@ -324,7 +324,7 @@ class Acceptance:
         try:
             yield
             self._config.hook.pytest_accel_closing(record=self.accel_session.ledger.record, closing=closing)
-        except Exception as error:  # noqa: BLE001  another plugin may raise anything, pytest.exit() included
+        except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             closing = self.accel_session.broken_after(failure)
         session.exitstatus = closing.exit  # whatever another plugin made of it

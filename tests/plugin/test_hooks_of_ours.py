@@ -77,12 +77,19 @@ def test_github_is_told_in_its_own_words(ran: Ran) -> None:
     assert line.startswith("::error title=REJECTED::SIMULATED REJECTED node: inventory.count 8")
 
 
-def test_a_hook_that_fails_is_told(tmp_path: Path) -> None:
-    write(tmp_path, conftest="def pytest_accel_closing(closing):\n    raise KeyError('ticket')\n")
-    write(tmp_path, test_mine="def test_mine(accel_device):\n    pass\n")
-    done = simulated(tmp_path, "--accel-level=quick")
+@pytest.mark.parametrize(
+    "does", ["raise KeyError('x')", "pytest.fail('x')", "pytest.skip('x')", "raise SystemExit('x')"]
+)
+@pytest.mark.parametrize("hook", ["closing", "verdict"])
+def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) -> None:
+    """It neither accepts nor rejects, also where the packaged suite gives the verdicts."""
+    write(tmp_path, conftest=f"import pytest\ndef pytest_accel_{hook}():\n    {does}\n")
+    done = as_user.pytest(
+        tmp_path, "--accel-simulate=h100-sxm", "--accel-level=quick", "-k", "inventory_node", sku=None, paths=()
+    )
     assert done.exit == 3, done.out
-    assert "BROKEN a plugin at the end of the session (KeyError: 'ticket')" in done.closing
+    assert done.closing.startswith("SIMULATED BROKEN ")
+    assert "Traceback" not in done.out
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ JOBS = "jobs"
 SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
 CAUSE = re.compile(r"\berror\b|no space left|quota exceeded|killed|cannot|denied|not found|no such file", re.IGNORECASE)
-"""What a line says that tells why a job ended, rather than where it was."""
+"""Words of a line of output that tells why a job ended, rather than where it was."""
 TAIL_BYTES = 8192
 """How much of the end of a job's output is read."""
 

@@ -65,12 +65,12 @@ class ManifestRequest:
     deadline: float = DEADLINE
     cpu: str = "8"
     memory: str = "32Gi"
-    """What a pod requests, so that it is not the first to be evicted."""
+    """Processors and memory that a pod requests: a pod without requests is the first to be evicted."""
     priority: str | None = None
     """The name of the PriorityClass."""
     pull_secret: str | None = None
     stamp: str = ""
-    """What the name of a Job ends with, so that each manifest is a Job of its own."""
+    """The end of the name of a Job, another one for each manifest: two Jobs cannot have one name."""
 
 
 def is_name(text: str) -> bool:

@@ -23,7 +23,7 @@ from pytest_accel.fleet.kubernetes.manifest import PREFIX, REJECTED_TAINT, is_no
 AT_ONCE = 200
 """Most nodes that one command names."""
 REMOVED = f"{REJECTED_TAINT}:NoSchedule-"
-"""What takes the taint from a node that was accepted. kubectl says so where there is none, which is no error here."""
+"""The argument of kubectl that removes the taint of an accepted node. A node without the taint is no error here."""
 LONGEST_VALUE = 63
 """Characters of the longest value of a label."""
 

@@ -34,7 +34,7 @@ class Question:
     title: str
     view: str
     cells: Callable[[Row], Sequence[str]]
-    """What a line of text says of a row."""
+    """Returns the cells of the line of text for a row."""
     most: int
     """Lines of text that it has at most."""
     exit: int = exits.HOLDS

@@ -167,6 +167,7 @@ def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
     gate.compute, compute.shared = compute, Path(message["shared"])
     if compute.tunes and "PYTORCH_TUNABLEOP_FILENAME" not in os.environ:  # torch reads it, and adds to it
         compute.torch.cuda.tunable.set_filename(message["tuned"])
+    gc.collect()  # what an attempt to open that failed has left: what is frozen keeps its memory for ever
     gc.freeze()  # each probe collects garbage twice, and all that torch has imported is no garbage
     return compute
 
