@@ -6,6 +6,7 @@ import html
 import os
 import re
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +232,10 @@ class Acceptance:
         if lacking and not self.accel_session.setup.filtered:  # by an ini file or a hook
             self.accel_session.setup.rule_out(f"the packaged suite was collected without {', '.join(lacking)}")
         own = [item for item in session.items if _place(item) is None]
+        for path in map(str, self._config.option.accel_with):
+            folder = Path(path.partition("::")[0]).resolve()
+            if not any(item.path.resolve().is_relative_to(folder) for item in own):
+                self.accel_session.setup.rule_out(f"--accel-with {path} has no test")
         places = {item: (float(_place(item) or 0), collected[item]) for item in session.items}
         places |= {item: (ORDER.index(LAST[0]) - 0.5, place) for place, item in enumerate(own)}
         session.items.sort(key=places.__getitem__)
@@ -263,6 +268,8 @@ class Acceptance:
             self._reports.amend(item, call, report)
         elif report.outcome == "failed":
             reports.remember(self._other_errors, item, call)
+        elif report.skipped and self._config.option.accel_with:
+            self._reports.not_run.append(item.name)
         ours = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
         if ours and call.when == "call" and report.passed and _place(item) is None:
             self._own_passed.add(item)
@@ -292,9 +299,11 @@ class Acceptance:
         reports.mark_not_judged(self._config, report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that could not be collected: nothing in it was measured."""
+        """Note a file that could not be collected, or that skips itself: nothing in it was measured."""
         if report.failed:
             self._other_errors.broken.append(f"{report.nodeid} could not be collected")
+        elif report.skipped:
+            self.accel_session.setup.rule_out(f"{report.nodeid} was skipped")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -119,6 +119,23 @@ def test_an_acceptance_needs_the_tests_beside_the_suite(
     assert re.match(line, ran.closing)
 
 
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        ("", "--accel-with site has no test"),
+        ("pytest.importorskip('lacking')\n" + ASSERT.format(least=1), "site/test_mine.py was skipped"),
+        ("@pytest.mark.skip\ndef test_plain(): ...\n" + ASSERT.format(least=1), "1 test skipped"),
+        ("@pytest.mark.xfail\ndef test_plain(): assert 0\n" + ASSERT.format(least=1), "1 test skipped"),
+    ],
+    ids=["no test", "file skipped", "test skipped", "test that may fail"],
+)
+def test_tests_beside_the_suite_that_did_not_pass_are_no_acceptance(tmp_path: Path, tests: str, says: str) -> None:
+    beside(tmp_path, tests)
+    ran = simulated(tmp_path, "--accel-with=site", "-k", "inventory_node or mine")
+    assert ran.exit == 6, ran.out
+    assert says in ran.closing
+
+
 def beside(folder: Path, tests: str) -> None:
     """Write tests into a folder `site`."""
     (folder / "site").mkdir()
