@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV CUDA_TORCH
 
-.PHONY: help accept test test-slow test-nightly test-cuda lint format docs site picture wheel bundle clean
+.PHONY: help accept test test-slow test-nightly test-cuda test-cuda-beside test-cuda-alone lint format docs site picture wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -40,8 +40,8 @@ test-slow:
 test-nightly:
 	@scripts/test.sh nightly $(ARGS)
 
-test-cuda:
-	@scripts/test.sh cuda $(ARGS)
+test-cuda test-cuda-beside test-cuda-alone:
+	@scripts/test.sh $(@:test-%=%) $(ARGS)
 
 lint:
 	@scripts/env.sh dev

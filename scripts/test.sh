@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our own tests: scripts/test.sh fast|slow|nightly|cuda [PYTEST OPTIONS]
+# Our own tests: scripts/test.sh fast|slow|nightly|cuda|cuda-beside|cuda-alone [PYTEST OPTIONS]
 #
 # Tests that measure this machine's own processors (marker `devices`) run one after the other in a call of their own,
 # beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
@@ -11,9 +11,9 @@ case ${1:-} in
 fast) speed="not slow and not nightly and not cuda_build" ;;
 slow) speed="slow and not nightly and not cuda_build" ;;
 nightly) speed="nightly and not cuda_build" ;;
-cuda) ;;
+cuda | cuda-beside | cuda-alone) ;; # all; all but the node of eight, which may run beside others; that node alone
 *)
-    echo "usage: scripts/test.sh fast|slow|nightly|cuda [PYTEST OPTIONS]" >&2
+    echo "usage: scripts/test.sh fast|slow|nightly|cuda|cuda-beside|cuda-alone [PYTEST OPTIONS]" >&2
     exit 2
     ;;
 esac
@@ -28,12 +28,13 @@ scripts/env.sh dev
 unset PYTHONDONTWRITEBYTECODE
 call() { "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
 
-if [ "$kind" = cuda ]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
+if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
     for torch in ${CUDA_TORCH:-2.13.0}; do
         scripts/cuda_build.sh "$torch" >&2
         export CUDA_TORCH="$torch"
-        call -n 2 --dist worksteal -m "cuda_build and not nightly and not devices" tests/cuda_build "$@"
-        call -m "cuda_build and not nightly and devices" tests/cuda_build "$@"
+        marks="cuda_build and not nightly"
+        if [ "$kind" != cuda-alone ]; then call -n 2 --dist worksteal -m "$marks and not devices" tests/cuda_build "$@"; fi
+        if [ "$kind" != cuda-beside ]; then call -m "$marks and devices" tests/cuda_build "$@"; fi
     done
     exit
 fi
