@@ -25,10 +25,10 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.background import PastOf
-from pytest_accel.judging.history import History, key
-from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.verdicts.background import PastOf
+from pytest_accel.judging.verdicts.history import History, key
+from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.run import earlier_records
 from pytest_accel.run.summaries import SUMMARY
 

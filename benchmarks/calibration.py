@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from field_noise import DEVICES, FieldNode
 
-from pytest_accel.judging.calibration import Calibrated, Calibration, GoodFigure, calibrate
+from pytest_accel.judging.records.calibration import Calibrated, Calibration, GoodFigure, calibrate
 
 METRICS = {
     "memory": ("stream.triad", "GB/s", 2950.0),

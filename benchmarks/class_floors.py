@@ -24,7 +24,7 @@ from population import SPREADS
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.simulate.model import stressed_part
 from pytest_accel.skus import classes, loader, requirements
 

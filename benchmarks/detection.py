@@ -28,9 +28,9 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.history import History, key
-from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.verdicts.history import History, key
+from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.skus import loader
 
 SKU = "h100-sxm"

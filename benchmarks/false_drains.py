@@ -30,9 +30,9 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.history import History, key
-from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.history import History, key
+from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.skus import loader
 
 SKU = loader.load("h100-sxm")

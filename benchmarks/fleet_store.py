@@ -290,7 +290,7 @@ def make_records(folder: Path, nodes: int) -> None:
     from pytest_accel.core.run import Circumstances
     from pytest_accel.core.sku import Limit
     from pytest_accel.core.verdict import Status, Verdict
-    from pytest_accel.judging.closing import close
+    from pytest_accel.judging.closing.line import close
     from pytest_accel.run import record
 
     drawn = random.Random(18)  # noqa: S311

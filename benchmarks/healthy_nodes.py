@@ -32,9 +32,10 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import registry
-from pytest_accel.judging import peer_matrix, repeats
-from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.results import foreseen
+from pytest_accel.judging.causes import peer_matrix
+from pytest_accel.judging.facts.results import foreseen
+from pytest_accel.judging.verdicts import repeats
+from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop

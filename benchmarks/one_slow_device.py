@@ -14,8 +14,8 @@ from typing import Any
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Sku
-from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.skus import loader
 
 PARTS = {"h100-sxm": ("hgx8", 1400.0), "h200-sxm": ("hgx8", 1465.0), "b200-sxm": ("hgx8", 1339.0),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.judging.closing import SIMULATED, WORDS
+from pytest_accel.judging.closing.line import SIMULATED, WORDS
 
 LATE = 2.0
 """The longest time of a step, as a multiple of its plan. The steps after it, which are worth less, pay for it."""

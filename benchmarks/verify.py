@@ -25,7 +25,7 @@ from bench import Bench, NotRun
 from pytest_accel import probes
 from pytest_accel.core.run import Run
 from pytest_accel.core.stats import LOOKS, estimate, estimate_rate
-from pytest_accel.judging.evidence import attainable, flops_per_clock
+from pytest_accel.judging.causes.evidence import attainable, flops_per_clock
 from pytest_accel.probes.device.gemm import Operands
 from pytest_accel.probes.device.shape_search import spread
 from pytest_accel.probes.device.timing import time_bursts, time_once

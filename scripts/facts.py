@@ -14,7 +14,7 @@ from pytest_accel.drivers.vendors.nvidia import identity as nv_identity
 from pytest_accel.drivers.vendors.nvidia import links as nv_links
 from pytest_accel.drivers.vendors.nvidia import memory as nv_memory
 from pytest_accel.drivers.vendors.nvidia import power as nv_power
-from pytest_accel.judging.error_counters import judged_by
+from pytest_accel.judging.facts.error_counters import judged_by
 from pytest_accel.views.markdown import table
 
 RECORD_ONLY = "record only"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.drivers import xids
-from pytest_accel.judging import findings
-from pytest_accel.judging.fault_codes import (
+from pytest_accel.judging.causes import findings
+from pytest_accel.judging.causes.fault_codes import (
     DEVICE,
     HEAT_AND_POWER,
     HOST,
@@ -100,9 +100,9 @@ ACTIONS = {
 """Each action in words."""
 HEAD = """# Fault codes and next steps
 
-Made by `scripts/fault_codes.py` from `pytest_accel/judging/fault_codes.py`. Every verdict that fails or is marginal
-has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...) A401 ...`;
-`-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
+Made by `scripts/fault_codes.py` from `pytest_accel/judging/causes/fault_codes.py`. Every verdict that fails or is
+marginal has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...)
+A401 ...`; `-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
 [exports](exports.md).
 
 **A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than the metric:

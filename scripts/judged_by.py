@@ -12,7 +12,8 @@ from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.judging import changed_facts, distance, error_counters, like_devices
+from pytest_accel.judging.facts import changed_facts, error_counters
+from pytest_accel.judging.verdicts import distance, like_devices
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations
 from pytest_accel.skus import loader, requirements
 from pytest_accel.views.markdown import table

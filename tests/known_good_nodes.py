@@ -14,7 +14,7 @@ from worded import worded
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import close
+from pytest_accel.judging.closing.line import close
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run.record import FILE, finding_entries, write
 from pytest_accel.skus.methods import method_of

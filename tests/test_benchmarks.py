@@ -21,8 +21,8 @@ from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run, RunEntry
 from pytest_accel.core.sku import Limit
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.results import foreseen
+from pytest_accel.judging.facts.results import foreseen
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.record import write
 from pytest_accel.skus import loader
 

@@ -26,7 +26,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.yaml_nodes import Findings, Located
-from pytest_accel.judging.judge import Attempts
+from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.probes.declare import declarations, probe
 from pytest_accel.skus import schema
 from pytest_accel.skus.waivers import waivable

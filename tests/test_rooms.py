@@ -1,4 +1,4 @@
-"""The package is a house of rooms: one duty and one process each, and imports that point one way."""
+"""The package is a house of rooms: one duty and one process each. `make lint` checks which imports which."""
 
 import ast
 import importlib
@@ -6,9 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,30 +17,12 @@ from pytest_accel.cli.main import COMMANDS
 PACKAGE = Path(pytest_accel.__file__).parent
 SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
 
-FLOORS = [
-    {"core"},
-    {"drivers"},
-    {"probes"},
-    {"skus"},
-    {"judging"},
-    {"simulate"},
-    {"run", "suite"},
-    {"views"},
-    {"fleet"},
-    {"plugin", "cli"},
-]
+PROJECT = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+LAYERS = re.search(r"^layers = \[(.*)\]$", PROJECT, re.MULTILINE)
+assert LAYERS
+FLOORS = [set(layer.split(" | ")) for layer in reversed(re.findall(r'"(.+?)"', LAYERS[1]))]
 """A room imports from itself and from rooms on lower floors, never from its neighbour."""
 ROOMS = sorted(room for floor in FLOORS for room in floor)
-ENTRY_POINTS = {
-    "pytest_accel.drivers.sensor",
-    "pytest_accel.probes.device.worker",
-    "pytest_accel.simulate.sensor",
-    "pytest_accel.simulate.worker",
-}
-"""Programs: a process is started with one, and nothing that runs in another process imports it."""
-PURE = {"core", "judging", "skus"}
-IMPURE = {"pytest_accel.core.clock", "pytest_accel.core.pipe"}
-"""What reads the clock and talks to other processes, for all rooms."""
 
 
 def name_of(path: Path) -> str:
@@ -53,7 +33,6 @@ def name_of(path: Path) -> str:
 
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 INSIDE = [name for name in MODULES if name.count(".")]
-JUDGING = [name for name in INSIDE if name.startswith("pytest_accel.judging")]
 
 
 @lru_cache(None)
@@ -62,50 +41,16 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@lru_cache(None)
-def imports(path: Path) -> frozenset[str]:
-    """The modules that a file imports when it runs, imports within functions included; not for types alone."""
-    return frozenset(_imports(path))
-
-
-def _imports(path: Path) -> Iterator[str]:
-    typing_only = {
-        id(node)
-        for branch in ast.walk(tree(path))
-        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
-        for node in ast.walk(branch)
-    }
-    for node in ast.walk(tree(path)):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module:
-            whole = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules = [name for name in whole if name in MODULES]
-            yield from modules
-            if len(modules) < len(whole):
-                yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+def imports(path: Path) -> set[str]:
+    """The modules that a file names in its imports."""
+    nodes = list(ast.walk(tree(path)))
+    of_names = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return of_names | {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
 
 
 def room(module: str) -> str:
     """The folder below the package; "" for the package itself."""
     return module.removeprefix("pytest_accel").lstrip(".").partition(".")[0]
-
-
-def floor(module: str) -> int:
-    """0 for the lowest."""
-    return next(place for place, rooms in enumerate(FLOORS) if room(module) in rooms)
-
-
-def ours(path: Path) -> set[str]:
-    """The modules in rooms that a file imports."""
-    return {name for name in imports(path) if name in MODULES and name != "pytest_accel"}
-
-
-def importers(beginning: str, among: Iterable[str]) -> list[str]:
-    """Return the modules of `among` that import a module of ours whose name has this beginning."""
-    return [module for module in among if any(other.startswith(beginning) for other in ours(MODULES[module]))]
 
 
 def test_the_root_holds_rooms_and_nothing_else() -> None:
@@ -124,65 +69,6 @@ def test_the_page_of_the_rooms_is_true() -> None:
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_room_says_what_it_is_for(name: str) -> None:
     assert ast.get_docstring(tree(PACKAGE / name / "__init__.py"))
-
-
-def test_imports_point_one_way() -> None:
-    against = [
-        f"{module} imports {other}"
-        for module in INSIDE
-        for other in ours(MODULES[module])
-        if room(other) != room(module) and floor(other) >= floor(module)
-    ]
-    assert not against
-
-
-def test_no_module_imports_itself_through_others() -> None:
-    """A package runs before its modules, so an `__init__.py` is a module like any other."""
-    graph = {module: ours(path) - {module} for module, path in MODULES.items()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_what_judges_touches_no_process_and_no_device() -> None:
-    """Nor does it read the clock: its callers say what time it is."""
-    banned = {"subprocess", "socket", "torch", "pynvml", "psutil", "amdsmi", "time", "pytest"}
-    found = {
-        module: {name for name in imports(MODULES[module]) if name.partition(".")[0] in banned or name in IMPURE}
-        for module in INSIDE
-        if room(module) in PURE and module not in IMPURE
-    }
-    assert not {module: names for module, names in found.items() if names}
-
-
-def test_judging_opens_no_file() -> None:
-    opening = [
-        module
-        for module in JUDGING
-        if "pathlib" in imports(MODULES[module])
-        or any(isinstance(node, ast.Name) and node.id == "open" for node in ast.walk(tree(MODULES[module])))
-    ]
-    assert not opening
-
-
-def test_judging_knows_facts_by_their_tables_alone() -> None:
-    """Units and meanings lie in core; what reads the files of the host, or asks a library, is the sensor's."""
-    assert not importers("pytest_accel.drivers.host.", JUDGING)
-    assert not importers("pytest_accel.drivers.vendors", JUDGING)
-
-
-def test_programs_are_not_imported() -> None:
-    assert not [each for program in ENTRY_POINTS for each in importers(program, set(INSIDE) - ENTRY_POINTS)]
-
-
-def test_the_simulation_is_beneath_and_nothing_knows_of_it() -> None:
-    """But the module that chooses it for a run, and the command that lists its faults."""
-    outside = [name for name in INSIDE if room(name) != "simulate"]
-    assert set(importers("pytest_accel.simulate", outside)) <= {
-        "pytest_accel.run.simulation",
-        "pytest_accel.cli.simulate",
-    }
 
 
 VENDORS = {path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_"}

@@ -23,9 +23,9 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.judging import calibration
-from pytest_accel.judging.calibration import Calibration
-from pytest_accel.judging.history import TERMS
+from pytest_accel.judging.records import calibration
+from pytest_accel.judging.records.calibration import Calibration
+from pytest_accel.judging.verdicts.history import TERMS
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import contribution, lint, loader
 from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution

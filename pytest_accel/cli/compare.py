@@ -13,8 +13,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.background import SpreadOf
-from pytest_accel.judging.differences import Comparison, compare, not_comparable
+from pytest_accel.judging.records.differences import Comparison, compare, not_comparable
+from pytest_accel.judging.verdicts.background import SpreadOf
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted

@@ -23,11 +23,11 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import EXACT
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.background import Background
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.like_devices import Attempt
-from pytest_accel.judging.references import held
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.background import Background
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.like_devices import Attempt
+from pytest_accel.judging.verdicts.references import held
 from pytest_accel.probes.declare import declaration_of, known_metrics, unit_of
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks

@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Closing, Verdict
-from pytest_accel.judging.differences import judged_otherwise
+from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted

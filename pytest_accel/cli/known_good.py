@@ -20,9 +20,9 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging import poisoned
-from pytest_accel.judging.calibration import GoodFigure
-from pytest_accel.judging.history import VARYING, kept
+from pytest_accel.judging.records import poisoned
+from pytest_accel.judging.records.calibration import GoodFigure
+from pytest_accel.judging.verdicts.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, names_of

@@ -16,16 +16,16 @@ from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import delivery
-from pytest_accel.judging.background import background_of
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.diagnosis import explaining
-from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.limit_differences import differences, facts_of
-from pytest_accel.judging.preconditions import skip_verdict
-from pytest_accel.judging.smallest_losses import of_run
+from pytest_accel.judging.causes.diagnosis import explaining
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.facts import delivery
+from pytest_accel.judging.facts.inventory import Discovery, facts
+from pytest_accel.judging.facts.preconditions import skip_verdict
+from pytest_accel.judging.records.limit_differences import differences, facts_of
+from pytest_accel.judging.verdicts.background import background_of
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run import baseline
 from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry

@@ -61,7 +61,7 @@ class CollectiveAccount(TypedDict, total=False):
     connections: Mapping[str, int]
     """The number of connections between ranks by kind, such as "P2P/CUMEM", over all ranks."""
     without_nvls: str
-    """The line that says why the switches do not add (NVLS). Read by judging/compare."""
+    """The line that says why the switches do not add (NVLS). Read by verdicts/limit."""
     lines: Sequence[str]
     """Lines that tell how the calls were made."""
     absent: str
@@ -85,11 +85,11 @@ class ProbeDetails(TypedDict, total=False):
     """The rate by the mean of all calls, where the value is that of the fastest ones. For the record."""
     launch_bound: bool
     """True if the device waited for the host to launch its work; absent if not. Also written by matmul_mamf. Read by
-    judging/diagnosis."""
+    causes/diagnosis."""
 
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
-    judging/evidence."""
+    causes/evidence."""
     without_sync_ms: float
     """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
     all_reduce_ms: float
@@ -101,7 +101,7 @@ class ProbeDetails(TypedDict, total=False):
     p99_us: float
     most_us: float
     cells: Mapping[str, Cell]
-    """peer_copy: the row of the sender by the receiver's UUID. Read by judging/peer_matrix, which puts `row` and
+    """peer_copy: the row of the sender by the receiver's UUID. Read by causes/peer_matrix, which puts `row` and
     `worst_pair` in its place."""
 
     compared_products: int
@@ -114,7 +114,7 @@ class ProbeDetails(TypedDict, total=False):
     excluded_fault_rate_95: float
     """The rate of faults (in a product) that so many products without a fault exclude, at 95 %."""
     checksum: int
-    """exact_matmul: the checksum of the exact result, which is the same on all devices. Read by judging/results."""
+    """exact_matmul: the checksum of the exact result, which is the same on all devices. Read by facts/results."""
     mismatches: Sequence[Mismatch]
     """exact_matmul, memory_pattern: the first mismatches. For the record."""
     covered_bytes: int
@@ -147,7 +147,7 @@ class HostDetails(TypedDict, total=False):
     """Details of a fact of the host. Written in the sensor process, by drivers/host."""
 
     counts: Mapping[str, int]
-    """Counters: the count of each part (port, controller). Read by judging/host_counters."""
+    """Counters: the count of each part (port, controller). Read by facts/host_counters."""
     bad: Mapping[str, str]
     """nic_state: the state of every port that is not active. For the record, as all below."""
     rates: Mapping[str, float]
@@ -173,10 +173,10 @@ class Gauge(TypedDict):
 
 
 class TelemetrySummary(TypedDict, total=False):
-    """The sensor's readings of one device while a probe measured. Written by judging/telemetry, as far as they exist.
+    """The sensor's readings of one device while a probe measured. Written by facts/telemetry, as far as they exist.
 
-    Read by judging/causes and judging/diagnosis (the cause of a shortfall), judging/evidence (the fraction of the
-    peak at that clock), and judging/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds,
+    Read by causes/shares and causes/diagnosis (the cause of a shortfall), causes/evidence (the fraction of the
+    peak at that clock), and facts/telemetry itself (disturbances and the metrics of a soak). `_s` counts seconds,
     within the window.
     """
 
@@ -228,8 +228,8 @@ class TelemetrySummary(TypedDict, total=False):
 class ClockLosses(TypedDict):
     """The loss of clock by throttle reasons while the samples were taken.
 
-    A loss is the mean of ln(`from_mhz` / clock), so that the parts add. Written by judging/clock_losses, read by
-    judging/causes.
+    A loss is the mean of ln(`from_mhz` / clock), so that the parts add. Written by causes/clock_losses, read by
+    causes/shares.
     """
 
     mhz: float
@@ -245,14 +245,14 @@ class ClockLosses(TypedDict):
 
 
 class OfClock(TypedDict, total=False):
-    """The rate of a matrix product as a fraction of the peak at its clock. Written by judging/evidence."""
+    """The rate of a matrix product as a fraction of the peak at its clock. Written by causes/evidence."""
 
     mhz: float
     """The mean clock (MHz) by the driver."""
     counted_mhz: float
     """The clock (MHz) by counted cycles, where they were counted."""
     share: float
-    """Read by judging/diagnosis. Absent where the two clocks disagree."""
+    """Read by causes/diagnosis. Absent where the two clocks disagree."""
 
 
 class CounterWindow(TypedDict):
@@ -290,69 +290,68 @@ class JudgingDetails(TypedDict, total=False):
     """Details that judging adds, in the pytest process or in that of the command."""
 
     telemetry: TelemetrySummary
-    """Any probe on a device: the sensor's readings meanwhile. Written by judging/evidence, read by
-    judging/diagnosis."""
+    """Any probe on a device: the sensor's readings meanwhile. Written by causes/evidence, read by
+    causes/diagnosis."""
     clock_losses: ClockLosses
-    """Any probe on a device whose clock is read. Written by judging/evidence, read by judging/causes."""
+    """Any probe on a device whose clock is read. Written by causes/evidence, read by causes/shares."""
     of_peak: float
     """The value as a fraction of its peak, from the datasheet or measured in the same run. Written by
-    judging/evidence."""
+    causes/evidence."""
     of_clock: OfClock
-    """matmul, soak: written by judging/evidence, read by judging/diagnosis."""
+    """matmul, soak: written by causes/evidence, read by causes/diagnosis."""
     of_alone: float
-    """host_copy_all: the rate as a fraction of the device's rate alone. Written by judging/evidence, read by
-    judging/diagnosis."""
+    """host_copy_all: the rate as a fraction of the device's rate alone. Written by causes/evidence, read by
+    causes/diagnosis."""
     droop: float
-    """matmul_burst: the fraction of the rate that is lost in the sustained product. Written by judging/evidence."""
+    """matmul_burst: the fraction of the rate that is lost in the sustained product. Written by causes/evidence."""
     joules_per_tflop: float
-    """matmul, soak: J for 10^12 operations, by the energy counter. Written by judging/evidence."""
+    """matmul, soak: J for 10^12 operations, by the energy counter. Written by causes/evidence."""
     variation: float
-    """Standard deviation of the blocks as a fraction of their mean. Written by judging/evidence, read by
-    judging/diagnosis."""
+    """Standard deviation of the blocks as a fraction of their mean. Written by causes/evidence, read by
+    causes/diagnosis."""
     unproven: str
     """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
-    judging/evidence, read by judging/judge."""
+    causes/evidence, read by verdicts/judge."""
     excuse: str
-    """The load before the run that excuses a low speed of a CPU. Written by judging/evidence, read by
-    judging/judge."""
+    """The load before the run that excuses a low speed of a CPU. Written by causes/evidence, read by
+    verdicts/judge."""
     not_repeated: str
     """Why a value that falls short was not measured again: the time for repeats is spent. Written and read by
-    judging/judge."""
+    verdicts/judge."""
     counters: Mapping[str, int]
-    """Error counters that increased meanwhile, by name. Written by judging/evidence."""
+    """Error counters that increased meanwhile, by name. Written by causes/evidence."""
     next_run: Sequence[float]
-    """The 95 % interval (low, high) of the next run's value, in the unit of the metric. Written by judging/results,
-    read by judging/compare."""
+    """The 95 % interval (low, high) of the next run's value, in the unit of the metric. Written by facts/results,
+    read by verdicts/limit."""
     ranks: Sequence[Value | None]
-    """Collectives: the value of every rank. Written by judging/results."""
+    """Collectives: the value of every rank. Written by facts/results."""
     traceback: str
-    """The traceback of a probe that raised an exception. Written by judging/results."""
+    """The traceback of a probe that raised an exception. Written by facts/results."""
     on_all: Mapping[str, Value]
-    """Facts: the value of every device that reports one, by its name. Written by judging/inventory, read by
-    judging/compare for limits that are the same on all."""
+    """Facts: the value of every device that reports one, by its name. Written by facts/inventory, read by
+    verdicts/limit for limits that are the same on all."""
     worst: str
-    """host, host_counters: the part whose value is reported. Written by judging/inventory and judging/host_counters,
-    read by judging/judge."""
+    """host, host_counters: the part whose value is reported. Written by facts/inventory and facts/host_counters,
+    read by verdicts/judge."""
     moved: Mapping[str, int]
-    """host_counters: the increase of the counter of each part. Written by judging/host_counters."""
+    """host_counters: the increase of the counter of each part. Written by facts/host_counters."""
     changed: str
     """inventory, health: what changed since the reading before, and between which probes. Written by
-    judging/changed_facts and judging/inventory, read by judging/judge."""
+    facts/changed_facts and facts/inventory, read by verdicts/judge."""
     during: str
-    """counters: the probes during which the counter increased. Written by judging/error_counters and
-    judging/error_reports, read by judging/judge."""
+    """counters: the probes during which the counter increased. Written by facts/error_counters and
+    facts/error_reports, read by verdicts/judge."""
     windows: Sequence[CounterWindow]
-    """counters: the windows in which the counter increased. Written by judging/error_counters."""
+    """counters: the windows in which the counter increased. Written by facts/error_counters."""
     reports: Sequence[ErrorReport]
-    """counters: what was reported. Written by judging/error_reports."""
+    """counters: what was reported. Written by facts/error_reports."""
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
-    judging/peer_matrix, as the two below."""
+    causes/peer_matrix, as the two below."""
     worst_pair: str
     """peer_copy: the pair that the device is judged by, by name."""
     explains: str
-    """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by judging/judge. Records of older
-    versions hold it for every measurement."""
+    """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by verdicts/judge."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DeviceFact:
-    """One fact. `used` says what it decides beside the metrics that judge it (`judging.error_counters.judged_by`)."""
+    """One fact. `used` says what it decides beside the metrics that judge it (`error_counters.judged_by`)."""
 
     unit: str
     means: str

@@ -64,7 +64,7 @@ class Summary:
     """True if the run measured less than the level has."""
     sku: str = ""
     terms: Mapping[str, str] = field(default_factory=dict)
-    """Level, platform and software (`judging.history.TERMS`), as far as they are known."""
+    """Level, platform and software (`judging.verdicts.history.TERMS`), as far as they are known."""
     simulated: bool = False
     judged_again: bool = False
     devices: Sequence[Device] = ()
@@ -72,8 +72,7 @@ class Summary:
     rejected: Sequence[str] = ()
     """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The value of each metric of each device (UUID, or "node"), by `judging.history.key`; empty until the run has
-    ended."""
+    """The value of each metric of each device (UUID, or "node"), by `history.key`; empty until the run has ended."""
     schema: Literal[1] = SCHEMA
     path: Path = field(default=Path(), metadata=NOT_IN_FILE)
     """The record that it lies beside."""

@@ -19,8 +19,8 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
-from pytest_accel.drivers.hints import hints
 from pytest_accel.drivers.host import profilers, reading
+from pytest_accel.drivers.host.hints import hints
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
 
@@ -319,7 +319,7 @@ def _each_once(devices: list[Device]) -> tuple[list[Device], list[dict[str, Any]
 
 
 def _problem(driver: str, kind: str, reason: str, shown: list[str]) -> dict[str, Any]:
-    """Return a problem as `judging.inventory.Discovery` takes it: "device", or "need" if no device is to blame."""
+    """Return a problem as `inventory.Discovery` takes it: "device", or "need" if no device is to blame."""
     return {"driver": driver, "kind": kind, "reason": reason, "shown": shown}
 
 

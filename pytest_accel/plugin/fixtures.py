@@ -80,7 +80,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
 
     It fails the test if a limit is broken.
     """
-    from pytest_accel.judging.judge import ProbeError
+    from pytest_accel.judging.verdicts.judge import ProbeError
 
     session, item = _session(request), request.node
 
@@ -140,7 +140,7 @@ def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     from pytest_accel.core.printable import SHOWN, printable
     from pytest_accel.core.sentences import sentence_of
     from pytest_accel.core.verdict import Status
-    from pytest_accel.judging.ranking import worst_first
+    from pytest_accel.judging.verdicts.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
     text = f"{session.ledger.names[worst.subject]}: {printable(worst.metric, SHOWN)} {printable(sentence_of(worst))}"

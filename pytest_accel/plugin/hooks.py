@@ -15,7 +15,7 @@ from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
-from pytest_accel.judging.closing import Errors
+from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import closing_lines, interrupts, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures

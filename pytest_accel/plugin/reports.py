@@ -14,8 +14,8 @@ import pytest
 from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import Errors
-from pytest_accel.judging.findings import findings
+from pytest_accel.judging.causes.findings import findings
+from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin.stash import VERDICTS, has_to_measure
 from pytest_accel.run.session import Session
 from pytest_accel.views.exports import junit

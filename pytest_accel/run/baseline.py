@@ -8,8 +8,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import BaselineEntry, Past
 from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
-from pytest_accel.judging.differences import of_devices
-from pytest_accel.judging.history import History, key
+from pytest_accel.judging.records.differences import of_devices
+from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
 from pytest_accel.run.setup import Setup

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_accel.core.measurement import Device, Names
 from pytest_accel.drivers import registry
-from pytest_accel.judging import preconditions
+from pytest_accel.judging.facts import preconditions
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
 

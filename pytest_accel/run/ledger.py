@@ -18,10 +18,10 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.history import History, terms_of
-from pytest_accel.judging.judge import worst
-from pytest_accel.judging.smallest_losses import of_run
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.history import History, terms_of
+from pytest_accel.judging.verdicts.judge import worst
+from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment

@@ -17,13 +17,15 @@ from pytest_accel.core.messages import Outcome, Pair
 from pytest_accel.core.reasons import NoBudget, Note, Reason
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import delivery, peer_matrix, preconditions, repeats, results
-from pytest_accel.judging.diagnosis import explaining
-from pytest_accel.judging.evidence import with_evidence, with_excuse
-from pytest_accel.judging.inventory import facts, host_fact, withheld
-from pytest_accel.judging.judge import Attempts
-from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.repeats import Repeats
+from pytest_accel.judging.causes import peer_matrix
+from pytest_accel.judging.causes.diagnosis import explaining
+from pytest_accel.judging.causes.evidence import with_evidence, with_excuse
+from pytest_accel.judging.facts import delivery, preconditions, results
+from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
+from pytest_accel.judging.verdicts import repeats
+from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
@@ -192,7 +194,7 @@ class Measuring:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
-        while there is time for repeats (`judging/repeats.py`).
+        while there is time for repeats (`judging/verdicts/repeats.py`).
         """
         declared, short = request.declaration, self._short(result, limits)
         if declared.fact or not short:

@@ -27,11 +27,12 @@ from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.host import system
 from pytest_accel.drivers.interface import NoAnswer
 from pytest_accel.drivers.kernel_messages import SOURCE
-from pytest_accel.judging import partitions, passive
-from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReports, reported
-from pytest_accel.judging.inventory import Discovery
-from pytest_accel.judging.passive import PassiveResult
+from pytest_accel.judging.closing import passive
+from pytest_accel.judging.closing.passive import PassiveResult
+from pytest_accel.judging.facts import partitions
+from pytest_accel.judging.facts.error_counters import ReadingWindow
+from pytest_accel.judging.facts.error_reports import ErrorReports, reported
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.run import folder_summary, simulation, terms
 from pytest_accel.run.device_lock import FOLDER
 from pytest_accel.run.folder_summary import last_run

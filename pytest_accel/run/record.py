@@ -30,8 +30,8 @@ from pytest_accel.core.run import (
 )
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.contradictions import Beside, contradictions
-from pytest_accel.judging.findings import Finding, Key, findings
+from pytest_accel.judging.causes.findings import Finding, Key, findings
+from pytest_accel.judging.closing.contradictions import Beside, contradictions
 from pytest_accel.run import summaries
 from pytest_accel.run.launcher import Launch
 from pytest_accel.skus.packing_list import PackingList

@@ -16,8 +16,8 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.closing import Errors
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.closing.line import Errors
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.ledger import Ledger

@@ -15,8 +15,9 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
-from pytest_accel.judging import delivery, series
-from pytest_accel.judging.inventory import Discovery
+from pytest_accel.judging.closing import series
+from pytest_accel.judging.facts import delivery
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes import all_reduce
 from pytest_accel.run import earlier_records, record, simulation, terms
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused

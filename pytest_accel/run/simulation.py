@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.drivers.hints import hints
+from pytest_accel.drivers.host.hints import hints
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus

@@ -10,8 +10,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.history import kept, key, plausible, terms_of
-from pytest_accel.judging.like_devices import value_of
+from pytest_accel.judging.verdicts.history import kept, key, plausible, terms_of
+from pytest_accel.judging.verdicts.like_devices import value_of
 
 SUMMARY: Final = "summary.json"
 DIGITS = 6

@@ -19,8 +19,9 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.judging import closing, delivery, partitions
-from pytest_accel.judging.background import no_spread
+from pytest_accel.judging.closing import line as closing
+from pytest_accel.judging.facts import delivery, partitions
+from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
 from pytest_accel.skus import loader, packing_list, products, requirements
 from pytest_accel.skus.packing_list import PackingList

@@ -27,7 +27,7 @@ FILE = "classes.yaml"
 """The name of the file, beside those of the SKUs."""
 OF_LOWEST = 0.85
 """The floor of a class as a share of its lowest healthy figure. Software and hosts move a figure by 15 % at most
-(`judging.allowance.MOST_BY_METHOD`)."""
+(`judging.verdicts.allowance.MOST_BY_METHOD`)."""
 ENOUGH_SOURCES = 3
 """The least number of independent sources behind a row that rejects. One with fewer informs."""
 

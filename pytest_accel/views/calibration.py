@@ -12,7 +12,7 @@ from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.versions import spanning
 from pytest_accel.core.words import counted
-from pytest_accel.judging.calibration import Calibrated, Calibration, CalibrationOutlier
+from pytest_accel.judging.records.calibration import Calibrated, Calibration, CalibrationOutlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.methods import method_of

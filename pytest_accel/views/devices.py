@@ -11,7 +11,7 @@ from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.verdict import show
 from pytest_accel.drivers import registry
-from pytest_accel.judging import inventory
+from pytest_accel.judging.facts import inventory
 
 
 def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:

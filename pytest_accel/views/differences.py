@@ -13,7 +13,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.words import listed, more
-from pytest_accel.judging.differences import Comparison, Difference, Direction, SubjectKind
+from pytest_accel.judging.records.differences import Comparison, Difference, Direction, SubjectKind
 from pytest_accel.views.terminal import Line
 
 MOST_LINES = 60

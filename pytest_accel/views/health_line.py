@@ -13,9 +13,9 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.core.words import age
-from pytest_accel.judging.closing_parts import spanned
-from pytest_accel.judging.findings import Finding
-from pytest_accel.judging.passive import PassiveResult
+from pytest_accel.judging.causes.findings import Finding
+from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.passive import PassiveResult
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80

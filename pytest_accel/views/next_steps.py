@@ -8,9 +8,9 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.core.words import listed
-from pytest_accel.judging.closing_parts import named, short_beside, spanned
-from pytest_accel.judging.fault_codes import Severity
-from pytest_accel.judging.findings import Finding, Key
+from pytest_accel.judging.causes.fault_codes import Severity
+from pytest_accel.judging.causes.findings import Finding, Key
+from pytest_accel.judging.closing.parts import named, short_beside, spanned
 from pytest_accel.views.terminal import Line
 
 FEW = 2

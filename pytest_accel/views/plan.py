@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
 from pytest_accel.core.sku import Sku
-from pytest_accel.judging.preconditions import SETTLE_STEP
-from pytest_accel.judging.repeats import REPEAT_SECONDS
+from pytest_accel.judging.facts.preconditions import SETTLE_STEP
+from pytest_accel.judging.verdicts.repeats import REPEAT_SECONDS
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.probes.request import Request
 from pytest_accel.run.request import request_of

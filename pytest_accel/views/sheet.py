@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.judging.smallest_losses import before_a_run, sentence
+from pytest_accel.judging.verdicts.smallest_losses import before_a_run, sentence
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.skus.schema import DATASHEET

@@ -12,9 +12,9 @@ from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
-from pytest_accel.judging.closing_parts import spanned
-from pytest_accel.judging.findings import Finding, Key
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.causes.findings import Finding, Key
+from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line

@@ -25,10 +25,10 @@ from pytest_accel.core.summary import EXITS
 from pytest_accel.drivers import Hint, kernel_log
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.drivers.sensor import Machine
-from pytest_accel.judging import passive
-from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReports
-from pytest_accel.judging.inventory import Discovery
+from pytest_accel.judging.closing import passive
+from pytest_accel.judging.facts.error_counters import ReadingWindow
+from pytest_accel.judging.facts.error_reports import ErrorReports
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.run import passive as check
 from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.passive import Checked
@@ -41,7 +41,8 @@ from pytest_accel.views import health_line
 SITE = """
 import socket, sys
 sys.modules["torch"] = None
-from pytest_accel.drivers import Hint, hints, kernel_log
+from pytest_accel.drivers import Hint, kernel_log
+from pytest_accel.drivers.host import hints
 from pytest_accel.simulate.libraries import never, nvml
 
 gpus = [nvml.h100(place) for place in range(8)]

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Troub
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.differences import judged_otherwise
+from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, write
 from pytest_accel.run.terms import Terms

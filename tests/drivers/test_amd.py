@@ -17,7 +17,7 @@ from pytest_accel.drivers import DriverProblem, pci
 from pytest_accel.drivers.interface import NoLibrary
 from pytest_accel.drivers.vendors.amd import library, throttle
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
-from pytest_accel.judging.telemetry import ReasonName, summarise
+from pytest_accel.judging.facts.telemetry import ReasonName, summarise
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, metrics, mi300x, pages, pcie, processes

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.drivers import Hint
-from pytest_accel.drivers.hints import hints
+from pytest_accel.drivers.host.hints import hints
 
 
 def function(root: Path, address: str, vendor: str, kind: str) -> None:

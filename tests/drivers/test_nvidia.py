@@ -15,7 +15,7 @@ import pytest
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.telemetry import summarise
+from pytest_accel.judging.facts.telemetry import summarise
 from pytest_accel.simulate.libraries.nvml import (
     NEW_IDS,
     NOT_SUPPORTED,

@@ -12,10 +12,10 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import PciOnlyDriver
-from pytest_accel.judging import inventory
-from pytest_accel.judging.error_counters import CounterReadings
-from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.telemetry import soak_measurements
+from pytest_accel.judging.facts import inventory
+from pytest_accel.judging.facts.error_counters import CounterReadings
+from pytest_accel.judging.facts.inventory import Discovery, facts
+from pytest_accel.judging.facts.telemetry import soak_measurements
 from pytest_accel.skus import products
 
 GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19e5:d802"

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, DriverProblem, Hint, NoDriver, TorchKind, Vendor, registry, sensor
-from pytest_accel.drivers.hints import hints
+from pytest_accel.drivers.host.hints import hints
 from pytest_accel.run.processes.programs import environment_of, readings_per_second
 
 OURS = ["amd", "ascend", "cpu", "google", "habana", "intel", "neuron", "nvidia"]

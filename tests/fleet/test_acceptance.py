@@ -23,7 +23,7 @@ from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 
 CHECKOUT = Path(__file__).parents[2]
 SKU = shipped.load("h100-sxm")

@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status, Waiver
 from pytest_accel.fleet.nights import database, questions, store
 from pytest_accel.fleet.nights.night import Night, look
 from pytest_accel.fleet.nights.queries import PLACES, StoredNights
-from pytest_accel.judging.distance import RULES
+from pytest_accel.judging.verdicts.distance import RULES
 
 FIRST = date(2026, 11, 1)
 METRICS = {

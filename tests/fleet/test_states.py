@@ -32,8 +32,8 @@ from pytest_accel.fleet.jobs.run_folder import (
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.smallest_losses import RejectedLosses, sentence
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.smallest_losses import RejectedLosses, sentence
 from pytest_accel.run.record import write
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Advises, BeyondMethod
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.judge import Attempts, judge
+from pytest_accel.judging.verdicts.judge import Attempts, judge
 
 WHY = "measured otherwise: data uniform 0..2^32"
 OTHER = Limit(

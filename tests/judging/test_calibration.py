@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.judging.calibration import Calibrated, Calibration, GoodFigure, calibrate, spreads_of
-from pytest_accel.judging.poisoned import strangers
+from pytest_accel.judging.records.calibration import Calibrated, Calibration, GoodFigure, calibrate, spreads_of
+from pytest_accel.judging.records.poisoned import strangers
 from pytest_accel.skus.lint.limits import LOOSE, TIGHT
 
 METRIC = "matmul.bf16"

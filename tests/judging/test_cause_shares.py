@@ -14,8 +14,9 @@ import in_process
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.judging import causes, diagnosis
-from pytest_accel.judging.clock_losses import JOINT
+from pytest_accel.judging.causes import diagnosis
+from pytest_accel.judging.causes import shares as causes
+from pytest_accel.judging.causes.clock_losses import JOINT
 from pytest_accel.run.session import Session
 from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
 from pytest_accel.simulate.model import CAPPED_CLOCK, Model

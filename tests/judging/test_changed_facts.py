@@ -12,8 +12,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.changed_facts import BY_LOAD, COUNTED, WATCHED, FactWatch
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.facts.changed_facts import BY_LOAD, COUNTED, WATCHED, FactWatch
+from pytest_accel.judging.verdicts.judge import judge
 
 FACTS: dict[str, Any] = {
     "power_limit_w": 700.0,

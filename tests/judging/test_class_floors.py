@@ -20,9 +20,9 @@ from pytest_accel.core.reasons import BelowClass, Repeated
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.compare import COMPARED
-from pytest_accel.judging.judge import Attempts, judge
-from pytest_accel.judging.smallest_losses import smallest_losses
+from pytest_accel.judging.verdicts.judge import Attempts, judge
+from pytest_accel.judging.verdicts.limit import COMPARED
+from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.details import ClockLosses
-from pytest_accel.judging.clock_losses import losses
+from pytest_accel.judging.causes.clock_losses import losses
 
 HOT, CAPPED, BRAKE, SYNC = 0x48, 0x04, 0x88, 0x10
 MASKS = {"hw_thermal_s": HOT, "sw_power_cap_s": CAPPED, "hw_power_brake_s": BRAKE, "sync_boost": SYNC}

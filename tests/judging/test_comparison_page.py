@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.judging.distance import FAR, OF_WIDTH, RULES, Rule
+from pytest_accel.judging.verdicts.distance import FAR, OF_WIDTH, RULES, Rule
 
 PAGE = Path(__file__).parents[2] / "docs/comparison.md"
 NEVER = "-"

@@ -10,9 +10,9 @@ import shipped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import delivery
-from pytest_accel.judging.delivery import DELIVERED, SERIAL
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.facts import delivery
+from pytest_accel.judging.facts.delivery import DELIVERED, SERIAL
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.skus.packing_list import PackingList, parse
 
 MODEL = "NVIDIA H100 80GB HBM3"

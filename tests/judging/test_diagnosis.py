@@ -10,8 +10,8 @@ from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySumm
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.judging.diagnosis import cause, explaining, reason_words, variation
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.causes.diagnosis import cause, explaining, reason_words, variation
+from pytest_accel.judging.verdicts.judge import judge
 
 FACTS: dict[str, Any] = {
     "power_limit_w": 700.0,

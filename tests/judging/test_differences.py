@@ -15,8 +15,15 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.differences import Comparison, Difference, Direction, SubjectKind, compare, not_comparable
-from pytest_accel.judging.history import key
+from pytest_accel.judging.records.differences import (
+    Comparison,
+    Difference,
+    Direction,
+    SubjectKind,
+    compare,
+    not_comparable,
+)
+from pytest_accel.judging.verdicts.history import key
 from pytest_accel.run.summaries import summary
 from pytest_accel.views import differences as views
 

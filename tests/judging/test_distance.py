@@ -9,8 +9,8 @@ import pytest
 
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
-from pytest_accel.judging.like_devices import family_of
+from pytest_accel.judging.verdicts.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
+from pytest_accel.judging.verdicts.like_devices import family_of
 
 KNOWN = 0.003
 SEVEN = 7

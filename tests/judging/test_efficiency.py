@@ -9,7 +9,7 @@ import shipped
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet
-from pytest_accel.judging.evidence import attainable, flops_per_clock, joules, of_clock
+from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, joules, of_clock
 
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 

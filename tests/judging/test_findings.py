@@ -18,10 +18,10 @@ from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers.kernel_messages import MESSAGES
-from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReports
-from pytest_accel.judging.fault_codes import TABLE, Severity, of_metric
-from pytest_accel.judging.findings import LOGGED, Finding, finding_of, findings
+from pytest_accel.judging.causes.fault_codes import TABLE, Severity, of_metric
+from pytest_accel.judging.causes.findings import LOGGED, Finding, finding_of, findings
+from pytest_accel.judging.facts.error_counters import ReadingWindow
+from pytest_accel.judging.facts.error_reports import ErrorReports
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.next_steps import next_steps
 

@@ -16,9 +16,9 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import Background
-from pytest_accel.judging.history import History, kept, key, plausible
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.background import Background
+from pytest_accel.judging.verdicts.history import History, kept, key, plausible
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.baseline import changes as told
 
 GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})

@@ -21,8 +21,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
-from pytest_accel.judging.host_counters import HOST_RATES, measured
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.facts.host_counters import HOST_RATES, measured
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.skus import requirements

@@ -5,7 +5,7 @@ import pytest
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 
 PEAK = Peak(989.4, "bf16 datasheet peak")
 

@@ -18,9 +18,9 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.error_counters import judged_by
-from pytest_accel.judging.inventory import Discovery, facts, read
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.facts.error_counters import judged_by
+from pytest_accel.judging.facts.inventory import Discovery, facts, read
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
 from pytest_accel.skus import requirements

@@ -23,7 +23,7 @@ from pytest_accel.core.reasons import (
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 CEILING = Limit("soak.droop", "1", ceiling=0.05)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.core.sku import Limit, Source
-from pytest_accel.judging.limit_differences import Facts, differences, facts_of
+from pytest_accel.judging.records.limit_differences import Facts, differences, facts_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.judge import Attempts, worst
+from pytest_accel.judging.verdicts.judge import Attempts, worst
 
 WAIVER = Waiver("matmul.bf16", "agreed", "Ada", date(2027, 1, 1))
 LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0)

@@ -11,8 +11,8 @@ import shipped
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.drivers.host import profilers
-from pytest_accel.judging import preconditions
-from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.judging.facts import preconditions
+from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.idle_gate import check_idle

@@ -14,9 +14,9 @@ from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import Background
-from pytest_accel.judging.judge import Attempts, judge
-from pytest_accel.judging.like_devices import kind_of
+from pytest_accel.judging.verdicts.background import Background
+from pytest_accel.judging.verdicts.judge import Attempts, judge
+from pytest_accel.judging.verdicts.like_devices import kind_of
 
 WHERE = Source("measured", "us", "2026-11")
 PRODUCTS = Spread(WHERE, between_devices=0.012)

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.judging.repeats import REPEAT_SECONDS, Repeats, least
+from pytest_accel.judging.verdicts.repeats import REPEAT_SECONDS, Repeats, least
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus.budgets import budget
 

@@ -12,9 +12,9 @@ from pytest_accel.core.messages import Outcome
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging import results
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.results import compared, droop, of_alone
+from pytest_accel.judging.facts import results
+from pytest_accel.judging.facts.results import compared, droop, of_alone
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes import matmul, soak
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.request import Request

@@ -15,8 +15,8 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.series import DIRECTLY, SeriesRun, closing, directly, merged, unfinished
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.closing.series import DIRECTLY, SeriesRun, closing, directly, merged, unfinished
 from pytest_accel.skus.waivers import Waivers
 
 LIMITS = ("stream.copy", "matmul.bf16", "health.ecc")

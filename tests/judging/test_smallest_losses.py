@@ -13,8 +13,8 @@ import shipped
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.sku import ClassFloor, Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.like_devices import kind_of
-from pytest_accel.judging.smallest_losses import (
+from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.smallest_losses import (
     FAMILIES,
     RejectedLosses,
     before_a_run,

@@ -12,8 +12,7 @@ from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.telemetry import (
+from pytest_accel.judging.facts.telemetry import (
     SOAK_METRICS,
     disturbance,
     misplaced,
@@ -22,6 +21,7 @@ from pytest_accel.judging.telemetry import (
     summarise,
     unproven,
 )
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.telemetry_file import Telemetry
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")

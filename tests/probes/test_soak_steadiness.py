@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pytest_accel.judging.telemetry import clock_swing
+from pytest_accel.judging.facts.telemetry import clock_swing
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import steadiness
 

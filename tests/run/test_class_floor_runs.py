@@ -15,8 +15,8 @@ from shipped import load
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.like_devices import part_of
-from pytest_accel.judging.smallest_losses import FAMILIES
+from pytest_accel.judging.verdicts.like_devices import part_of
+from pytest_accel.judging.verdicts.smallest_losses import FAMILIES
 from pytest_accel.simulate.node import SIMULATED_VENDORS
 from pytest_accel.skus import loader, readiness
 

@@ -19,11 +19,11 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.stats import significant
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.compare import of_peak_of
-from pytest_accel.judging.contradictions import of_verdict
-from pytest_accel.judging.diagnosis import variation
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.causes.diagnosis import variation
+from pytest_accel.judging.closing.contradictions import of_verdict
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, TELEMETRY

@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import EarlierRecord, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Verdict
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.earlier_records import MOST_RECORDS, MOST_SUMMARIES, rejected_before
 from pytest_accel.run.record import FILE, write

@@ -22,7 +22,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.judging import results
+from pytest_accel.judging.facts import results
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.probes.request import Request

@@ -17,7 +17,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import SCHEMA, Run
 from pytest_accel.core.sku import Limit, Source
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import ledger, record
 from pytest_accel.run.record import FILE, create, write
 from pytest_accel.run.summaries import SUMMARY

@@ -26,9 +26,9 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging import inventory
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.facts import inventory
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records

@@ -9,7 +9,7 @@ import yaml
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.closing import circumstances
+from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import contract, loader, requirements
 
 OWN = """\

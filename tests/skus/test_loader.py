@@ -9,7 +9,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.closing import circumstances
+from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, products, requirements
 

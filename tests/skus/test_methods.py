@@ -10,7 +10,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, Effect, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.declare import declaration_of, declarations
 from pytest_accel.skus import loader, methods, readiness, requirements
 

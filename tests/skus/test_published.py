@@ -8,7 +8,7 @@ from shipped import load as shipped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.skus import loader
 
 COLUMNS = ["sku", "platform", "metric", "value", "unit", "source", "exception"]

@@ -9,7 +9,7 @@ import shipped
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
-from pytest_accel.judging.closing import circumstances
+from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import required_part
 

@@ -16,8 +16,8 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.judge import judge, worst
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.judge import judge, worst
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 TODAY = date(2026, 11, 21)

@@ -213,7 +213,7 @@ def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
 def test_the_last_run_of_the_device_is_beside_its_value() -> None:
     found = record()
     own = next(each for each in found.measurements if each.subject == device(SLOW).uuid)
-    from pytest_accel.judging.history import key
+    from pytest_accel.judging.verdicts.history import key
 
     last = EarlierFigure(700.0, "2026-11-20", "old", {"driver": ("570", "580")})
     found.baseline = {"asked": "auto", "pasts": {key(own): {own.subject: Past(last=last, runs=1)}}}

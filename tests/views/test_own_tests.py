@@ -3,7 +3,7 @@
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.views.table import table
 
 

@@ -17,8 +17,8 @@ from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.findings import findings
-from pytest_accel.judging.judge import judge
+from pytest_accel.judging.causes.findings import findings
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.options import Options
 from pytest_accel.run.session import Session
 from pytest_accel.run.terms import Terms

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core.details import HostDetails
-from pytest_accel.drivers.hints import on_bus
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, counted, fact, matched, maybe, number, shown, some
+from pytest_accel.drivers.host.hints import on_bus
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.host.system import listed, usable_cpus
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_accel.core.groups import grouped
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, OPEN, REJECTED, Board, Node
 from pytest_accel.fleet.delivery.records import NodeRecord
-from pytest_accel.judging.delivery import UNKNOWN, ListState, differences, standing
+from pytest_accel.judging.facts.delivery import UNKNOWN, ListState, differences, standing
 from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
 
 RESULTS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from pytest_accel.judging.calibration import deviation
+from pytest_accel.judging.records.calibration import deviation
 
 ENOUGH = 8
 """Figures from which on a delivery tells its own spread."""

@@ -24,8 +24,8 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery.distribution import Bounds, Figure
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.fault_codes import of_metric
+from pytest_accel.judging.causes.fault_codes import of_metric
+from pytest_accel.judging.closing.line import close
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE

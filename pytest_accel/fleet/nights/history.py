@@ -13,7 +13,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
 from pytest_accel.fleet.nights.queries import StoredNights
-from pytest_accel.judging.closing import SIMULATED
+from pytest_accel.judging.closing.line import SIMULATED
 
 TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
 """The statuses that are told of each night."""

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.fleet.nights.questions import DEVICE, MANY, Row
-from pytest_accel.judging.closing import WORDS
+from pytest_accel.judging.closing.line import WORDS
 from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.prometheus import UNITS
 from pytest_accel.views.exports.prometheus_text import Family, Labels

@@ -1,7 +1,7 @@
 """The questions that `store show` asks of the nights of a fleet: the views of questions.sql, and what is a finding.
 
 SQL groups, gives medians and spreads, and leaves rows that may be findings. Which of them are, the one comparison says
-(`judging.distance`, for the references "fleet" and "past").
+(`judging.verdicts.distance`, for the references "fleet" and "past").
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.judging.distance import Reference, allowed, distance
-from pytest_accel.judging.like_devices import family_of
+from pytest_accel.judging.verdicts.distance import Reference, allowed, distance
+from pytest_accel.judging.verdicts.like_devices import family_of
 
 Row = dict[str, Any]
 """A row of a view, by the names of its columns."""

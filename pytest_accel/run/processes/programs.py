@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Group, Message
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import Vendor
-from pytest_accel.judging.preconditions import SETTLE_STEP
+from pytest_accel.judging.facts.preconditions import SETTLE_STEP
 from pytest_accel.run.processes.supervisor import Child
 
 Environment = Mapping[str, str | None]

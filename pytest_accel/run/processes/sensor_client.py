@@ -18,11 +18,11 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import CountedEntry, HostCountedEntry, SamplingCost
 from pytest_accel.drivers.kernel_messages import SOURCE
-from pytest_accel.judging import host_counters
-from pytest_accel.judging.changed_facts import FactWatch
-from pytest_accel.judging.error_counters import CounterReadings
-from pytest_accel.judging.error_reports import ErrorReports, reported
-from pytest_accel.judging.preconditions import others_at_work
+from pytest_accel.judging.facts import host_counters
+from pytest_accel.judging.facts.changed_facts import FactWatch
+from pytest_accel.judging.facts.error_counters import CounterReadings
+from pytest_accel.judging.facts.error_reports import ErrorReports, reported
+from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes

@@ -14,7 +14,7 @@ from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
 from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastest
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
-from pytest_accel.judging.error_reports import Ended
+from pytest_accel.judging.facts.error_reports import Ended
 from pytest_accel.probes.request import Request
 from pytest_accel.run.phases import around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder

@@ -9,7 +9,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.verdicts.ranking import worst_first
 
 FACTS = ("inventory.", "health.", "host.")
 """Prefixes of the metrics that are facts, not figures."""

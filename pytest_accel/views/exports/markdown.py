@@ -10,8 +10,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, margin_of, show
 from pytest_accel.core.words import listed
-from pytest_accel.judging.closing_parts import spanned
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.figures import device_names
 from pytest_accel.views.markdown import code, escaped, table

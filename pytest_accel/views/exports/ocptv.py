@@ -20,7 +20,7 @@ from pytest_accel.core.printable import printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.findings import Finding
+from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports.figures import device_names, seconds_of
 

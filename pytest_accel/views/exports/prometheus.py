@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.closing import WORDS
+from pytest_accel.judging.closing.line import WORDS
 from pytest_accel.run.record import findings_of
 from pytest_accel.views.exports import prometheus_text
 from pytest_accel.views.exports.figures import device_names, is_figure, one_each, seconds_of, shown

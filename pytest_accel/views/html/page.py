@@ -19,7 +19,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
-from pytest_accel.judging import peer_matrix
+from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, figures, traces, words

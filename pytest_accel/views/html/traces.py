@@ -11,7 +11,7 @@ from typing import Any
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
-from pytest_accel.judging.telemetry import NAMED, REASONS
+from pytest_accel.judging.facts.telemetry import NAMED, REASONS
 from pytest_accel.views.html.blocks import POINTS, Plot, rounded, spans
 
 Reading = Mapping[str, Any]

@@ -14,7 +14,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
-from pytest_accel.judging.closing_parts import spanned
+from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds
 

@@ -29,7 +29,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run, significant
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.compare import MOST_OF_PEAK
+from pytest_accel.judging.verdicts.limit import MOST_OF_PEAK
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.probes.request import Request
 

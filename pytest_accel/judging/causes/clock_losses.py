@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import ClockLosses
-from pytest_accel.judging.telemetry import MASKED, masked
+from pytest_accel.judging.facts.telemetry import MASKED, masked
 
 Reading = Mapping[str, Any]
 

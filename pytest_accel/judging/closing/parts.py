@@ -14,8 +14,8 @@ from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed, more
-from pytest_accel.judging.compare import MARGINAL_WITHIN
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
+from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus.readiness import READ, is_plain, required_part
 

@@ -9,7 +9,7 @@ from typing import Final
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.sku import Spread
-from pytest_accel.judging.like_devices import AllAttempts, Attempt, Kinds, like, near
+from pytest_accel.judging.verdicts.like_devices import AllAttempts, Attempt, Kinds, like, near
 
 SpreadOf = Callable[[str], "Spread | None"]
 """A function that returns the variation of a metric among healthy devices, None if it is not known."""

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
-from pytest_accel.judging.calibration import GoodFigure, differing
+from pytest_accel.judging.records.calibration import GoodFigure, differing
 
 FAR = 1.25
 """The factor between the centres of two owners' healthy devices from which on one of them is wrong. Over whole

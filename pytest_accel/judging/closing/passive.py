@@ -18,14 +18,14 @@ from pytest_accel.core.reasons import MayTrain, Note
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging import inventory
-from pytest_accel.judging.error_counters import ReadingWindow
-from pytest_accel.judging.error_reports import ErrorReports, reported
-from pytest_accel.judging.fault_codes import Severity, of_metric
-from pytest_accel.judging.findings import FINE, Finding, Key, findings
-from pytest_accel.judging.inventory import Discovery
-from pytest_accel.judging.judge import judge
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.causes.fault_codes import Severity, of_metric
+from pytest_accel.judging.causes.findings import FINE, Finding, Key, findings
+from pytest_accel.judging.facts import inventory
+from pytest_accel.judging.facts.error_counters import ReadingWindow
+from pytest_accel.judging.facts.error_reports import ErrorReports, reported
+from pytest_accel.judging.facts.inventory import Discovery
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.skus.waivers import Waivers
 
 WITH_THE_LOAD = {

@@ -1,6 +1,6 @@
 """Tells the cause of a shortfall in one sentence, from what the sensor read during the measurement. Pure.
 
-The sentence names what was observed and how much of the shortfall it accounts for (`judging/causes.py`). What nothing
+The sentence names what was observed and how much of the shortfall it accounts for (`causes/shares.py`). What nothing
 observed accounts for is called unexplained: no reason is named without evidence.
 """
 
@@ -15,12 +15,12 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import deviation
 from pytest_accel.core.verdict import show
-from pytest_accel.judging import causes
-from pytest_accel.judging.causes import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
-from pytest_accel.judging.clock_losses import JOINT, SHARE
-from pytest_accel.judging.judge import Explain, stored_cause
-from pytest_accel.judging.like_devices import Attempt
-from pytest_accel.judging.telemetry import GaugeName
+from pytest_accel.judging.causes import shares as causes
+from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
+from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
+from pytest_accel.judging.facts.telemetry import GaugeName
+from pytest_accel.judging.verdicts.judge import Explain, stored_cause
+from pytest_accel.judging.verdicts.like_devices import Attempt
 from pytest_accel.probes.declare import declaration_of
 
 NEAR_C = 3.0

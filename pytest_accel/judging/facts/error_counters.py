@@ -17,7 +17,7 @@ from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, 
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.run import CountedEntry
-from pytest_accel.judging import inventory
+from pytest_accel.judging.facts import inventory
 
 
 def judged_by(fact: str) -> tuple[str, ...]:

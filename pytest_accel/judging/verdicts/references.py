@@ -16,8 +16,8 @@ from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindP
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.background import Background, between_runs
-from pytest_accel.judging.distance import (
+from pytest_accel.judging.verdicts.background import Background, between_runs
+from pytest_accel.judging.verdicts.distance import (
     Confirmed,
     Distance,
     Family,
@@ -27,8 +27,8 @@ from pytest_accel.judging.distance import (
     confirm,
     distance,
 )
-from pytest_accel.judging.history import kept
-from pytest_accel.judging.like_devices import ENOUGH, Attempt, compared, family_of, together, usable, value_of
+from pytest_accel.judging.verdicts.history import kept
+from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt, compared, family_of, together, usable, value_of
 
 
 def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:

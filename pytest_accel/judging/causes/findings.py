@@ -1,7 +1,7 @@
 """Chooses the fault code of a verdict, with severity and next step. Pure.
 
 The cause counts more than the metric: a product that is slow because of heat has the code of heat. It is taken from
-the evidence beside the measurement, as in the sentence of the verdict (`judging/diagnosis.py`).
+the evidence beside the measurement, as in the sentence of the verdict (`judging/causes/diagnosis.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
-from pytest_accel.judging import causes
-from pytest_accel.judging.clock_losses import JOINT
-from pytest_accel.judging.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
-from pytest_accel.judging.like_devices import Attempt, kind_of, like
-from pytest_accel.judging.ranking import worst_first
+from pytest_accel.judging.causes import shares as causes
+from pytest_accel.judging.causes.clock_losses import JOINT
+from pytest_accel.judging.causes.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
+from pytest_accel.judging.verdicts.like_devices import Attempt, kind_of, like
+from pytest_accel.judging.verdicts.ranking import worst_first
 
 FINE = (Status.PASS, Status.NOT_APPLICABLE)
 """The statuses without a finding."""

@@ -26,12 +26,12 @@ from pytest_accel.core.reasons import (
 )
 from pytest_accel.core.sku import DeclaredBy, Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.allowance import MOST_BY_METHOD, beyond_methods, far
-from pytest_accel.judging.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
-from pytest_accel.judging.compare import COMPARED, compare, next_run_of, of_peak_of
-from pytest_accel.judging.distance import unconfirmed
-from pytest_accel.judging.like_devices import Attempt, Kinds, together, usable, value_of
-from pytest_accel.judging.references import held
+from pytest_accel.judging.verdicts.allowance import MOST_BY_METHOD, beyond_methods, far
+from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
+from pytest_accel.judging.verdicts.distance import unconfirmed
+from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable, value_of
+from pytest_accel.judging.verdicts.limit import COMPARED, compare, next_run_of, of_peak_of
+from pytest_accel.judging.verdicts.references import held
 
 MOST_BY_LOAD = 0.95
 """The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a

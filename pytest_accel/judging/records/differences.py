@@ -23,11 +23,11 @@ from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
-from pytest_accel.judging.background import SpreadOf
-from pytest_accel.judging.distance import distance
-from pytest_accel.judging.history import ACCEPTING, History, kept, key
-from pytest_accel.judging.like_devices import value_of
-from pytest_accel.judging.references import drop
+from pytest_accel.judging.verdicts.background import SpreadOf
+from pytest_accel.judging.verdicts.distance import distance
+from pytest_accel.judging.verdicts.history import ACCEPTING, History, kept, key
+from pytest_accel.judging.verdicts.like_devices import value_of
+from pytest_accel.judging.verdicts.references import drop
 
 OTHER_LIMIT = "the limit is another one"
 PROCESSOR = "other work slows a processor down, too"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.distance import RULES
+from pytest_accel.judging.verdicts.distance import RULES
 
 BEYOND_NOISE = 3.0
 """A shortfall that exceeds the allowance of its limit this many times fails, even if it was seen once: no noise that

@@ -17,10 +17,10 @@ from pytest_accel.core.measurement import NODE, Measurement, Peak, is_time
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.background import Background, background_of
-from pytest_accel.judging.distance import FAR
-from pytest_accel.judging.judge import validated_on
-from pytest_accel.judging.like_devices import (
+from pytest_accel.judging.verdicts.background import Background, background_of
+from pytest_accel.judging.verdicts.distance import FAR
+from pytest_accel.judging.verdicts.judge import validated_on
+from pytest_accel.judging.verdicts.like_devices import (
     ENOUGH,
     AllAttempts,
     DeviceKind,
@@ -32,7 +32,7 @@ from pytest_accel.judging.like_devices import (
     together,
     usable,
 )
-from pytest_accel.judging.references import to_neighbours
+from pytest_accel.judging.verdicts.references import to_neighbours
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.skus import peaks, requirements
 

@@ -16,10 +16,10 @@ from typing import Any
 from pytest_accel.core.measurement import is_rate
 from pytest_accel.core.stats import student_above
 from pytest_accel.core.words import counted
-from pytest_accel.judging.compare import MARGINAL_WITHIN
-from pytest_accel.judging.distance import OF_MEDIAN, RULES, Reference, distance
-from pytest_accel.judging.history import ENOUGH_RUNS, OF_NORMAL, VARYING, deviation_of_runs, key_of
-from pytest_accel.judging.like_devices import family_of, part_of
+from pytest_accel.judging.verdicts.distance import OF_MEDIAN, RULES, Reference, distance
+from pytest_accel.judging.verdicts.history import ENOUGH_RUNS, OF_NORMAL, VARYING, deviation_of_runs, key_of
+from pytest_accel.judging.verdicts.like_devices import family_of, part_of
+from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.skus import requirements
 from pytest_accel.skus.contribution import OF_PEAK
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
@@ -63,7 +63,7 @@ class GoodFigure:
 
     @property
     def key(self) -> str:
-        """The key of the figure, the same from run to run (`judging.history.key_of`)."""
+        """The key of the figure, the same from run to run (`judging.verdicts.history.key_of`)."""
         return key_of(self.metric, self.unit, self.conditions)
 
     @property

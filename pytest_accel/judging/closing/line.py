@@ -11,7 +11,7 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted, listed, more
-from pytest_accel.judging import closing_parts
+from pytest_accel.judging.closing import parts as closing_parts
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 

@@ -25,12 +25,12 @@ from pytest_accel.core.stats import SAMPLE_DIGITS
 from pytest_accel.core.summary import ACCEPTED, moment
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.core.words import listed
-from pytest_accel.judging.closing import SIMULATED, close
-from pytest_accel.judging.compare import of_peak_of
-from pytest_accel.judging.diagnosis import variation
-from pytest_accel.judging.distance import beyond
-from pytest_accel.judging.inventory import Discovery, facts
-from pytest_accel.judging.telemetry import seen_beside
+from pytest_accel.judging.causes.diagnosis import variation
+from pytest_accel.judging.closing.line import SIMULATED, close
+from pytest_accel.judging.facts.inventory import Discovery, facts
+from pytest_accel.judging.facts.telemetry import seen_beside
+from pytest_accel.judging.verdicts.distance import beyond
+from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declaration_of, declarations
 
 CLOSE = 1e-6

@@ -17,7 +17,7 @@ from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.verdict import show
-from pytest_accel.judging.inventory import Discovery, facts, read
+from pytest_accel.judging.facts.inventory import Discovery, facts, read
 
 BY_LOAD: Mapping[str, str] = {
     "health.slowdown": "soak.throttle.*",

@@ -17,7 +17,7 @@ from typing import Any
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.summary import Summary
-from pytest_accel.judging.like_devices import ENOUGH, of_device, usable
+from pytest_accel.judging.verdicts.like_devices import ENOUGH, of_device, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""

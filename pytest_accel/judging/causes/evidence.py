@@ -8,11 +8,11 @@ from dataclasses import replace
 from pytest_accel.core.details import Details, OfClock, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet, Sku
-from pytest_accel.judging import results
-from pytest_accel.judging.clock_losses import losses
-from pytest_accel.judging.compare import of_peak_of
-from pytest_accel.judging.diagnosis import variation
-from pytest_accel.judging.telemetry import Reading, disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.judging.causes.clock_losses import losses
+from pytest_accel.judging.causes.diagnosis import variation
+from pytest_accel.judging.facts import results
+from pytest_accel.judging.facts.telemetry import Reading, disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declaration_of
 
 

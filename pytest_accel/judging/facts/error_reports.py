@@ -15,7 +15,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, known
-from pytest_accel.judging.error_counters import ReadingWindow
+from pytest_accel.judging.facts.error_counters import ReadingWindow
 
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 

@@ -17,9 +17,9 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted
-from pytest_accel.judging.closing import close
-from pytest_accel.judging.history import terms_of
-from pytest_accel.judging.judge import worst
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.history import terms_of
+from pytest_accel.judging.verdicts.judge import worst
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.waivers import Waivers
 

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate, is
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import WHOLE
 from pytest_accel.drivers import registry
-from pytest_accel.judging.distance import Family
+from pytest_accel.judging.verdicts.distance import Family
 from pytest_accel.probes.declare import declaration_of, finder_of
 
 ENOUGH = 4
@@ -100,7 +100,7 @@ def part_of(metric: str) -> str:
 
 
 def family_of(metric: str, unit: str) -> Family:
-    """Return the family of a metric in the table of the one comparison (`judging.distance.RULES`)."""
+    """Return the family of a metric in the table of the one comparison (`judging.verdicts.distance.RULES`)."""
     if unit in (LATENCY, POWER):
         return "latency" if unit == LATENCY else "power"
     if is_time(unit):

@@ -17,9 +17,9 @@ from pytest_accel.core.details import ClockLosses
 from pytest_accel.core.measurement import Device, Measurement, is_rate, is_time, speed_share
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.units import PCIE_LANE
-from pytest_accel.judging.clock_losses import JOINT
-from pytest_accel.judging.like_devices import ENOUGH, Attempt
-from pytest_accel.judging.telemetry import ReasonName
+from pytest_accel.judging.causes.clock_losses import JOINT
+from pytest_accel.judging.facts.telemetry import ReasonName
+from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt
 
 FULL_CLOCK = 0.97
 """Fraction of the expected clock: above it the clock is not the cause."""

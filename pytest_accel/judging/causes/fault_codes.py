@@ -1,7 +1,7 @@
 """The fault codes: what each stands for, how severe it is, and what to do next. Pure.
 
 A code never changes its meaning and is never given to another fault. New ones are added behind those of their hundred.
-`judging/findings.py` chooses the code of a verdict, `scripts/fault_codes.py` writes docs/fault-codes.md.
+`judging/causes/findings.py` chooses the code of a verdict, `scripts/fault_codes.py` writes docs/fault-codes.md.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from pytest_accel.core.reasons import (
 )
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.distance import RULES, beyond
+from pytest_accel.judging.verdicts.distance import RULES, beyond
 from pytest_accel.probes.declare import declaration_of
 
 COMPARED = ("ranks", "algorithm")

@@ -1,0 +1,1 @@
+"""What a node states, counts and reports, as measurements. Pure."""
