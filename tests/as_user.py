@@ -6,14 +6,16 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +139,13 @@ def pytest(
     line = command(*args, output=place, sku=sku, paths=paths, prefix=prefix, autoload=autoload)
     if not refused and measures(line):
         check_serial()
+    surroundings = environment(env, autoload=autoload)
+    if not (autoload or prefix or _changes_the_interpreter(surroundings)):
+        return Ran(*_forked(line, folder, surroundings), place)
     done = subprocess.run(
         line,
         cwd=folder,
-        env=environment(env, autoload=autoload),
+        env=surroundings,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -148,6 +153,39 @@ def pytest(
         check=False,
     )
     return Ran(done.returncode, done.stdout + done.stderr, place)
+
+
+def _changes_the_interpreter(env: Mapping[str, str]) -> bool:
+    """True if Python, once started, could not begin with this environment any more."""
+    own = any(name != "PYTHONPATH" and name.startswith(("PYTHON", "LD_")) for name in env)
+    return own or any(Path(path, "sitecustomize.py").exists() for path in env.get("PYTHONPATH", "").split(os.pathsep))
+
+
+@lru_cache(None)
+def _server() -> subprocess.Popen[str]:
+    """The process that forks for each run. It ends with this one, when its standard input does."""
+    line = [sys.executable, str(Path(__file__).with_name("forked.py"))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(line, env=environment(), start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def _forked(line: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Run pytest in a process that begins with all modules loaded; return its exit status and what it printed."""
+    server = _server()
+    assert server.stdin
+    assert server.stdout
+    with tempfile.TemporaryDirectory() as streams:
+        out, err = Path(streams, "out"), Path(streams, "err")
+        asked = {"line": list(line), "folder": str(folder), "env": dict(env), "out": str(out), "err": str(err)}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        ended = bool(select.select([server.stdout], [], [], SECONDS)[0]) and server.stdout.readline()
+        if not ended:
+            os.killpg(server.pid, signal.SIGKILL)
+            _server.cache_clear()
+        printed = "".join(each.read_text(encoding="utf-8") for each in (out, err) if each.exists())
+        assert ended, f"the run did not end within {SECONDS:.0f} s, or took its parent with it:\n{printed}"
+        return int(ended), printed
 
 
 def measures(line: Sequence[str]) -> bool:

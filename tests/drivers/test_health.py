@@ -9,7 +9,8 @@ import as_user
 import pytest
 
 SITE = """
-from pytest_accel.drivers import Hint, hints
+from pytest_accel.drivers import Hint
+from pytest_accel.drivers.host import hints
 from pytest_accel.simulate.libraries import never, nvml, status
 
 gpus = [nvml.h100(place) for place in range(8)]

@@ -34,10 +34,9 @@ def test_parts(accel_check, accel_device, subtests):
 """
 
 
-def simulated(folder: Path, *options: str, env: dict[str, str] | None = None) -> Ran:
-    return as_user.pytest(
-        folder, "--accel-simulate=h100-sxm", "--accel-baseline=none", *options, sku=None, env=env, autoload=True
-    )
+def simulated(folder: Path, *options: str, env: dict[str, str] | None = None, autoload: bool = False) -> Ran:
+    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", *options)
+    return as_user.pytest(folder, *options, sku=None, env=env, autoload=autoload)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("hooked")
     (folder / "pytest.ini").write_text(INI, encoding="utf-8")
     write(folder, conftest=CONFTEST, test_mine=TESTS)
-    done = simulated(folder, "--html=page.html", env={"GITHUB_ACTIONS": "true"})
+    done = simulated(folder, "--html=page.html", env={"GITHUB_ACTIONS": "true"}, autoload=True)
     return Ran(done.exit, done.out, folder)
 
 

@@ -266,7 +266,8 @@ def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
 SITE = """
 import pathlib, sys
 sys.path.insert(0, {tests!r})
-from pytest_accel.drivers import Hint, hints, pci, pci_only
+from pytest_accel.drivers import Hint, pci, pci_only
+from pytest_accel.drivers.host import hints
 from pytest_accel.drivers.host.place import Place
 pci.DEVICES = pathlib.Path({bus!r})
 hints.hints = lambda: [Hint("habana", "PCI 0000:33:00.0")]

@@ -76,6 +76,7 @@ CASES = [
 """Series, whose values are five minutes apart and as many as {days} have, and what fires at which times."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("series", "firing"), CASES)
 def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, list[str]], tmp_path: Path) -> None:
     asked = [
