@@ -85,10 +85,9 @@ def run(chosen: argparse.Namespace) -> int:
     product = known_good.same_product(inputs, wanted.name if wanted else None)
     sku, platform = _product(product, wanted)
     readings = known_good.readings(inputs, sku, platform, chosen.owner or "us")
-    known_good.refuse_poisoned(inputs, readings, sku, platform)
-    gone = {path for path, _ in inputs.refused}
+    readings = known_good.without_poisoned(inputs, readings, sku, platform)
     processors = not registry.vendor(sku.vendor).accelerator
-    found = calibration.calibrate([each for each in readings if each.source not in gone], processors=processors)
+    found = calibration.calibrate(readings, processors=processors)
     made = _provenance(chosen, inputs, sku, platform)
     for line in shown.lines(found, made):
         print(line)

@@ -44,11 +44,10 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     found = records.read(there.records)
     found.refused += there.unreadable
     if not found.nodes:
-        why = found.refused[0][1] if found.refused else "no JSON file is one"
-        raise BadFile(f"{chosen.folder}: holds no record that can be read: {why}")
+        raise BadFile(f"{chosen.folder}: holds no record that can be read", *found.refused[:1])
     _choose(found, there.runs)
     if not found.nodes:
-        raise BadFile(f"{chosen.folder}: holds no record that counts: {found.refused[0][1]}")
+        raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
     name = chosen.name or chosen.folder.absolute().name
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
     made = acceptance.delivery(name, found, boards, expected=expected)

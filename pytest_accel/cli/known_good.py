@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
@@ -25,7 +24,7 @@ from pytest_accel.judging.records.calibration import GoodFigure
 from pytest_accel.judging.verdicts.history import VARYING, kept
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import record
-from pytest_accel.run.record import FILE, names_of
+from pytest_accel.run.record import names_of
 from pytest_accel.skus import contribution
 from pytest_accel.skus.contribution import OF_PEAK, Contribution
 
@@ -33,33 +32,35 @@ SETTINGS = ("environment", "conf_files")
 """Conditions of a collective that hold names of the host: its network interfaces and its files."""
 SIX = 6
 """Significant digits of a value."""
+MOST_ERRORS = 3
+"""Most errors of a contributed file that are shown."""
 
 
 @dataclass
 class Inputs:
-    """The records and the contributed files that were read, and those that were refused: path and reason."""
+    """The records and the contributed files that were read, and a line on each that was refused: path and reason."""
 
     records: list[Run] = field(default_factory=list)
     contributions: list[tuple[Path, Contribution]] = field(default_factory=list)
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     def refuse(self, path: Path | str, why: str) -> None:
         """Add a file that does not count."""
-        self.refused.append((str(path), why))
+        self.refused.append(f"{path}: {why}")
 
 
 def gather(names: Sequence[str], *, rehearsal: bool) -> Inputs:
     """Read records, folders of them, and contributed files. Raises BadFile for a path that holds none."""
     inputs = Inputs()
     seen: dict[str, Path] = {}
-    for path in [path for name in names for path in _files(Path(name), inputs)]:
+    for path in [path for name in names for path in record.below(Path(name), inputs.refused)]:
         if path.suffix in (".yaml", ".yml"):
             _contributed(path, inputs, rehearsal=rehearsal)
             continue
         try:
             saved = record.read(path, rehearsal=rehearsal)
         except BadFile as bad:
-            inputs.refuse(path, str(bad).removeprefix(f"{path}: "))
+            inputs.refused += bad.args
             continue
         why = unusable(saved)
         if why is None and saved.sealed in seen:
@@ -73,30 +74,11 @@ def gather(names: Sequence[str], *, rehearsal: bool) -> Inputs:
     return inputs
 
 
-def _files(path: Path, inputs: Inputs) -> list[Path]:
-    """Return the file itself, the record of a folder, or all records below it. Raises BadFile if there is none.
-
-    Refuses folders that cannot be read.
-    """
-    if not untrusted.exists(path):
-        raise BadFile(f"{path}: does not exist; name records, folders of records, or contributed files")
-    if not path.is_dir():
-        return [path]
-    closed: list[tuple[str, str]] = []
-    found = [path / FILE] if (path / FILE).is_file() else paths.files(path, FILE, closed)
-    inputs.refused += closed
-    if not found and closed:
-        raise BadFile(*map(": ".join, closed))
-    if not found:
-        raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
-    return found
-
-
 def _contributed(path: Path, inputs: Inputs, *, rehearsal: bool) -> None:
     try:
         one = contribution.read(path)
     except BadFile as bad:
-        inputs.refuse(path, _without(path, bad))
+        inputs.refused += bad.args[:MOST_ERRORS]
         return
     if one.simulated != rehearsal:
         inputs.refuse(path, "its nodes were simulated" if one.simulated else "its nodes are hardware")
@@ -130,27 +112,21 @@ def same_product(inputs: Inputs, wanted: str | None) -> tuple[str, str]:
 
     `wanted` is the name of the SKU, None for the one that most are of.
     """
-    stated = [*((each.sku.get("name", ""), each.run.get("platform", "")) for each in inputs.records)]
+    stated = [(each.sku.get("name", ""), each.run.get("platform", "")) for each in inputs.records]
     stated += [(each.sku, each.platform) for _, each in inputs.contributions]
     counted = Counter(pair for pair in stated if wanted in (None, pair[0]))
     if not counted:
-        raise BadFile("no record is left to calibrate from", *map(": ".join, inputs.refused))
+        raise BadFile("no record is left to calibrate from", *inputs.refused)
     product = counted.most_common(1)[0][0]
-    for each in inputs.records:
-        mine = (each.sku.get("name", ""), each.run.get("platform", ""))
+    paths = [*(each.path for each in inputs.records), *(path for path, _ in inputs.contributions)]
+    of = dict(zip(paths, stated, strict=True))
+    for path, mine in of.items():
         if mine != product:
-            inputs.refuse(each.path, _other_product(mine, product))
-    for path, one in inputs.contributions:
-        if (one.sku, one.platform) != product:
-            inputs.refuse(path, _other_product((one.sku, one.platform), product))
-    gone = {path for path, _ in inputs.refused}
-    inputs.records = [each for each in inputs.records if str(each.path) not in gone]
-    inputs.contributions = [each for each in inputs.contributions if str(each[0]) not in gone]
+            why = f"it is of {mine[0] or 'no SKU'} on {mine[1] or 'no platform'}, the others of"
+            inputs.refuse(path, f"{why} {product[0]} on {product[1]}")
+    inputs.records = [each for each in inputs.records if of[each.path] == product]
+    inputs.contributions = [each for each in inputs.contributions if of[each[0]] == product]
     return product
-
-
-def _other_product(mine: tuple[str, str], product: tuple[str, str]) -> str:
-    return f"it is of {mine[0] or 'no SKU'} on {mine[1] or 'no platform'}, the others of {product[0]} on {product[1]}"
 
 
 # -- figures
@@ -239,8 +215,11 @@ def labels(records: Sequence[Run]) -> dict[str, str]:
 # -- contributed files against the others
 
 
-def refuse_poisoned(inputs: Inputs, found: Sequence[GoodFigure], sku: Sku, platform: Platform) -> None:
-    """Refuse contributed files by another method, far from the others, or with the values of another file."""
+def without_poisoned(inputs: Inputs, found: Sequence[GoodFigure], sku: Sku, platform: Platform) -> list[GoodFigure]:
+    """Refuse contributed files by another method, far from the others, or with the values of another file.
+
+    Returns the figures of the other inputs.
+    """
     files = {str(path): one for path, one in inputs.contributions}
     limits = sku.limits_on(platform).items()
     usual = {metric: each.reference for metric, each in limits if each.reference and not each.relative}
@@ -249,18 +228,16 @@ def refuse_poisoned(inputs: Inputs, found: Sequence[GoodFigure], sku: Sku, platf
         try:
             contribution.check(one, sku)
         except BadFile as bad:
-            inputs.refuse(path, _without(path, bad))
+            inputs.refused += bad.args[:MOST_ERRORS]
         else:
             if str(path) not in strange:
                 continue
             metric, why = strange[str(path)]
-            inputs.refuse(path, f"line {one.places[metric].line}: metrics.{metric}: {why}")
+            inputs.refused.append(f"{one.places[metric].where}: metrics.{metric}: {why}")
         inputs.contributions.remove((path, one))
-
-
-def _without(path: Path, bad: BadFile) -> str:
-    """Return the first errors of a file, whose name stands before them already."""
-    return "; ".join(f"line {line.removeprefix(f'{path}:')}" for line in str(bad).splitlines()[:3])
+        files.pop(str(path))
+    left = {*files, *(str(each.path) for each in inputs.records)}
+    return [each for each in found if each.source in left]
 
 
 def identifying(records: Sequence[Run]) -> set[str]:

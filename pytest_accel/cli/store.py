@@ -100,10 +100,10 @@ def _add(chosen: argparse.Namespace) -> int:
     return exits.NOT_JUDGED if added.unread else exits.HOLDS
 
 
-def _name(what: str, files: list[tuple[str, str]], to: TextIO) -> None:
+def _name(what: str, files: list[str], to: TextIO) -> None:
     """Print files with the reason for each, the first of them one by one."""
-    for path, why in files[:NAMED]:
-        print(printable(f"{what}: {path}: {why}"), file=to)
+    for each in files[:NAMED]:
+        print(printable(f"{what}: {each}"), file=to)
     if len(files) > NAMED:
         print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)
 

@@ -11,16 +11,14 @@ _DENIED = (errno.EACCES, errno.EPERM)
 _NOT_WRITTEN = (*_DENIED, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
-def folders(
-    folder: Path, unreadable: list[tuple[str, str]], *, links: bool = False
-) -> Iterator[tuple[Path, list[str]]]:
+def folders(folder: Path, unreadable: list[str], *, links: bool = False) -> Iterator[tuple[Path, list[str]]]:
     """Yield a folder and all below it, each once, with the names of its files, sorted.
 
-    Folders that cannot be read are added to `unreadable`: path and reason. `links` follows links to folders.
+    Folders that cannot be read are added to `unreadable`, each as a line. `links` follows links to folders.
     """
 
     def fails(error: OSError) -> None:
-        unreadable.append((str(error.filename), f"cannot be read: {error.strerror}"))
+        unreadable.append(f"{error.filename}: cannot be read: {error.strerror}")
 
     seen: set[tuple[int, int]] = set()
     for path, inside, names in os.walk(folder, onerror=fails, followlinks=links):
@@ -38,7 +36,7 @@ def folders(
         yield Path(path), sorted(names)
 
 
-def files(folder: Path, name: str, unreadable: list[tuple[str, str]]) -> list[Path]:
+def files(folder: Path, name: str, unreadable: list[str]) -> list[Path]:
     """Return the files of a name in a folder and below it, sorted. Folders that cannot be read are in `unreadable`."""
     return sorted(path / name for path, names in folders(folder, unreadable) if name in names)
 

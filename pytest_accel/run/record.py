@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core import structured, untrusted
+from pytest_accel.core import paths, structured, untrusted
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.run import (
     SCHEMA,
@@ -261,6 +261,23 @@ def demand_kind(path: Path, *, simulated: bool, rehearsal: bool | None) -> None:
 def find(path: Path) -> Path:
     """Return the file of a record, given the file itself or its folder."""
     return path / FILE if path.is_dir() else path
+
+
+def below(path: Path, unreadable: list[str]) -> list[Path]:
+    """Return the file itself, or the records in a folder and below it. Raises BadFile if there is none.
+
+    A line on each folder that cannot be read is added to `unreadable`.
+    """
+    if not untrusted.exists(path):
+        raise BadFile(f"{path}: does not exist; name records, or folders in which runs wrote them")
+    if not path.is_dir():
+        return [path]
+    closed: list[str] = []
+    found = paths.files(path, FILE, closed)
+    if not found:
+        raise BadFile(*closed or [f"{path}: holds no {FILE}; name a folder in which a run wrote its record"])
+    unreadable += closed
+    return found
 
 
 def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:

@@ -43,8 +43,8 @@ class Provenance:
     levels: Sequence[str]
     sources: Sequence[str]
     """What was read, one line each."""
-    refused: Sequence[tuple[str, str]]
-    """What was not, with the reason."""
+    refused: Sequence[str]
+    """What was not, with the reason, one line each."""
     devices: Sequence[str] = ()
     """The UUIDs of the devices of the records."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -88,8 +88,8 @@ def outlier(one: CalibrationOutlier, labels: Mapping[str, str]) -> str:
 
 def lines(found: Calibration, made: Provenance) -> Iterator[str]:
     """Yield what was calibrated, what was left out and why."""
-    for path, why in made.refused:
-        yield printable(f"refused: {path}: {why}")
+    for line in made.refused:
+        yield printable(f"refused: {line}")
     for each in found.outliers:
         yield f"outlier, left out of all: {outlier(each, made.labels)}"
     for metric, why in found.left_out.items():
@@ -132,7 +132,7 @@ def header(found: Calibration, made: Provenance) -> str:
         told += ["Left out of every metric as outliers:", *(f"  {outlier(one, made.labels)}" for one in found.outliers)]
     told += ["Read:", *(f"  {each}" for each in made.sources)]
     if made.refused:
-        told += ["Refused:", *(f"  {path}: {why}" for path, why in made.refused)]
+        told += ["Refused:", *(f"  {each}" for each in made.refused)]
     if found.left_out:
         told += ["Metrics without a result:", *(f"  {metric}: {why}" for metric, why in found.left_out.items())]
     return "".join(f"# {printable(each)}\n" for each in told)

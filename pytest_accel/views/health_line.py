@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.causes.findings import Finding
@@ -31,8 +30,8 @@ def line(checked: Checked, *, fresh: bool, place: Path | None, width: int = WIDT
     `fresh` is False for a last run that is too old; `place` is where one should be, None if none was asked for.
     """
     if checked.last and fresh and checked.last.rejects and not (checked.found and checked.found.broken):
-        text = f"ERROR last run REJECTED {checked.last.day}"
-        return _cut(f"{text}: {_why(checked.last)}", width)
+        day = f", {checked.last.day}"
+        return _cut(f"ERROR last run {checked.last.line}", width - len(day)) + day
     last = _last(checked, fresh=fresh) if place else ""
     text = _cut(_essence(checked), width - len(last))
     if place and last == NO_RUN:
@@ -114,11 +113,6 @@ def _last(checked: Checked, *, fresh: bool) -> str:
         return NO_RUN
     when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
     return f"; last run {checked.last.result} {when}{'' if fresh else ', stale'}"
-
-
-def _why(last: Summary) -> str:
-    """Return the closing line of a run without its word."""
-    return last.line.removeprefix("SIMULATED ").removeprefix(last.word).lstrip(" :")
 
 
 def _cut(text: str, most: int) -> str:

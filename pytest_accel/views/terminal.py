@@ -20,6 +20,8 @@ COLOURS = {
 }
 INDENT = "  "
 """What a line begins with that continues another one."""
+BETWEEN = (0, 0)
+"""The worth of a place to break a line at that is behind a semicolon and in no bracket."""
 Line = tuple[str, str]
 """Text and colour; the colour may be empty."""
 
@@ -43,17 +45,13 @@ def sampling_line(cost: SamplingCost) -> Line:
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None = None) -> list[Line]:
     """Return the closing line in its colour: yellow for an acceptance with marginal or waived verdicts.
 
-    A line that is longer than `width` is continued in further lines, each of which begins with a device or a reason. Of
-    what is too long even so, figures stay with their metrics as far as there is another place to break it.
+    A line that is longer than `width` is broken between devices and reasons; figures stay with their metrics as far as
+    there is another place to break it.
     """
     colour = "green" if closing.exit == 0 else "red"
     if closing.exit == 0 and any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in verdicts):
         colour = "yellow"
-    if width is None or len(closing.line) <= width:
-        return [(closing.line, colour)]
-    pieces = closing.line.split("; ")
-    pieces[:-1] = [f"{piece};" for piece in pieces[:-1]]
-    return [(text, colour) for place, piece in enumerate(pieces) for text in by_phrases(piece, width, first=place == 0)]
+    return [(text, colour) for text in (by_phrases(closing.line, width) if width else [closing.line])]
 
 
 def next_lines(closing: Closing, width: int | None = None) -> list[Line]:
@@ -102,22 +100,22 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def by_phrases(text: str, width: int, *, first: bool = True) -> list[str]:
-    """Return a text as lines that are broken between phrases, or between words where a phrase would end too early.
+def by_phrases(text: str, width: int) -> list[str]:
+    """Return a text as lines that end behind a semicolon, else between phrases, or words where that is too early.
 
-    All but the `first` are indented.
+    All but the first are indented.
     """
-    indent, further = ("", INDENT) if first else (INDENT, 2 * INDENT)
-    text, found = text.strip(), []
+    text, found, indent = text.strip(), [], ""
     while len(indent) + len(text) > width:
         places = _breaks(text)
         fitting = [place for place in places if len(indent) + place <= width] or sorted(places)[:1]
         if not fitting:
             break
-        late = [place for place in fitting if place >= width // 2] or [max(fitting)]
+        enough = {place: width // (4 if places[place] == BETWEEN else 2) for place in fitting}
+        late = [place for place in fitting if place >= enough[place]] or [max(fitting)]
         place = min(late, key=lambda each: (places[each], -each))
         found.append(indent + text[:place].rstrip())
-        text, indent = text[place:].lstrip(), further
+        text, indent = text[place:].lstrip(), INDENT
     return [*found, indent + text]
 
 

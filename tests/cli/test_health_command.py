@@ -345,7 +345,7 @@ def test_the_last_run_counts_while_it_is_fresh(tmp_path: Path) -> None:
     summary(nights / "node17-20261123", "REJECTED", hours=2, line="REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0")
     day = (datetime.now(timezone.utc) - timedelta(hours=2)).date()
     said = health(tmp_path, "", *asked)
-    assert said == (1, f"ERROR last run REJECTED {day}: gpu3: stream.triad 2.1 TB/s, floor 3.0")
+    assert said == (1, f"ERROR last run REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0, {day}")
     assert health(tmp_path, UNCORRECTED, *asked)[1].endswith(f" 12, not 0; last run REJECTED {day}")
     assert health(tmp_path, "", *asked, "--max-age", "1h") == (
         0, f"OK 8 x h100-sxm; last run REJECTED {day}, stale"

@@ -372,8 +372,7 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     closing = Closing(line, 0, "ACCEPTED", finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
         "ACCEPTED 8/8 devices as h100-sxm at quick",
-        "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%;",
-        "  6 more)",
+        "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",
     ]
     assert [text for text, _ in finds_lines(closing, 80)] == [
         "rejects at 95%: one of 8 below its neighbours by 6.3% (memory),",

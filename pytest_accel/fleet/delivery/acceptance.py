@@ -51,7 +51,7 @@ class Delivery:
     """What rejects boards and nodes; the faults of one board are together."""
     older: int
     """Records that a newer one of the same node replaces."""
-    refused: Sequence[tuple[str, str]] = field(default=())
+    refused: Sequence[str] = ()
     shared: Sequence[str] = field(default=())
     """Hosts of which several records with different devices count, each as a node of its own."""
     without_record: Sequence[str] = field(default=())

@@ -57,7 +57,7 @@ def choose(found: Records, now: datetime, runs: Runs = NO_RUNS) -> None:
             some, mistimed = _of_machine(machine, now, runs)
             kept += some
             dated += [each for each in machine if all(each is not other for other, _ in mistimed)]
-            found.refused += [(str(each.path), f"does not count: {why}") for each, why in mistimed]
+            found.refused += [f"{each.path}: does not count: {why}" for each, why in mistimed]
         found.older += len(dated) - len(kept)
         if any(each.rejects for each in dated) and not any(each.rejects for each in kept):
             found.rejected_before += sorted({each.host for each in kept})

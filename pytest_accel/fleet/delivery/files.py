@@ -26,8 +26,8 @@ class DeliveryFiles:
     """Every record.json, and the other JSON files, which may be records under names of their own."""
     runs: Sequence[Path]
     """The folders of runs of a fleet, which say what nodes were to be examined."""
-    unreadable: Sequence[tuple[str, str]]
-    """Path and reason of every place where a record may be that cannot be read."""
+    unreadable: Sequence[str]
+    """A line, path and reason, on every place where a record may be that cannot be read."""
 
 
 def find(folder: Path) -> DeliveryFiles:
@@ -36,16 +36,16 @@ def find(folder: Path) -> DeliveryFiles:
         raise BadFile(f"{folder}: is not a folder; name the one that holds the records of the nodes")
     records: list[Path] = []
     runs: list[Path] = []
-    unreadable: list[tuple[str, str]] = []
+    unreadable: list[str] = []
     for path, names in paths.folders(folder, unreadable, links=True):
         here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
         records += here
         runs += [path] if run_folder.FILE in names else []
         left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
         if left and not here and series.FILE not in names:  # the runs of a series lie in folders of their own
-            unreadable.append((str(path), f"has {left[0]}, as a run leaves it, and no {record.FILE}"))
+            unreadable.append(f"{path}: has {left[0]}, as a run leaves it, and no {record.FILE}")
         links = [path / name for name in names if (path / name).is_symlink() and not os.access(path / name, os.F_OK)]
-        unreadable += [(str(link), "is a link that leads nowhere") for link in links if link.suffix != ".json"]
+        unreadable += [f"{link}: is a link that leads nowhere" for link in links if link.suffix != ".json"]
     if not records and not unreadable:
         raise BadFile(f"{folder}: holds no record; name the folder that the runs wrote into (--accel-output)")
     return DeliveryFiles(records, runs, unreadable)

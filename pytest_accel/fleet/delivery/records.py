@@ -106,21 +106,21 @@ class Records:
     """Nodes whose newest record does not reject, and of which an older one does."""
     shared: list[str] = field(default_factory=list)
     """Hosts of which several records with different devices count, each as a node of its own."""
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """Path and reason of every file that could not be used."""
+    refused: list[str] = field(default_factory=list)
+    """A line, path and reason, on every file that could not be used."""
 
 
 def read(paths: Sequence[Path]) -> Records:
     """Read records, in several processes if they are many."""
     found = Records()
-    for path, one, why in _read_each(paths):
+    for one, why in _read_each(paths):
         found.nodes += [one] if one else []
-        found.refused += [(str(path), why)] if why else []
+        found.refused += [why] if why else []
     return found
 
 
-Read = tuple[Path, "NodeRecord | None", str]
-"""The path of a file, what is kept of its record, and the reason why it could not be used.
+Read = tuple["NodeRecord | None", str]
+"""What is kept of a record, and a line on why its file could not be used.
 
 Without record and reason the file is none, and does not claim to be one.
 """
@@ -140,15 +140,15 @@ def _read(path: Path) -> Read:
     try:
         raw = untrusted.read_json(path)
         if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
-            return path, None, ""
+            return None, ""
         run = record.parse(raw, path)
         if run.judged_from:
-            return path, None, AGAIN.format(record=run.judged_from.get("record", "not named"))
-        return path, _node(run), ""
+            return None, f"{path}: {AGAIN.format(record=run.judged_from.get('record', 'not named'))}"
+        return _node(run), ""
     except BadFile as bad:
-        return path, None, str(bad).removeprefix(f"{path}: ")
+        return None, str(bad)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        return path, None, f"is damaged: {type(error).__name__}: {error}"
+        return None, f"{path}: is damaged: {type(error).__name__}: {error}"
 
 
 def _node(run: Run) -> NodeRecord:

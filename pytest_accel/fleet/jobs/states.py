@@ -398,8 +398,7 @@ def _why_none(newest: Summary | None, job: JobState | None) -> str:
 
 def _judged(name: str, newest: Summary) -> NodeResult:
     """Return the state of a node by a run that has ended."""
-    simulated = "SIMULATED " if newest.simulated and not newest.line.startswith("SIMULATED") else ""
-    line = f"{simulated}{newest.line or newest.state}"
+    line = newest.line or f"{'SIMULATED ' if newest.simulated else ''}{newest.state}"
     if wrong := newest.contradiction:
         return NodeResult(name, State.NOT_JUDGED, f"{newest.folder.name} contradicts itself: {wrong}; {line}", newest)
     if newest.exit == exits.INTERRUPTED or newest.word == "INTERRUPTED":

@@ -136,7 +136,7 @@ class ProgressLine:
 
     def nodes(self, found: Sequence[NodeResult]) -> None:
         """Show how many nodes are in which state, and about how long it will take."""
-        self.text(states.in_words(found) + self._left(found))
+        self.text(states.in_words(found), self._left(found))
 
     def _left(self, found: Sequence[NodeResult]) -> str:
         """Return about how long it will take, by what ended since the first look."""
@@ -149,17 +149,17 @@ class ProgressLine:
         seconds = (time.monotonic() - self._began) * open_ / ended
         return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
 
-    def text(self, text: str) -> None:
-        """Show a text; an empty one is not shown."""
-        if not text:
+    def text(self, said: str, more: str = "") -> None:
+        """Show a text with `more` behind it, whose change alone makes no new line. An empty text is not shown."""
+        if not said:
             return
-        text = printable(text)
+        text = printable(said + more)
         if sys.stderr.isatty():
             text = text[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write(f"\r{text}{' ' * (self._width - len(text))}")
             self._width = len(text)
-        elif text.split("; about")[0] != self._last and time.monotonic() >= self._next:
-            self._last, self._next = text.split("; about")[0], time.monotonic() + LINE_EVERY
+        elif said != self._last and time.monotonic() >= self._next:
+            self._last, self._next = said, time.monotonic() + LINE_EVERY
             sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core import paths, untrusted
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
@@ -25,7 +25,6 @@ from pytest_accel.core.summary import FINISHED, Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run import folder_summary, record, summaries
-from pytest_accel.run.record import FILE
 
 WAIVED: Final = "WAIVED"
 """The status of a verdict that would fail the node, if its owner had not accepted that."""
@@ -224,10 +223,10 @@ class Batch:
 
     part: Path
     runs: list[StoredRun] = field(default_factory=list)
-    unread: list[tuple[str, str]] = field(default_factory=list)
-    """Files that cannot be read: path and reason."""
-    passed_over: list[tuple[str, str]] = field(default_factory=list)
-    """Records that do not count: path and reason."""
+    unread: list[str] = field(default_factory=list)
+    """A line on each file that cannot be read: path and reason."""
+    passed_over: list[str] = field(default_factory=list)
+    """A line on each record that does not count."""
 
 
 def read_batch(paths: Sequence[Path], part: Path) -> Batch:
@@ -242,9 +241,9 @@ def read_batch(paths: Sequence[Path], part: Path) -> Batch:
                 try:
                     run, figures = read(path)
                 except BadFile as bad:
-                    batch.unread.append((str(path), str(bad).removeprefix(f"{path}: ")))
+                    batch.unread.append(str(bad))
                 except NotKept as why:
-                    batch.passed_over.append((str(path), str(why)))
+                    batch.passed_over.append(f"{path}: {why}")
                 else:
                     table.writerows(vars(each).values() for each in figures)
                     batch.runs.append(run)
@@ -254,24 +253,14 @@ def read_batch(paths: Sequence[Path], part: Path) -> Batch:
     return batch
 
 
-def find(names: Sequence[str]) -> tuple[list[Path], list[tuple[str, str]]]:
-    """Return the records that files and folders name, each once, and the folders that cannot be read: path and reason.
+def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Return the records that files and folders name, each once, and a line on each folder that cannot be read.
 
     Raises BadFile for a path that holds no record.
     """
+    unread: list[str] = []
     found: dict[str, Path] = {}
-    unread: list[tuple[str, str]] = []
     for name in names:
-        path = Path(name)
-        if not untrusted.exists(path):
-            raise BadFile(f"{path}: does not exist; name records, or folders in which runs wrote them")
-        closed: list[tuple[str, str]] = []
-        files = [path] if not path.is_dir() else paths.files(path, FILE, closed)
-        if not files and closed:
-            raise BadFile(*map(": ".join, closed))
-        if not files:
-            raise BadFile(f"{path}: holds no {FILE}; name a folder in which a run wrote its record")
-        unread += closed
-        for file in files:
+        for file in record.below(Path(name), unread):
             found.setdefault(os.path.realpath(file), file)
     return list(found.values()), unread

@@ -59,10 +59,10 @@ class Added:
     """The number of runs that were added, by night."""
     known: int = 0
     """Runs that the store held already."""
-    unread: list[tuple[str, str]] = field(default_factory=list)
-    """Files that cannot be read, or that contradict the store: path and reason."""
-    passed_over: list[tuple[str, str]] = field(default_factory=list)
-    """Records that do not count: path and reason."""
+    unread: list[str] = field(default_factory=list)
+    """A line on each file that cannot be read, or that contradicts the store: path and reason."""
+    passed_over: list[str] = field(default_factory=list)
+    """A line on each record that does not count."""
 
 
 def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Added:
@@ -174,11 +174,11 @@ def _wanted(
                 what = (
                     "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
                 )
-                added.unread.append((run.record, what))
+                added.unread.append(f"{run.record}: {what}")
                 continue
             if not night and (moment(run.started) or now) > now + AHEAD:
                 what = f"began at {run.started}, in the future: its node's clock is wrong; --night names the night"
-                added.unread.append((run.record, what))
+                added.unread.append(f"{run.record}: {what}")
                 continue
             chosen.append((replace(run, night=night or min(run.night, now.date())), batch.part))
     return chosen
@@ -219,7 +219,7 @@ def _by_night(
         if content == run.content or (content and not run.finished):
             added.known += 1
         elif content and state == FINISHED:
-            added.unread.append((run.record, "another version of a run that the store holds"))
+            added.unread.append(f"{run.record}: another version of a run that the store holds")
         else:
             new[run.id] = replace(run, night=night), part
     return grouped(new.values(), lambda each: each[0].night)

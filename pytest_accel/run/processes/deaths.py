@@ -27,20 +27,21 @@ OWN_SIGNALS = (
 somebody: an administrator, the kernel for want of memory, a daemon that watches the memory, a limit of this user."""
 
 
-def cause(code: int, reason: str, kills_before: tuple[int, int]) -> Message:
+def cause(code: int, kills_before: tuple[int, int]) -> Message:
     """Return the fields "reason" and "kind" of the message that a process has died, given its return code of Popen.
 
     The kind is "need" if the kernel may have killed it because memory ran out, and "external" if somebody else sent the
     signal that ended it. In both cases the device is not to blame. Without a kind it may be. A process that was not
     ended by a signal has `exited`.
     """
+    reason = sentence(code)
     if code >= 0:
         return {"reason": reason, "exited": True}
     if -code in OWN_SIGNALS:
         return {"reason": reason}
     killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
     if -code != signal.SIGKILL or killed <= 0:
-        why = f"{reason.replace('it was', 'its process was', 1)}, which comes from outside and not from the device"
+        why = f"{sentence(code, 'its process')}, which comes from outside and not from the device"
         return {"kind": "external", "reason": why}
     processes = "1 process" if killed == 1 else f"{killed} processes"
     return {"kind": "need", "reason": f"{reason}; the kernel killed {processes} meanwhile because memory ran out"}
@@ -63,11 +64,11 @@ def _killed_by(counters: Path) -> int:
     return int(line[1]) if line else 0
 
 
-def sentence(code: int) -> str:
+def sentence(code: int, who: str = "it") -> str:
     """Return a return code of Popen as a sentence."""
     if code >= 0:
-        return f"it ended with exit code {code}"
+        return f"{who} ended with exit code {code}"
     try:
-        return f"it was killed by {signal.Signals(-code).name}"
+        return f"{who} was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"it was killed by signal {-code}"
+        return f"{who} was killed by signal {-code}"

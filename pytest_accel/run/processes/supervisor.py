@@ -127,7 +127,9 @@ class Child:
             return [*messages, {"event": "died", "kind": "need", "reason": reason}]
         if at_end:
             reason = self.kill()
-            cause = deaths.cause(self._process.returncode or 0, reason, self._kills_before)
+            cause = {"reason": reason}
+            if not self.left_behind:
+                cause = deaths.cause(self._process.returncode or 0, self._kills_before)
             messages.append({"event": "died", **cause})
         return messages
 

@@ -169,7 +169,7 @@ def warnings(of: Delivery) -> list[str]:
     if of.older:
         told.append(f"Several runs: {many(of.older, 'further record')} not counted; one of every node counts.")
     told += [SHARED.format(host=each) for each in of.shared]
-    told += [f"Not read: {path}: {why}." for path, why in of.refused]
+    told += [f"Not read: {each}." for each in of.refused]
     return told
 
 
