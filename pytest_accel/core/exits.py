@@ -26,8 +26,8 @@ class WrongUse(Exception):
     Each argument is a line of the text. What a line quotes from outside cannot end it.
     """
 
-    def __init__(self, *lines: str) -> None:
-        super().__init__(*map(printable, lines))
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*(printable(str(each)) for each in lines))
 
     def __str__(self) -> str:
         return "\n".join(self.args)

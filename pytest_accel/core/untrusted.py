@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from pytest_accel.core import paths
 from pytest_accel.core.exits import WrongUse
@@ -59,8 +59,23 @@ _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
+class ErrorAt(NamedTuple):
+    """What is wrong in a line of a file."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
 class BadFile(WrongUse):
-    """A file cannot be used. The text lists every finding with file and line."""
+    """A file cannot be used. The text lists every finding with file and line; `errors` are the same, line for line."""
+
+    def __init__(self, *errors: str | ErrorAt) -> None:
+        super().__init__(*errors)
+        self.errors = errors
 
 
 def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> bytes:
@@ -125,10 +140,10 @@ def decode(raw: bytes, shown: str) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise BadFile(f"{shown}:{line}: is not UTF-8 text") from None
+        raise BadFile(ErrorAt(shown, line, "is not UTF-8 text")) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadFile(f"{shown}:{line}: is not text: it holds a NUL character")
+        raise BadFile(ErrorAt(shown, line, "is not text: it holds a NUL character"))
     return text
 
 

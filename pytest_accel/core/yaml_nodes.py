@@ -18,7 +18,7 @@ from yaml.resolver import Resolver
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS
+from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS, ErrorAt
 from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
 
 MOST_FINDINGS = 100
@@ -75,19 +75,18 @@ class Located:
 class Findings:
     """The errors of a file, collected so that all of them are reported at once."""
 
-    lines: list[str] = field(default_factory=list)
+    errors: list[ErrorAt] = field(default_factory=list)
 
     def add(self, at: Located, text: str) -> None:
         """Add an error with the place of the value. Raises BadFile if the file has too many."""
-        self.lines.append(f"{printable(at.where)}: {printable(text, FINDING_CHARACTERS)}")
-        if len(self.lines) >= MOST_FINDINGS:
-            self.lines.append(f"{at.file}: further errors are not looked for")
-            self.raise_if_any()
+        self.errors.append(ErrorAt(printable(at.file), at.line, printable(text, FINDING_CHARACTERS)))
+        if len(self.errors) >= MOST_FINDINGS:
+            raise BadFile(*self.errors, f"{at.file}: further errors are not looked for")
 
     def raise_if_any(self) -> None:
         """Raise BadFile with all errors, if there are any."""
-        if self.lines:
-            raise BadFile(*self.lines)
+        if self.errors:
+            raise BadFile(*self.errors)
 
 
 def items_of(at: Located | None) -> list[tuple[str, Located]]:
@@ -116,7 +115,7 @@ def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
     findings = Findings()
     node = _compose(untrusted.decode(raw, shown), shown)
     if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
-        raise BadFile(f"{shown}:1: the file is empty; it must begin with '{begins}'")
+        raise BadFile(ErrorAt(shown, 1, f"the file is empty; it must begin with '{begins}'"))
     root = _Values(shown, findings).of(node)
     if not isinstance(root.data, dict):
         findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
@@ -167,7 +166,7 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
     said = str(getattr(wrong, "problem", None) or wrong)
     for part, better in _CLEARER.items():
         said = better if part in said else said
-    raise BadFile(f"{shown}:{mark.line + 1 if mark else 1}: {printable(said, 200)}")
+    raise BadFile(ErrorAt(shown, mark.line + 1 if mark else 1, printable(said, 200)))
 
 
 class _Values:
@@ -185,10 +184,10 @@ class _Values:
         here, before, known = Located(None, self._shown, node.start_mark.line + 1), self._count, id(node) in self._made
         made = self._made.setdefault(id(node), None)
         if known and made is None:
-            raise BadFile(f"{here.where}: an alias stands inside of the value that it repeats")
+            raise BadFile(ErrorAt(here.file, here.line, "an alias stands inside of the value that it repeats"))
         self._count += made[1] if made else 1
         if self._count > VALUES:
-            raise BadFile(f"{here.where}: the file has more than {VALUES:,} values")
+            raise BadFile(ErrorAt(here.file, here.line, f"the file has more than {VALUES:,} values"))
         if made:
             return made[0]
         kind = node.tag.removeprefix(_TAG)
@@ -207,7 +206,7 @@ class _Values:
         for name, each in node.value:
             line = name.start_mark.line + 1
             if not isinstance(name, yaml.ScalarNode):
-                raise BadFile(f"{self._shown}:{line}: a key is text or a number")
+                raise BadFile(ErrorAt(self._shown, line, "a key is text or a number"))
             key = printable(_one_line(name.value))
             value = self.of(each, key)
             if key == "<<" and isinstance(value.data, dict):

@@ -15,7 +15,8 @@ import yaml
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Contract, Platform, Sku
-from pytest_accel.core.yaml_nodes import BadFile, Located, items_of
+from pytest_accel.core.untrusted import BadFile, ErrorAt
+from pytest_accel.core.yaml_nodes import Located, items_of
 
 BEGINS = b"# sha256:"
 FIRST_LINE = re.compile(
@@ -36,22 +37,23 @@ def terms_of(raw: bytes, root: Located) -> Contract | None:
     """Return the terms of a contract, None for any other threshold file. Raises BadFile for one that was changed."""
     if not raw.startswith(BEGINS):
         return None
-    wrong, mend = f"{root.file}:1: sha256: ", "; ask for the original, or freeze a new one"
+
+    def changed(why: str, key: str = "sha256", line: int = 1) -> BadFile:
+        return BadFile(ErrorAt(root.file, line, f"{key}: {why}; ask for the original, or freeze a new one"))
+
     stated = FIRST_LINE.match(raw)
     if stated is None:
-        raise BadFile(f"{wrong}the first line of a contract is not complete{mend}")
+        raise changed("the first line of a contract is not complete")
     terms = Contract(**{key: value.decode() for key, value in stated.groupdict().items()})
     if terms.sha256 != (found := hash_of(raw[BEHIND:])):
-        raise BadFile(
-            f"{wrong}the file was changed after it was frozen: it states {terms.sha256[:SHOWN]}..., "
-            f"its content has {found[:SHOWN]}...{mend}"
-        )
+        states = f"it states {terms.sha256[:SHOWN]}..., its content has {found[:SHOWN]}..."
+        raise changed(f"the file was changed after it was frozen: {states}")
     if "extends" in root.data:
-        raise BadFile(f"{root.data['extends'].where}: extends: a contract holds every limit and extends nothing{mend}")
+        raise changed("a contract holds every limit and extends nothing", "extends", root.data["extends"].line)
     platforms = [name for name, _ in items_of(root.data.get("platforms"))]
     if platforms != [terms.platform] or terms.level not in LEVELS:
         of = f"platform {', '.join(platforms)}; the levels are {', '.join(LEVELS)}"
-        raise BadFile(f"{wrong}it is for {terms.platform} at {terms.level}, but the file has {of}{mend}")
+        raise changed(f"it is for {terms.platform} at {terms.level}, but the file has {of}")
     return terms
 
 

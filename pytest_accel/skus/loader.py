@@ -14,7 +14,8 @@ from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
-from pytest_accel.core.yaml_nodes import BadFile, Findings, Located, items_of
+from pytest_accel.core.untrusted import BadFile, ErrorAt
+from pytest_accel.core.yaml_nodes import Findings, Located, items_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, contract, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
@@ -175,7 +176,8 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
-            raise BadFile(f"{root.data['extends'].where}: extends: {root.data['extends'].data} leads back to this file")
+            at = root.data["extends"]
+            raise BadFile(ErrorAt(at.file, at.line, f"extends: {at.data} leads back to this file"))
         under = _read(base, (*seen, path.resolve()), findings)
         own = [*under.own, *([] if _shipped(path) else [name])]
         check_platforms(root, under.root, findings)
@@ -224,7 +226,7 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
     try:
         return find(str(beside) if beside.suffix in (".yaml", ".yml") else str(name))
     except BadFile as bad:
-        raise BadFile(*bad.behind(f"{extends.where}: extends")) from None
+        raise BadFile(ErrorAt(extends.file, extends.line, f"extends: {bad}")) from None
 
 
 def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:

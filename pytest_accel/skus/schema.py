@@ -71,9 +71,9 @@ _source_keys = yaml_nodes.record_of(
 @yaml_nodes.accepts(_source_keys.schema)
 def _source(at: Located, key: str, findings: Findings) -> Source | None:
     """Return a source."""
-    known = len(findings.lines)
+    known = len(findings.errors)
     found = _source_keys(at, key, findings)
-    if len(findings.lines) > known:
+    if len(findings.errors) > known:
         return None
     return Source(**{**found, "levels": tuple(found.get("levels", ()))})
 

@@ -18,7 +18,7 @@ def parsed(tmp_path: Path, text: str | bytes) -> Located:
 def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
     """The value of key `it` after a check, and what was found wrong with it."""
     findings = Findings()
-    return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", findings), findings.lines
+    return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", findings), [*map(str, findings.errors)]
 
 
 def test_every_value_knows_its_line(tmp_path: Path) -> None:

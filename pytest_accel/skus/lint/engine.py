@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_accel.core.yaml_nodes import BadFile, Located, nearest
+from pytest_accel.core.untrusted import BadFile, ErrorAt
+from pytest_accel.core.yaml_nodes import Located, nearest
 from pytest_accel.skus import loader
 from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintFinding, moved, same
 
@@ -18,7 +18,6 @@ OWN_RULES = {
     "explained": "Require that an explanation names a known rule and explains a finding.",
 }
 """The rules that are not a function of a single readable file."""
-REFUSAL = re.compile(r"(?P<file>.*?):(?P<line>\d+): (?P<text>.*)")
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def _open(path: Path) -> _Opened:
     try:
         subject = _subject(path)
     except BadFile as bad:
-        refused = [_refusal(line, shown) for line in bad.args]
+        refused = [_refusal(each, shown) for each in bad.errors]
         return _Opened(None, refused, {shown, *(each.file for each in refused)}, shipped)
     return _Opened(subject, [], set(subject.sku.files), shipped)
 
@@ -109,12 +108,10 @@ def _report(subjects: Iterable[LintedFile], findings: Sequence[LintFinding], wan
     )
 
 
-def _refusal(line: str, name: str) -> LintFinding:
-    """Return one line of a BadFile ("file:line: text") as a finding."""
-    match = REFUSAL.fullmatch(line)
-    if match is None:
-        return LintFinding(name, 1, "error", "", line, "", "schema")
-    return LintFinding(match["file"], int(match["line"]), "error", "", match["text"], "", "schema")
+def _refusal(error: str | ErrorAt, name: str) -> LintFinding:
+    """Return an error of a file as a finding; one without a place is of the first line."""
+    file, line, text = (name, 1, error) if isinstance(error, str) else error
+    return LintFinding(file, line, "error", "", text, "", "schema")
 
 
 def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], today: str) -> Iterator[LintFinding]:
