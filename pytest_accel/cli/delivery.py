@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import result_file
+from pytest_accel.cli import result_file, verify
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, files, records
@@ -16,6 +16,7 @@ from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.document import markdown, page, plain, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
+from pytest_accel.run import signature
 from pytest_accel.skus import packing_list
 
 FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
@@ -34,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--acceptance", action="store_true", help="write the document of a whole delivery (docs/delivery.md)")
     text = "the packing list: a CSV table with the column serial"
     add("--expect", metavar="FILE", type=Path, help=text)
+    verify.arguments(group)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
 
 
@@ -48,6 +50,8 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     _choose(found, there.runs)
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
+    if chosen.allowed_signers:
+        found.nodes = [_verified(each, chosen) for each in found.nodes]
     name = chosen.name or chosen.folder.absolute().name
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
     made = acceptance.delivery(name, found, boards, expected=expected)
@@ -58,6 +62,13 @@ def report(chosen: argparse.Namespace, form: str) -> int:
         against = [f"- {printable(each)}" for each in result.reasons(made)]
         print("\n".join([printable(f"{simulated}{word}: {sentence}"), *against, str(chosen.output)]))
     return made.exit
+
+
+def _verified(one: NodeRecord, chosen: argparse.Namespace) -> NodeRecord:
+    """Return a record with the names of who signed it; it is not accepted if its signature does not prove it."""
+    found = signature.verify(one.path, chosen.allowed_signers, nonce=chosen.nonce, revoked=chosen.revoked)
+    why = one.objection or (f"it is not proven: {found.objections[0]}" if found.objections else "")
+    return replace(one, signed_by=tuple(found.signers), objection=why)
 
 
 def _choose(found: Records, folders: Sequence[Path]) -> None:

@@ -23,6 +23,8 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between two records, or over a folder of them",
     "calibrate": "make a threshold file from records of known-good nodes",
     "report": "write a saved record in another format",
+    "sign": "sign a saved record, or countersign it",
+    "verify": "check the signature of a record, and what it proves",
     "health": "check this node without loading it, in one line, for schedulers",
     "fleet": "run on many nodes by their scheduler, and report on all of them",
     "store": "keep the results of many nights in few files, and analyse them",

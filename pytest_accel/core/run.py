@@ -157,6 +157,8 @@ class RunEntry(TimeSpent, total=False):
     """The same of the counters of the host; absent before they were read."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
+    nonce: str
+    """The text that was given out for this run (--accel-nonce); absent without one."""
     launcher: LauncherEntry
     """The launcher that started the run on one of many nodes; absent without one."""
     simulated: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import html
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core import closing_file, exits, paths
+from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
@@ -19,6 +21,7 @@ from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import closing_lines, interrupts, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
+from pytest_accel.run import signature
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, too_few_files
 from pytest_accel.run.record import findings_of
@@ -57,6 +60,25 @@ PYTEST_FAILED = "an internal error of pytest"
 NOT_FOUND = "a test that was named was not found"
 
 
+def _demand_outputs(option: argparse.Namespace) -> None:
+    """Raise pytest.UsageError if the page or the signature that is asked for cannot be made at the end of the run."""
+    if option.accel_report and (why := page_file.refused(option.accel_report)):
+        raise pytest.UsageError(f"--accel-report: {why}")
+    try:
+        if option.accel_sign:
+            signature.demand_key(option.accel_sign)
+    except WrongUse as wrong:
+        raise pytest.UsageError(f"--accel-sign: {wrong}") from None
+
+
+def _signed(folder: Path, key: Path) -> terminal.Line:
+    """Sign a record; return a line for the terminal. The verdict does not depend on it."""
+    try:
+        return f"signed: {signature.sign(folder, key, ask=False)}", ""
+    except (WrongUse, OSError) as error:
+        return f"not signed: {printable(str(error))}; later: pytest-accel sign {folder} --key {key}", "yellow"
+
+
 class Acceptance:
     """A plugin object for one acceptance run: its methods are the hooks.
 
@@ -83,8 +105,7 @@ class Acceptance:
         for path in (str(each).partition("::")[0] for each in named):
             if not (config.invocation_params.dir / path).exists():
                 raise pytest.UsageError(f"file or directory not found: {path}")
-        if option.accel_report and (why := page_file.refused(option.accel_report)):
-            raise pytest.UsageError(f"--accel-report: {why}")
+        _demand_outputs(option)
         given = [str(arg) for arg in config.invocation_params.args]
         if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
             raise pytest.UsageError(
@@ -358,12 +379,14 @@ class Acceptance:
         cells[2:2] = [f"<td>{html.escape(found.get(f'accel.{name}', ''))}</td>" for name in HTML_COLUMNS]
 
     def _report_lines(self) -> list[terminal.Line]:
-        """Write the HTML page if it was asked for, and return the line that says where it is, or why it is not."""
-        ledger = self.accel_session.ledger
-        wanted, file = self.accel_session.setup.options.report, ledger.folder.file
-        if not wanted or file is None:
-            return []
-        return [page_file.write(ledger.record, file.parent, wanted)]
+        """Write the HTML page and sign the record if that was asked for; return the lines that say where they are."""
+        ledger, options = self.accel_session.ledger, self.accel_session.setup.options
+        file, lines = ledger.folder.file, []
+        if options.report and file:
+            lines.append(page_file.write(ledger.record, file.parent, options.report))
+        if options.sign and file:
+            lines.append(_signed(file.parent, options.sign))
+        return lines
 
     def _about(self) -> dict[str, object]:
         """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""

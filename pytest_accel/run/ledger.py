@@ -84,6 +84,8 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.run["launcher"] = record.launcher_entry(options.launch)
+        if options.nonce:
+            self.record.run["nonce"] = options.nonce
         if options.time_limit is not None:
             self.record.run["time_limit"] = options.time_limit
         if node:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.core.durations import duration
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.levels import LEVELS
+from pytest_accel.core.printable import SHOWN
 from pytest_accel.run.deadline import SHORTEST
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Options:
     follows: str = ""
     """The record of the run before in a series, or FIRST; empty for a run by itself."""
     simulate: str | None = None
+    nonce: str = ""
+    """The text that whoever wants the record gave out for this run, so that it cannot be an older one."""
+    sign: Path | None = None
+    """The key to sign the record with; None to leave it unsigned."""
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
@@ -236,6 +241,21 @@ def add_options(parser: pytest.Parser) -> None:
         "in .html, or to report.html beside the record. Needs pip install 'pytest-accel[report]'.",
     )
     add(
+        "--accel-sign",
+        metavar="KEY",
+        type=_file,
+        help="At the end sign the record, and all files beside it, with a KEY of OpenSSH: a private key, or the public "
+        "key of one that ssh-agent holds. 'pytest-accel sign' does it later, on another machine; 'pytest-accel verify' "
+        "checks it.",
+    )
+    add(
+        "--accel-nonce",
+        metavar="TEXT",
+        type=_nonce,
+        help="A text that whoever takes the delivery gave out for this run. It is kept in the record, and shows that "
+        "the record is not an older one.",
+    )
+    add(
         "--accel-simulate",
         metavar="FILE|SKU",
         type=_name,
@@ -314,6 +334,13 @@ def _path(text: str) -> Path | None:
 def _file(text: str) -> Path:
     """Return a path. Raises ArgumentTypeError for an empty one."""
     return Path(_name(text))
+
+
+def _nonce(text: str) -> str:
+    """Return a nonce. Raises ArgumentTypeError for one that cannot be printed or is too long."""
+    if not _name(text).isprintable() or len(text) > SHOWN:
+        raise argparse.ArgumentTypeError(f"not a text of up to {SHOWN} printable characters")
+    return text
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -4,60 +4,27 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+import subprocess
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-from known_good_nodes import closed, not_applicable, record, save
+from accepted_nodes import LIMITS, judged, node, save_whole
+from known_good_nodes import closed, record, save
 from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
-from pytest_accel.judging.verdicts.judge import judge
 
 CHECKOUT = Path(__file__).parents[2]
-SKU = shipped.load("h100-sxm")
-SHIPPED = SKU.limits_on(SKU.platforms["hgx8"])
-SOURCE = Source("measured", "us", "2026-11")
-LIMITS = {
-    **SHIPPED,
-    "matmul.bf16": replace(SHIPPED["matmul.bf16"], advises=False, source=SOURCE),  # of our method, so that it rejects
-    "health.remap_failure": Limit("health.remap_failure", "count", equals=0, source=SOURCE),
-}
 TRIAD = LIMITS["stream.triad"]
-
-
-def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Run:
-    """A node whose verdicts follow from its drawn figures; as another one it has that one's boards."""
-    made = record(number if as_board_of is None else as_board_of)
-    made.run["host"] = f"node{number}"
-    if fails:
-        bad = Measurement("health.remap_failure", made.devices[3].uuid, "count", 1)
-        made.measurements.append(bad)
-    return judged(made, LIMITS, **changed)
-
-
-def judged(made: Run, limits: Mapping[str, Limit], **changed: Any) -> Run:
-    """The record with the verdicts of these limits, which an acceptance requires, and the closing line of those."""
-    verdicts = [*(judge([each], limits.get(each.metric)) for each in made.measurements), *not_applicable(made)]
-    around = Circumstances(
-        required=[each.key for each in verdicts if each.limit],
-        names={each.uuid: each.name for each in made.devices},
-        expected_devices=len(made.devices),
-        sku="h100-sxm",
-        level="standard",
-    )
-    return closed(replace(made, **{"verdicts": verdicts, "circumstances": around, **changed}))
 
 
 def at_level(made: Run, level: str) -> Run:
@@ -106,6 +73,23 @@ def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
         "They have every board of the packing list, in its node, and no other."
     )
     assert found["reasons"] == []
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
+def test_a_delivery_says_who_signed_what_and_accepts_nothing_unsigned(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (tmp_path / "signers").write_text(f"supplier {key.with_suffix('.pub').read_text()}")
+    for number in range(3):
+        folder = save_whole(node(number), tmp_path / "records" / f"node{number}")
+        if number:
+            assert main(["sign", str(folder), f"--key={key}"]) == 0
+    status, found = told(tmp_path, f"--allowed-signers={tmp_path / 'signers'}")
+    assert (status, found["of_nodes"]["accepted"], found["of_nodes"]["not judged"]) == (6, 2, 1)
+    assert [each["signed_by"] for each in found["nodes"]] == [[], ["supplier"], ["supplier"]]
+    assert "it is not proven: the record is not signed" in found["nodes"][0]["objection"]
+    _, page = made(tmp_path, f"--allowed-signers={tmp_path / 'signers'}", form="md")
+    assert "Signed by supplier: node1, node2." in page
 
 
 def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class Node:
     sha256: str
     objection: str
     """Why the result of its run does not count here, empty if it does."""
+    signed_by: Sequence[str] = ()
+    """Who signed its record, where signatures were verified."""
 
 
 def result_of(record: NodeRecord) -> str:
@@ -66,5 +68,14 @@ def node_of(record: NodeRecord) -> Node:
     marginal = len(record.marginal - {NODE})
     line = f"{record.line}; NOT JUDGED here: {record.objection}" if record.objection else record.line
     return Node(
-        record.node, result, line, record.started, boards, marginal, str(record.path), record.sha256, record.objection
+        name=record.node,
+        result=result,
+        line=line,
+        started=record.started,
+        boards=boards,
+        marginal=marginal,
+        record=str(record.path),
+        sha256=record.sha256,
+        objection=record.objection,
+        signed_by=record.signed_by,
     )

@@ -81,6 +81,8 @@ class NodeRecord(Summary):
     measured: Sequence[Figure] = ()
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
+    signed_by: Sequence[str] = ()
+    """Who signed it, where signatures were verified."""
     waived: Sequence[str] = ()
     """The limits that waivers covered."""
     overridden: int = 0

@@ -200,6 +200,10 @@ def _qualified(of: Delivery) -> list[str]:
             f"{'holds' if devices == 1 else 'hold'} a limit narrowly, or {_is(devices)} behind the others: "
             f"{listed([each.name for each in marginal], MOST_NODES)}."
         )
+    signed: dict[tuple[str, ...], list[str]] = {}
+    for each in of.nodes:
+        signed.setdefault(tuple(each.signed_by), []).append(each.name)
+    told += [f"Signed by {listed(who)}: {listed(names, MOST_NODES)}." for who, names in signed.items() if who]
     if of.rejected_before:
         nodes = [f"{name} ({why})" for name, why in of.rejected_before]
         told.append(f"REJECTED BEFORE, and accepted now: {listed(nodes, MOST_NODES)}.")

@@ -1,0 +1,54 @@
+"""The subcommand `pytest-accel verify`: what a signed record proves."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_accel.core import exits
+from pytest_accel.core.printable import printable
+from pytest_accel.core.summary import ACCEPTED
+from pytest_accel.run import signature
+from pytest_accel.run.statement import REJECTED
+
+RESULTS = {ACCEPTED: exits.HOLDS, REJECTED: exits.REJECTED}
+"""The exit status by the result of a proven record."""
+DESCRIPTION = """Verify a signed record: who signed it, that no file was changed since, the nonce, and that the
+acceptance follows from what was measured, which is worked out anew. The exit status is 0 for a proven ACCEPTED, 1 for a
+proven REJECTED, 6 for everything else: unsigned, signed by somebody who is not in the list, changed, contradictory,
+simulated, held or not judged. It proves that whoever holds the key stated this record, after the nonce was given out;
+not that the hardware was there."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `verify`."""
+    parser.add_argument("file", metavar="RECORD", type=Path, help="a record.json, or the folder that holds it")
+    arguments(parser, required=True)
+    text = "the name of the list that has to have signed (default: any of it)"
+    parser.add_argument("--signer", metavar="NAME", help=text)
+
+
+def arguments(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
+    """Declare whom and what to trust, for `fleet report --acceptance` as well."""
+    option = parser.add_argument
+    text = "whose signatures count, in lines of NAME and public key (ssh-keygen(1), ALLOWED SIGNERS)"
+    option("--allowed-signers", metavar="FILE", type=Path, required=required, help=text)
+    option("--nonce", metavar="TEXT", help="the text that was given out for the run (pytest --accel-nonce=TEXT)")
+    option("--revoked", metavar="FILE", type=Path, help="keys that count no more (ssh-keygen(1), -r)")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what a record proves, and return the exit status. Raises WrongUse."""
+    found = signature.verify(
+        chosen.file, chosen.allowed_signers, signer=chosen.signer, nonce=chosen.nonce, revoked=chosen.revoked
+    )
+    simulated = found.run is not None and found.run.simulated
+    against = [*found.objections, *(["the node was simulated"] if simulated else [])]
+    lines = [f"signed by {each}" for each in found.signers]
+    if found.run:
+        nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
+        lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
+    lines += [f"against it: {each}" for each in against]
+    lines.append("NOT PROVEN" if against else f"PROVEN {found.word or 'without a result'}")
+    print("\n".join(map(printable, lines)))
+    return exits.NOT_JUDGED if against else RESULTS.get(found.word, exits.NOT_JUDGED)

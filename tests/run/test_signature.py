@@ -1,0 +1,246 @@
+"""Signed records: whoever changes anything in the folder is refused, by OpenSSH alone and by `verify`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import as_user
+import pytest
+from accepted_nodes import node, save_whole
+
+from pytest_accel.cli.main import main
+from pytest_accel.run import record, signature, statement
+
+pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
+NONCE = "PO-4711"
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A signed record, with the keys of the supplier and of a stranger, and the list that has the supplier's alone."""
+
+    folder: Path
+    keys: Path
+
+    @property
+    def signers(self) -> Path:
+        return self.keys / "signers"
+
+    def by_openssh(self, name: str = "supplier") -> bool:
+        """True if the command of the docs, which needs nothing of ours, finds nothing."""
+        line = (
+            f"ssh-keygen -Y verify -f {self.signers} -I {name} -n accel-record -s SHA256SUMS.sig < SHA256SUMS"
+            " && sha256sum -c SHA256SUMS"
+        )
+        return not subprocess.run(["bash", "-c", line], cwd=self.folder, capture_output=True, check=False).returncode
+
+    def sums(self) -> None:
+        """Write the sums anew, as somebody would who changed a file."""
+        names = [line.partition("  ")[2] for line in (self.folder / "SHA256SUMS").read_text().splitlines()]
+        lines = [f"{record.hash_file(self.folder / name)}  {name}\n" for name in names]
+        (self.folder / "SHA256SUMS").write_text("".join(lines))
+
+    def sign(self, key: str, *, namespace: str = "accel-record") -> None:
+        """Sign the sums as they are."""
+        (self.folder / "SHA256SUMS.sig").unlink()
+        line = ["ssh-keygen", "-Y", "sign", "-f", str(self.keys / key), "-n", namespace, "SHA256SUMS"]
+        subprocess.run(line, cwd=self.folder, capture_output=True, check=True)
+
+    def trust(self, key: str = "supplier", options: str = 'namespaces="accel-record"', name: str = "supplier") -> None:
+        self.signers.write_text(f"{name} {options} {(self.keys / f'{key}.pub').read_text()}")
+
+    def verified(self, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+        status = main(["verify", str(self.folder), f"--allowed-signers={self.signers}", *options])
+        return status, capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("supplier", "buyer", "stranger"):
+        line = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
+        subprocess.run(line, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def signed(tmp_path: Path, keys: Path) -> Signed:
+    """An accepted record of hardware, signed by the supplier."""
+    return made(tmp_path, keys)
+
+
+def made(tmp_path: Path, keys: Path, *, fails: bool = False) -> Signed:
+    one = node(0, fails=fails)
+    one.run["nonce"] = NONCE
+    folder = save_whole(one, tmp_path / "rec")
+    (folder / "report.html").write_text("<p>a page</p>")
+    found = Signed(folder, shutil.copytree(keys, tmp_path / "keys"))
+    found.trust()
+    signature.sign(folder, found.keys / "supplier", ask=False)
+    return found
+
+
+def test_what_the_supplier_signed_is_proven(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = signed.verified(capsys, f"--nonce={NONCE}")
+    assert (status, out.splitlines()[-1]) == (0, "PROVEN ACCEPTED")
+    assert "signed by supplier" in out
+    assert "nonce PO-4711" in out
+    assert signed.by_openssh()
+
+
+def test_a_proven_rejection_ends_with_1(tmp_path: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = made(tmp_path, keys, fails=True).verified(capsys)
+    assert (status, out.splitlines()[-1]) == (1, "PROVEN REJECTED")
+
+
+def test_the_buyer_countersigns_the_same_sums(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sign", str(signed.folder), f"--key={signed.keys / 'buyer'}", "--as=buyer"]) == 0
+    with signed.signers.open("a") as file:
+        file.write(f"buyer {(signed.keys / 'buyer.pub').read_text()}")
+    status, out = signed.verified(capsys, "--signer=supplier")
+    assert status == 0
+    assert out.count("signed by") == 2
+    assert "signed by buyer" in out
+
+
+@pytest.mark.parametrize("name", ["record.json", "telemetry.jsonl", "report.html", "statement.json", "SHA256SUMS"])
+def test_one_byte_changed_in_any_file(signed: Signed, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    path = signed.folder / name
+    text = path.read_text()
+    place = len(text) // 2
+    path.write_text(text[:place] + ("0" if text[place] != "0" else "1") + text[place + 1 :])
+    assert signed.verified(capsys)[0] == 6
+    assert not signed.by_openssh()
+
+
+def test_a_byte_of_the_signature(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    path = signed.folder / "SHA256SUMS.sig"
+    lines = path.read_text().splitlines()
+    lines[2] = lines[2][::-1]
+    path.write_text("\n".join(lines) + "\n")
+    status, out = signed.verified(capsys)
+    assert status == 6
+    assert "against it: SHA256SUMS.sig: " in out
+    assert not signed.by_openssh()
+
+
+def _as_rejected(signed: Signed) -> None:
+    """Edit a verdict, and everything that depends on it as far as a forger knows it."""
+    raw = json.loads((signed.folder / "record.json").read_text())
+    raw["closing"]["line"] = raw["closing"]["line"].replace("8/8", "9/9")
+    raw["sha256"] = record.seal(raw)
+    (signed.folder / "record.json").write_text(json.dumps(raw))
+    signed.sums()
+
+
+def _anew_by_a_stranger(signed: Signed) -> None:
+    _as_rejected(signed)
+    signed.sign("stranger")
+
+
+FORGERIES: dict[str, tuple[Callable[[Signed], object], str]] = {
+    "record and sums together": (_as_rejected, "SHA256SUMS.sig: "),
+    "anew by a stranger": (_anew_by_a_stranger, "no key of"),
+    "another key": (lambda one: one.sign("stranger"), "no key of"),
+    "another namespace": (lambda one: one.sign("supplier", namespace="file"), "namespace"),
+    "another name": (lambda one: one.trust("stranger"), "no key of"),
+    "not valid yet": (lambda one: one.trust(options='valid-after="20990101"'), "or it is not valid today"),
+    "no signature": (lambda one: (one.folder / "SHA256SUMS.sig").unlink(), "the record is not signed"),
+}
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_a_forgery_is_refused_both_ways(signed: Signed, capsys: pytest.CaptureFixture[str], how: str) -> None:
+    forge, says = FORGERIES[how]
+    forge(signed)
+    status, out = signed.verified(capsys)
+    assert (status, out.splitlines()[-1]) == (6, "NOT PROVEN")
+    assert any(line.startswith("against it: ") and says in line for line in out.splitlines()), out
+    assert not signed.by_openssh()
+
+
+def test_a_signer_who_has_to_have_signed(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    signed.signers.write_text(signed.signers.read_text() + f"buyer {(signed.keys / 'buyer.pub').read_text()}")
+    assert signed.verified(capsys, "--signer=buyer")[0] == 6
+    assert not signed.by_openssh("buyer")
+
+
+def test_a_revoked_key(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = signed.verified(capsys, f"--revoked={signed.keys / 'supplier.pub'}")
+    assert status == 6
+    assert "revoked" in out
+
+
+def test_an_older_run_with_another_nonce(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = signed.verified(capsys, "--nonce=PO-4712")
+    assert status == 6
+    assert "against it: the run was given the nonce 'PO-4711', not 'PO-4712'" in out
+
+
+def test_what_the_supplier_signed_against_the_facts(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    """The signature is good, and the record contradicts itself: only whoever works it out anew sees that."""
+    _as_rejected(signed)
+    signed.sign("supplier")
+    status, out = signed.verified(capsys)
+    assert status == 6
+    assert "against it: statement.json does not follow from the record" in out
+    assert out.count("against it: ") >= 2
+
+
+def test_telemetry_of_another_run(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    (signed.folder / "telemetry.jsonl").write_text('{"uuid": "GPU-other"}\n')
+    signed.sums()
+    signed.sign("supplier")
+    assert signed.verified(capsys)[0] == 6
+
+
+def test_two_records_that_were_swapped(
+    signed: Signed, keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b").mkdir()
+    other = made(tmp_path / "b", keys, fails=True)
+    shutil.copy(signed.folder / "record.json", other.folder / "record.json")
+    assert other.verified(capsys)[0] == 6
+    assert not other.by_openssh()
+
+
+def test_the_test_result_of_in_toto_has_our_verdicts(signed: Signed) -> None:
+    found = json.loads((signed.folder / statement.TEST_RESULT).read_text())
+    assert found["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
+    assert found["predicate"]["result"] == "PASSED"
+    assert found["predicate"]["failedTests"] == []
+    assert any(each.startswith("matmul.bf16[") for each in found["predicate"]["passedTests"])
+
+
+def test_a_rejection_says_which_test_failed(tmp_path: Path, keys: Path) -> None:
+    found = json.loads((made(tmp_path, keys, fails=True).folder / statement.TEST_RESULT).read_text())["predicate"]
+    assert (found["result"], len(found["failedTests"])) == ("FAILED", 1)
+
+
+def test_a_record_that_contradicts_itself_is_not_signed(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    _as_rejected(signed)
+    assert main(["sign", str(signed.folder), f"--key={signed.keys / 'supplier'}"]) == 4
+    assert "is not signed, since it contradicts itself" in capsys.readouterr().err
+
+
+def test_a_key_that_cannot_sign_is_known_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("no key")
+    ran = as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", "--accel-sign=key", sku=None, paths=(), refused=True)
+    assert ran.exit == 4
+    assert ran.out.startswith("ERROR: --accel-sign: key: ssh-keygen cannot sign with it: ")
+
+
+def test_a_run_signs_its_record(tmp_path: Path, keys: Path) -> None:
+    as_user.write(tmp_path, test_mine="def test_it(accel_device):\n    assert accel_device.memory_bytes\n")
+    options = ("--accel-simulate=h100-sxm", f"--accel-sign={keys / 'supplier'}", "--accel-nonce=PO-1")
+    ran = as_user.pytest(tmp_path, *options, f"--accel-output={tmp_path / 'out'}", sku=None)
+    assert f"signed: {tmp_path / 'out'}/SHA256SUMS.sig" in ran.out
+    (tmp_path / "signers").write_text(f"supplier {(keys / 'supplier.pub').read_text()}")
+    found = signature.verify(tmp_path / "out", tmp_path / "signers", nonce="PO-1")
+    assert found.signers == ["supplier"]
+    assert found.objections == []
