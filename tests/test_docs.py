@@ -143,7 +143,7 @@ def known(place: str) -> set[str]:
     schema.SKU(value, "", findings)
     return {
         key
-        for line in findings.lines
+        for line in map(str, findings.errors)
         if "unknown key" in line and "surely-unknown'" in line
         for key in line.partition("known: ")[2].rstrip(")").split(", ")
     }
