@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "write a saved record in another format",
     "sign": "sign a saved record, or countersign it",
     "verify": "check the signature of a record, and what it proves",
+    "claim": "pack what a supplier needs to take a device back",
     "health": "check this node without loading it, in one line, for schedulers",
     "fleet": "run on many nodes by their scheduler, and report on all of them",
     "store": "keep the results of many nights in few files, and analyse them",

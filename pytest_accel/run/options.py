@@ -64,6 +64,7 @@ class Options:
     output: Path | None = None
     waivers: Path | None = None
     expect: Path | None = None
+    returned: Path | None = None
     baseline: str = AUTO
     baseline_fail: bool = False
     patience: float = 60.0
@@ -163,6 +164,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
         "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
         "node, rejects the node, and so does a board that is listed for this node and absent.",
+    )
+    add(
+        "--accel-returned",
+        metavar="FILE",
+        type=_file,
+        help="CSV table of boards that were sent back, with the column serial and, if they are known, rma, node and at "
+        "(the ledger.csv of a fleet is one). A device with such a serial number is named in the closing line.",
     )
     add(
         "--accel-with",

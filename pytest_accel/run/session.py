@@ -27,6 +27,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
 from pytest_accel.run.setup import Setup
+from pytest_accel.skus import returned
 
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
@@ -189,13 +190,14 @@ class Session:
 
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
-        setup, ledger, options = self.setup, self.ledger, self.setup.options
+        setup, ledger = self.setup, self.ledger
+        no_past = setup.node and setup.options.baseline == NONE  # a rehearsal
+        earlier = [] if no_past else ledger.record.earlier_attempts
+        rejected_before = earlier_records.rejected_before(earlier, ledger.names)
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
-            rejected_before=[]
-            if setup.node and options.baseline == NONE  # a rehearsal has no past
-            else earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names),
+            rejected_before=[*returned.named(setup.returned, setup.discovery.devices), *rejected_before],
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

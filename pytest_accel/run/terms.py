@@ -23,7 +23,7 @@ from pytest_accel.judging.closing import line as closing
 from pytest_accel.judging.facts import delivery, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
-from pytest_accel.skus import loader, packing_list, products, requirements
+from pytest_accel.skus import loader, packing_list, products, requirements, returned
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
@@ -163,6 +163,14 @@ def boards(path: Path | None) -> PackingList | None:
         return packing_list.load(path) if path else None
     except BadFile as bad:
         raise Refused(*bad.behind("--accel-expect")) from None
+
+
+def returned_boards(path: Path | None) -> dict[str, str]:
+    """Return what the table of --accel-returned says by serial number. Raises Refused for a wrong file."""
+    try:
+        return returned.load(path) if path else {}
+    except BadFile as bad:
+        raise Refused(*bad.behind("--accel-returned")) from None
 
 
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:

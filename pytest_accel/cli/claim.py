@@ -1,0 +1,129 @@
+"""The subcommand `pytest-accel claim`: everything that a supplier needs to take one device back, in one archive."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import shlex
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
+from pytest_accel.core.summary import ACCEPTED
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.yaml_nodes import nearest
+from pytest_accel.run import record, signature, statement
+from pytest_accel.views import claim
+
+DESCRIPTION = """Pack what a supplier needs to take a device back: a text for the ticket with our finding and the
+vendor's own words, the record with its signature, the telemetry and the kernel's lines of that device, the record of
+its last good run, and the command that shows the fault again. Files such as the output of nvidia-bug-report.sh are
+added by --attach."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `claim`."""
+    option = parser.add_argument
+    option("file", metavar="RECORD", type=Path, help="a record.json, or the folder that holds it")
+    option("--device", metavar="NAME", required=True, help="the device: its name (gpu3), serial number or UUID")
+    option("--output", metavar="FILE", type=Path, required=True, help="the archive to write: a new file, .tar.gz")
+    text = "a file to add, such as nvidia-bug-report.log.gz; may be given several times"
+    option("--attach", metavar="FILE", type=Path, action="append", default=[], help=text)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
+    saved = record.read(record.find(chosen.file))
+    if saved.contradictions:
+        raise BadFile(f"{saved.path}: contradicts itself, so that no supplier can be asked to believe it: "
+                      f"{saved.contradictions[0]}")  # fmt: skip
+    device = _device(saved, chosen.device)
+    if not claim.blamed(saved, device):
+        raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
+    last_good, files = _last_good(saved, device), dict(_evidence(saved, device, chosen.attach))
+    if last_good:
+        files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    words = [word for word in saved.run.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))]
+    again = shlex.join([*words, "-k", device.name])
+    text = claim.Claim(saved, device, sums, str(last_good or ""), again).text
+    _pack(chosen.output, {"ticket.txt": text.encode(), **files})
+    print(text, end="")
+    return 0
+
+
+def _device(saved: Run, asked: str) -> Device:
+    """Return the device of a name, serial number or UUID. Raises BadFile."""
+    for each in saved.devices:
+        if asked in (each.name, each.serial, each.uuid):
+            return each
+    names = [each.name for each in saved.devices]
+    raise BadFile(f"--device: {saved.path} has no '{printable(asked)}'; {nearest(asked, names)}")
+
+
+def _last_good(saved: Run, device: Device) -> Path | None:
+    """Return the newest earlier record that accepts the device, as far as it is still there and adds up."""
+    for each in reversed(saved.earlier_attempts):
+        path = Path(each["record"])
+        if device.uuid in each["devices"] and untrusted.exists(path):
+            try:
+                found = record.read(path)
+            except BadFile:
+                continue
+            if found.word == ACCEPTED and not found.contradictions:
+                return path
+    return None
+
+
+def _evidence(saved: Run, device: Device, attached: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the packet by name: those of the record as they are, and what concerns the device."""
+    folder = saved.path.absolute().parent
+    names = [
+        *statement.files_of(saved),
+        *signature.STATEMENTS,
+        *(each.name for each in folder.glob(f"{statement.SUMS}*")),
+    ]
+    for name in names:
+        if untrusted.exists(folder / name):
+            yield f"record/{name}", untrusted.read_bytes(folder / name, most=untrusted.LOG_BYTES, follow=False)
+    if lines := claim.kernel_lines(saved, device):
+        yield f"{device.name}-kernel.txt", ("\n".join(lines) + "\n").encode()
+    telemetry = folder / saved.telemetry.get("file", "")
+    if saved.telemetry.get("file") and untrusted.exists(telemetry):
+        own = [line for line in untrusted.lines(telemetry) if _is_of(line, device.uuid)]
+        yield f"{device.name}-telemetry.jsonl.gz", gzip.compress(b"".join(own), mtime=0)
+    for path in attached:
+        yield f"attached/{path.name}", untrusted.read_bytes(path, most=untrusted.LOG_BYTES)
+
+
+def _is_of(line: bytes, uuid: str) -> bool:
+    """Return True for a line of the telemetry that is of a device."""
+    try:
+        return bool(json.loads(line).get("uuid") == uuid)
+    except (ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _pack(path: Path, files: dict[str, bytes]) -> None:
+    """Write an archive with a folder of its name. Raises BadFile if there is one already, or it cannot be written."""
+    inside = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"{inside}/{name}")
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    try:
+        with path.open("xb") as file:
+            file.write(packed.getvalue())
+    except FileExistsError:
+        raise BadFile(f"--output: {path} exists; name a new file") from None
+    except OSError as error:
+        raise BadFile(f"--output: cannot write to {path}: {error.strerror}") from None

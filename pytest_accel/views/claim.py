@@ -1,0 +1,92 @@
+"""The text of a return: what is wrong with one device, in our words and the vendor's, for a supplier's ticket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from pytest_accel.core.details import ErrorReport
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.verdict import Verdict
+from pytest_accel.run.record import findings_of
+
+FACTS = ("vbios", "driver_version", "part_number", "board_part_number")
+"""Facts of a device that a supplier asks for, as far as the driver states them."""
+
+
+def blamed(run: Run, device: Device) -> list[Verdict]:
+    """Return the verdicts that reject a device, as the record has them."""
+    return [each for each in run.verdicts if each.rejects and device.uuid in (each.subject, each.culprit)]
+
+
+def reports_of(run: Run, device: Device) -> list[ErrorReport]:
+    """Return the errors that the driver or the kernel reported of a device, in order of time, each once."""
+    found = [
+        report
+        for one in run.measurements
+        for report in one.details.get("reports", ())
+        if report.uuid == device.uuid
+    ]  # fmt: skip
+    return sorted(dict.fromkeys(found), key=lambda each: each.at)
+
+
+def kernel_lines(run: Run, device: Device) -> list[str]:
+    """Return a line for each report of a device: the kernel's own text where it states one."""
+    lines = []
+    for each in reports_of(run, device):
+        at = datetime.fromtimestamp(each.at, timezone.utc).isoformat(timespec="seconds")
+        lines.append(printable(f"{at} {each.source}: {each.text or each.title}"))
+    return lines
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a ticket says of one device of a run."""
+
+    run: Run
+    device: Device
+    files: Mapping[str, str]
+    """The SHA-256 of every file of the packet, by its name."""
+    last_good: str
+    """The record of the last good run of the device; empty if none is known."""
+    command: str
+    """The command that shows the fault again."""
+
+    @property
+    def text(self) -> str:
+        """The text of the ticket."""
+        return "\n".join(map(printable, self._lines())) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        run, device = self.run, self.device
+        simulated = "SIMULATED, nothing to return: " if run.simulated else ""
+        yield f"{simulated}Return of {device.model}, serial {device.serial or 'unknown'}"
+        yield ""
+        yield f"node:     {run.host}"
+        yield f"place:    {device.name}, PCI {device.pci_address or 'unknown'}"
+        yield f"UUID:     {device.uuid}"
+        yield from (f"{name}: {device.facts[name]}" for name in FACTS if device.facts.get(name))
+        yield f"examined: {run.started} by pytest_accel {run.software.get('pytest_accel', '')}".rstrip()
+        yield f"result:   {run.closing.line}"
+        yield ""
+        yield "What is wrong"
+        found = findings_of(run)
+        for finding, verdicts in grouped(blamed(run, device), lambda each: found.get(each.key)).items():
+            if finding:
+                yield f"{finding.title}, {finding.severity.value}: {finding.do}"
+            yield from (f"- {each.metric}: {sentence_of(each)}" for each in verdicts)
+        lines = kernel_lines(run, device)
+        yield ""
+        yield "Reported of it by the driver and the kernel" + ("" if lines else ": nothing")
+        yield from (f"- {each}" for each in lines)
+        yield ""
+        yield f"Last good run:   {self.last_good or 'none is known'}"
+        yield f"To see it again: {self.command}"
+        yield ""
+        yield "Files"
+        yield from (f"- {each}  {name}" for name, each in self.files.items())
