@@ -27,7 +27,6 @@ COMMANDS = [
     "compare {path}",
     "calibrate {path} --output o.yaml",
     "calibrate {record} --output {path}.yaml",
-    "calibrate {record} --contribute {path}.yaml --owner us",
     "calibrate {record} --output o.yaml --accel-sku {path}.yaml",
     "report {path} --format md",
     "report {record} --format md --output {path}",

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -27,15 +25,12 @@ from pytest_accel.judging.records import calibration
 from pytest_accel.judging.records.calibration import Calibration
 from pytest_accel.judging.verdicts.history import TERMS
 from pytest_accel.run.terms import Terms
-from pytest_accel.skus import contribution, lint, loader
-from pytest_accel.skus.contribution import ContributedDevice, ContributedMetric, Contribution
+from pytest_accel.skus import lint, loader
 from pytest_accel.views import calibration as shown
 from pytest_accel.views import lint_report
 from pytest_accel.views.calibration import Provenance
 
 SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
-LONG = 10_000
-"""Characters in a line of YAML: every device is one line."""
 
 DESCRIPTION = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named;
 each limit states how many healthy devices it rejects and which loss it finds. The file is for review
@@ -46,17 +41,16 @@ for wrong inputs and for too few devices."""
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `calibrate`."""
     option = parser.add_argument
-    text = "a record.json, a folder with one or many, or a file that --contribute wrote"
+    text = "a record.json, or a folder with one or many"
     option("records", metavar="RECORDS", nargs="+", help=text)
     option(
         "--output",
         metavar="FILE.yaml",
         type=Path,
+        required=True,
         help="write the threshold file here; it extends the SKU of the records",
     )
-    text = "write the figures without anything that names devices, nodes or users here, to send to others"
-    option("--contribute", metavar="FILE.yaml", type=Path, help=text)
-    text = "whose nodes these are: required by --contribute, and stated as the source of the limits (default: us)"
+    text = "whose nodes these are, stated as the source of the limits (default: us)"
     option("--owner", metavar="NAME", help=text)
     text = "the SKU, or the threshold file, that the new file extends (default: the SKU of the records)"
     option("--accel-sku", metavar="NAME|FILE", help=text)
@@ -65,16 +59,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_options(chosen: argparse.Namespace) -> None:
-    """Raise BadFile for options that contradict each other, and for files that exist."""
-    if not chosen.output and not chosen.contribute:
-        raise BadFile("name a file to write: --output own.yaml, or --contribute FILE with --owner NAME")
-    if chosen.contribute and not (chosen.owner or "").strip():
-        raise BadFile("--contribute: state whose nodes these are: --owner NAME")
-    for option, path in (("--output", chosen.output), ("--contribute", chosen.contribute)):
-        if path and path.suffix not in (".yaml", ".yml"):
-            raise BadFile(f"{option}: {path} has to end with .yaml")
-        if path and path.exists():
-            raise BadFile(f"{option}: {path} exists; name a new file")
+    """Raise BadFile for a file that exists, or whose name is not that of a threshold file."""
+    if chosen.output.suffix not in (".yaml", ".yml"):
+        raise BadFile(f"--output: {chosen.output} has to end with .yaml")
+    if chosen.output.exists():
+        raise BadFile(f"--output: {chosen.output} exists; name a new file")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -84,8 +73,7 @@ def run(chosen: argparse.Namespace) -> int:
     wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
     product = known_good.same_product(inputs, wanted.name if wanted else None)
     sku, platform = _product(product, wanted)
-    readings = known_good.readings(inputs, sku, platform, chosen.owner or "us")
-    readings = known_good.without_poisoned(inputs, readings, sku, platform)
+    readings = known_good.readings(inputs.records, sku, platform)
     processors = not registry.vendor(sku.vendor).accelerator
     found = calibration.calibrate(readings, processors=processors)
     made = _provenance(chosen, inputs, sku, platform)
@@ -94,9 +82,7 @@ def run(chosen: argparse.Namespace) -> int:
     if not any(shown.limited(each, sku, platform) for each in found.metrics):
         few = "; ".join(sorted(set(found.left_out.values()))) or "none was measured"
         raise BadFile(f"nothing was written: no metric has enough devices or runs ({few})")
-    if chosen.contribute:
-        _contribute(chosen.contribute, inputs, found, made)
-    return _write(chosen.output, inputs, found, made) if chosen.output else 0
+    return _write(chosen.output, inputs, found, made)
 
 
 def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platform]:
@@ -112,36 +98,24 @@ def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platfor
 
 def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: Platform) -> Provenance:
     """Return what the calibration was made from."""
-    records, files = inputs.records, [one for _, one in inputs.contributions]
-    days = [each.run.get("started", "")[:10] for each in records] + [each.date for each in files]
-    software = {
-        name: {str(each.software[name]) for each in records if each.software.get(name)}.union(
-            *(each.software.get(name, ()) for each in files)
-        )
-        for name in SOFTWARE
-    }
-    levels = [each.run.get("level", "") for each in records] + [level for each in files for level in each.levels]
-    own = [chosen.owner or "us"] if records else []
-    beside = (chosen.output or Path("x")).parent.absolute()
-    extended = os.path.relpath(sku.own_file, beside) if sku.own_file else sku.name
-    stem = re.sub(r"[^\w-]", "-", chosen.output.stem) if chosen.output else sku.name
+    records = inputs.records
+    software = {name: {str(each.software[name]) for each in records if each.software.get(name)} for name in SOFTWARE}
+    extended = os.path.relpath(sku.own_file, chosen.output.parent.absolute()) if sku.own_file else sku.name
+    stem = re.sub(r"[^\w-]", "-", chosen.output.stem)
     return Provenance(
         sku=sku,
         platform=platform,
         extends=extended,
         name=stem if stem != sku.name else f"{stem}-calibrated",
-        by=", ".join(dict.fromkeys([*own, *(each.owner for each in files)])),
-        date=max(days),
+        by=chosen.owner or "us",
+        date=max(each.started[:10] for each in records),
         software={name: sorted(some, key=_numbers) for name, some in software.items() if some},
-        levels=list(dict.fromkeys(filter(None, levels))),
-        sources=[
-            *map(_told, inputs.records),
-            *(f"{path}: contributed by {one.owner}" for path, one in inputs.contributions),
-        ],
+        levels=list(dict.fromkeys(each.run["level"] for each in records if each.run.get("level"))),
+        sources=list(map(_told, records)),
         refused=inputs.refused,
         devices=list(dict.fromkeys(device.uuid for each in records for device in each.devices)),
-        labels=known_good.labels(inputs.records),
-        simulated=any(each.simulated for each in records) or any(each.simulated for each in files),
+        labels=known_good.labels(records),
+        simulated=any(each.simulated for each in records),
     )
 
 
@@ -162,7 +136,7 @@ def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> 
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
     body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
     write_new(path, f"{shown.header(found, made)}{body}", "--output")
-    report = lint.lint([str(path)], today=made.date if len(made.date) > 7 else f"{made.date}-28")
+    report = lint.lint([str(path)], today=made.date)
     print(lint_report.text(report, everything=False, colour=False))
     broken = _judged(loader.load(str(path)), inputs, found, made)
     for line in broken or [f"{len(inputs.records)} records: every calibrated limit holds"]:
@@ -185,70 +159,3 @@ def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> l
             if each.status is Status.FAIL and each.metric in metrics and each.subject not in gone
         ]
     return broken
-
-
-# -- contributing
-
-
-def _contribute(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> None:
-    """Write the figures without names. Raises BadFile if a name is left in them."""
-    files = {str(path) for path, _ in inputs.contributions}
-    own = [each for each in found.kept if each.source not in files]
-    if not own:
-        raise BadFile("--contribute: no record of your own is left; contributed files are not passed on")
-    one = Contribution(
-        owner=made.by.split(", ")[0],
-        sku=made.sku.name,
-        platform=made.platform.name,
-        date=made.date[:7],
-        levels=made.levels,
-        software=made.software,
-        metrics=_metrics(own),
-        left_out=len(found.outliers),
-        simulated=made.simulated,
-    )
-    text = yaml.dump(contribution.plain(one), Dumper=_Flow, sort_keys=False, allow_unicode=True, width=LONG)
-    for name in known_good.identifying(inputs.records):
-        if name in text.replace(one.owner, ""):
-            why = "which names a node, a device, a user or a folder"
-            raise BadFile(f"--contribute: nothing was written: the figures hold '{printable(name)}', {why}")
-    head = f"# Healthy {made.sku.name}, by pytest-accel calibrate --contribute. Numbers stand for nodes and devices.\n"
-    write_new(path, head + text, "--contribute")
-    told = f"{len(one.metrics)} metrics, without names of hosts, devices and users"
-    print(f"{printable(str(path))}: {told}. {shown.REVIEW}")
-
-
-class _Flow(yaml.SafeDumper):
-    """Writes a mapping of scalars, and a list of numbers, on one line."""
-
-
-def _one_line(dumper: yaml.SafeDumper, data: Any) -> yaml.Node:
-    node = dumper.represent_dict(data.items())
-    node.flow_style = "runs" in data
-    return node
-
-
-_Flow.add_representer(dict, _one_line)
-_Flow.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
-
-
-def _metrics(readings: Sequence[calibration.GoodFigure]) -> dict[str, ContributedMetric]:
-    """Return the readings by metric and device; nodes and devices are numbered in the order in which they appear."""
-    nodes: dict[str, int] = {}
-    devices: dict[str, dict[str, int]] = {}
-    metrics: dict[str, dict[tuple[int, int], list[float]]] = {}
-    first: dict[str, calibration.GoodFigure] = {}
-    for each in readings:
-        node = nodes.setdefault(each.node, len(nodes) + 1)
-        numbers = devices.setdefault(each.node, {})
-        device = 0 if each.device == each.node else numbers.setdefault(each.device, len(numbers) + 1)
-        metrics.setdefault(each.metric, {}).setdefault((node, device), []).append(each.value)
-        first.setdefault(each.metric, each)
-    return {
-        metric: ContributedMetric(
-            first[metric].unit,
-            first[metric].conditions,
-            [ContributedDevice(*place, tuple(runs)) for place, runs in some.items()],
-        )
-        for metric, some in metrics.items()
-    }

@@ -206,7 +206,6 @@ def judged(one: Calibrated) -> str:
 def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
     nodes, of_node = counted(one.nodes, "node"), requirements.of_node(one.metric)
     measured = counted(one.devices, "node") if of_node else f"{counted(one.devices, 'device')} of {nodes}"
-    owners = f"{len(one.owners)} owners ({', '.join(one.owners)}); " if len(one.owners) > 1 else ""
     method = {name: one.conditions[name] for name in method_of(one.metric, made.sku.probes) if name in one.conditions}
     return {
         "kind": "measured",
@@ -214,7 +213,7 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
         "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{owners}{counted(one.runs, 'run')} of {measured}; "
+            f"{REHEARSED + '; ' if made.simulated else ''}{counted(one.runs, 'run')} of {measured}; "
             f"level {', '.join(made.levels)}; {what}"
         ),
         **({} if of_node else {"devices": one.devices}),

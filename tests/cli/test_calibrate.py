@@ -9,7 +9,6 @@ from typing import Any
 import as_user
 import pytest
 import torch_has
-import yaml
 from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
@@ -33,22 +32,6 @@ def nodes(folder: Path, numbers: range, **changed: Any) -> Path:
 
 def calibrate(*words: object) -> int:
     return main(["calibrate", *map(str, words)])
-
-
-def contributed(folder: Path, numbers: range, owner: str) -> Path:
-    """Have an owner write a contributed file."""
-    file = folder / f"{owner}.yaml"
-    assert calibrate(nodes(folder / owner, numbers), "--contribute", file, "--owner", owner) == 0
-    return file
-
-
-def changed(file: Path, name: str, change: Any) -> Path:
-    """Write a contributed file that somebody changed by hand."""
-    raw = yaml.safe_load(file.read_text())
-    change(raw)
-    other = file.with_name(f"{name}.yaml")
-    other.write_text(yaml.safe_dump(raw, sort_keys=False))
-    return other
 
 
 @pytest.mark.slow
@@ -132,9 +115,11 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     change, why = REFUSED[name]
     folder = nodes(tmp_path / "good", range(2))
     bad = save(record(7, **change), tmp_path / "good" / "bad")
-    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0, "the others are enough"
+    assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0, "the others are enough"
     assert f"refused: {bad}: {why}" in capsys.readouterr().out
-    assert len(yaml.safe_load((tmp_path / "c.yaml").read_text())["metrics"]["stream.triad"]["devices"]) == 16
+    source = loader.load(str(tmp_path / "own.yaml")).limits["stream.triad"].source
+    assert source
+    assert (source.devices, source.by) == (16, "acme")
 
 
 @pytest.mark.slow
@@ -142,7 +127,7 @@ def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pyte
     folder, made = nodes(tmp_path / "good", range(2)), record(7)
     verdicts = failing(made, "health.ecc_uncorrectable_volatile", "3 count, not 0")
     bad = save(replace(made, verdicts=verdicts), tmp_path / "good" / "bad")
-    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0
+    assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0
     assert f"refused: {bad}: it rejects gpu0: health.ecc_uncorrectable_volatile 3 count" in capsys.readouterr().out
 
 
@@ -151,7 +136,7 @@ def test_a_changed_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     folder = nodes(tmp_path / "good", range(2))
     bad = save(record(7), tmp_path / "good" / "bad")
     bad.write_text(bad.read_text().replace("rack7-n07", "rack7-n08"))
-    assert calibrate(folder, "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 0
+    assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0
     assert "it contradicts itself: the record was changed after it was written" in capsys.readouterr().out
 
 
@@ -258,78 +243,3 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert calibrate(nodes(tmp_path / "good", range(2)), "--output", tmp_path / "own.yaml") == 4
     assert "exists; name a new file" in capsys.readouterr().err
     assert (tmp_path / "own.yaml").read_text() == "mine"
-
-
-# -- contributed files
-
-
-@pytest.mark.slow
-def test_a_contributed_file_names_nobody(tmp_path: Path) -> None:
-    text = contributed(tmp_path, range(2), "acme").read_text()
-    for name in ("GPU-0001", "1650", "rack7", "operator", "/srv", "0000:0", str(tmp_path)):
-        assert name not in text
-    assert "owner: acme" in text
-    assert "{node: 2, device: 8, runs: [" in text
-
-
-def test_a_contribution_needs_an_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert calibrate(nodes(tmp_path / "good", range(2)), "--contribute", tmp_path / "c.yaml") == 4
-    assert "--owner NAME" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_name_in_the_conditions_stops_a_contribution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for node in range(2):
-        made = record(node)
-        found = [replace(each, conditions={**each.conditions, "file": "rack7-n00"}) for each in made.measurements]
-        save(replace(made, measurements=found), tmp_path / "good" / str(node))
-    assert calibrate(tmp_path / "good", "--contribute", tmp_path / "c.yaml", "--owner", "acme") == 4
-    assert "the figures hold 'rack7-n00'" in capsys.readouterr().err
-    assert not (tmp_path / "c.yaml").exists()
-
-
-@pytest.mark.slow
-def test_files_of_two_owners_say_on_how_many_devices_a_limit_rests(tmp_path: Path) -> None:
-    two = [contributed(tmp_path, range(2), "acme"), contributed(tmp_path, range(10, 13), "globex")]
-    own = tmp_path / "own.yaml"
-    assert calibrate(*two, "--output", own) == 0
-    source = loader.load(str(own)).limits["matmul.bf16"].source
-    assert source
-    assert (source.devices, source.nodes, source.by) == (40, 5, "acme, globex")
-    assert "2 owners (acme, globex); 80 runs of 40 devices of 5 nodes" in source.conditions
-
-
-def tenfold(raw: Any) -> None:
-    for device in raw["metrics"]["stream.triad"]["devices"]:
-        device["runs"] = [10 * each for each in device["runs"]]
-
-
-def other_unit(raw: Any) -> None:
-    raw["metrics"]["stream.triad"]["unit"] = "MB/s"
-
-
-def other_method(raw: Any) -> None:
-    raw["metrics"]["matmul.bf16"]["conditions"]["shape"] = "4096x4096x4096"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (tenfold, "metrics.stream.triad: its centre is 29"),
-        (other_unit, "metrics.stream.triad.unit: MB/s should be GB/s"),
-        (other_method, "metrics.matmul.bf16.conditions: another method than the probe's: shape 4096x4096x4096"),
-    ],
-)
-def test_a_poisoned_file_is_refused_by_name_and_the_others_count(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, why: str
-) -> None:
-    good = [contributed(tmp_path, range(2), "acme"), contributed(tmp_path, range(10, 12), "globex")]
-    bad = changed(contributed(tmp_path, range(20, 22), "initech"), "poison", change)
-    own = tmp_path / "own.yaml"
-    capsys.readouterr()
-    assert calibrate(*good, bad, "--output", own) == 0
-    line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("refused"))
-    assert line.startswith(f"refused: {bad}: line ")
-    assert why in line
-    assert "2 owners (acme, globex)" in own.read_text()

@@ -13,7 +13,6 @@ import pytest
 
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.judging.records.calibration import Calibrated, Calibration, GoodFigure, calibrate, spreads_of
-from pytest_accel.judging.records.poisoned import strangers
 from pytest_accel.skus.lint.limits import LOOSE, TIGHT
 
 METRIC = "matmul.bf16"
@@ -152,7 +151,7 @@ def test_runs_of_one_machine_are_enough_for_processors() -> None:
     """There is no fleet of equal ones, and the load of the machine makes runs differ, not its halves."""
     rng = random.Random(3)  # noqa: S311  a drawing
     readings = [
-        GoodFigure("matmul.fp32", "of peak", rng.gauss(0.95, 0.02), name, "node 1", {}, "us", f"run {run}")
+        GoodFigure("matmul.fp32", "of peak", rng.gauss(0.95, 0.02), name, "node 1", {}, f"run {run}")
         for run in range(10)
         for name in ("cpu0", "cpu1")
     ]
@@ -201,46 +200,3 @@ def test_the_tail_of_student_s_t(freedom: float) -> None:
     assert student_tail(found, freedom) == pytest.approx(1e-4, rel=1e-6)
     if freedom in known:
         assert found == pytest.approx(known[freedom], rel=1e-5)
-
-
-# -- files of others
-
-
-def from_file(name: str, times: float = 1.0, seed: int = 0, **changed: Any) -> list[GoodFigure]:
-    readings = drawn(2, seed=seed, **changed)
-    return [
-        GoodFigure(**{**vars(each), "value": each.value * times, "source": name, "device": name + each.device})
-        for each in readings
-    ]
-
-
-def refused(*files: list[GoodFigure], usual: float | None = None) -> dict[str, str]:
-    every = [each for some in files for each in some]
-    names = {each.source for each in every if each.source in ("a", "b", "c")}
-    return {name: why for name, (_, why) in strangers(every, names, {METRIC: usual} if usual else {}).items()}
-
-
-def test_the_file_that_is_ten_times_off_is_refused_and_the_others_are_not() -> None:
-    found = refused(from_file("a"), from_file("b", seed=1), from_file("c", 10.0, seed=2))
-    assert list(found) == ["c"]
-    assert "its centre is 6983.8 TFLOPS, that of the others 711.11 TFLOPS" in found["c"]
-
-
-def test_records_of_one_s_own_decide_against_a_file() -> None:
-    assert list(refused(drawn(1), from_file("a", 10.0))) == ["a"]
-
-
-def test_a_published_figure_decides_between_two_files() -> None:
-    assert list(refused(from_file("a"), from_file("b", 10.0, seed=1), usual=730.0)) == ["b"]
-
-
-def test_another_method_is_named_with_the_condition() -> None:
-    other = from_file("c", seed=2, conditions={"shape": "4096x4096x4096"})
-    same: dict[str, Any] = {"conditions": {"shape": "8192x8192x8192"}}
-    found = refused(from_file("a", **same), from_file("b", seed=1, **same), other)
-    assert list(found) == ["c"]
-    assert "shape 4096x4096x4096 (c), 8192x8192x8192 (a)" in found["c"]
-
-
-def test_the_same_devices_do_not_count_twice() -> None:
-    assert "the same devices twice" in refused(from_file("a"), from_file("b"))["b"]

@@ -21,7 +21,6 @@ from pytest_accel.judging.verdicts.history import ENOUGH_RUNS, OF_NORMAL, VARYIN
 from pytest_accel.judging.verdicts.like_devices import family_of, part_of
 from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.skus import requirements
-from pytest_accel.skus.contribution import OF_PEAK
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
 
 REJECTED = 1e-4
@@ -40,6 +39,8 @@ Rousseeuw and C. Croux, J. Am. Stat. Assoc. 88, 1993)."""
 SMALL_SAMPLE = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 """The factor by which the deviation of n values is too small on average; n / (n - 0.8) above 9 (C. Croux and P. J.
 Rousseeuw, COMPSTAT 1992)."""
+OF_PEAK = "of peak"
+"""The unit of a figure whose limit is a fraction of its peak."""
 DIGITS = 5
 """Significant digits of a figure."""
 
@@ -49,7 +50,7 @@ class GoodFigure:
     """One figure of one device, or of a whole node, in one run.
 
     `device` and `node` are unique among all readings. `conditions` are those of the measurement. `source` is the record
-    or the contributed file that it was read from.
+    that it was read from.
     """
 
     metric: str
@@ -58,7 +59,6 @@ class GoodFigure:
     device: str
     node: str
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    owner: str = ""
     source: str = ""
 
     @property
@@ -134,7 +134,6 @@ class Calibrated:
     healthy: tuple[float, float]
     devices: int
     nodes: int
-    owners: tuple[str, ...]
     runs: int
     """Runs of the devices in all."""
     most_runs: int
@@ -309,7 +308,6 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
         healthy=(low, high),
         devices=len(middles),
         nodes=nodes,
-        owners=tuple(sorted({each.owner for each in readings} - {""})),
         runs=len(readings),
         most_runs=max(map(len, series.values())),
         bound=bound,
