@@ -26,7 +26,7 @@ def rejected(folder: Path) -> Run:
     one.earlier_attempts = [
         EarlierRecord(
             record=str(before / "record.json"), started="2026-11-01", state="finished", line="", devices=uuids
-        )  # type: ignore[typeddict-item]
+        )
     ]
     one.run["command"] = ["pytest", "--accel-sku=h100-sxm", "--accel-output=here"]
     save_whole(one, folder / "now")
