@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
 import pytest_accel
@@ -33,6 +34,8 @@ COMMANDS: Mapping[str, str] = {
     "schema": "print the JSON Schema of threshold files or of records",
 }
 """The help of each subcommand by the name of its module, which has DESCRIPTION, `add` for arguments, and `run`."""
+GROUP = "pytest_accel_commands"
+"""The entry points by which other packages bring subcommands: each names such a module."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,12 +61,31 @@ def _run(words: Sequence[str]) -> int:
 
 
 def parsed(words: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
-    """Return the module of the subcommand that the words name, and its options. No other one is imported."""
-    name = words[0] if words and words[0] in COMMANDS else _top().parse_args(words).command
-    command = importlib.import_module(f"pytest_accel.cli.{name}")
+    """Return the module of the subcommand that the words name, and its options. No other one is imported.
+
+    Raises WrongUse for one of another package that cannot be imported.
+    """
+    name = words[0] if words and words[0] in COMMANDS else _top().parse_args(words[:1] or words).command
+    command = importlib.import_module(f"pytest_accel.cli.{name}") if name in COMMANDS else _of_others(name)
     parser = getattr(command, "PARSER", Parser)(prog=f"pytest-accel {name}", description=command.DESCRIPTION)
     command.add(parser)
     return command, parser.parse_args(words[1:])
+
+
+def _of_others(name: str) -> ModuleType:
+    """Return the module of a subcommand of another package. Raises WrongUse."""
+    entry = _others()[name]
+    try:
+        module: ModuleType = entry.load()
+    except Exception as error:  # noqa: BLE001  importing a package may raise anything
+        package = entry.dist.name if entry.dist else "an unknown package"
+        raise exits.WrongUse(f"{name} of {package} cannot be loaded: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _others() -> dict[str, EntryPoint]:
+    """Return the subcommands of other packages by name; none takes the place of one of ours."""
+    return {each.name: each for each in entry_points(group=GROUP) if each.name not in COMMANDS}
 
 
 def _top() -> Parser:
@@ -73,4 +95,6 @@ def _top() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text)
+    for name, entry in _others().items():
+        commands.add_parser(name, help=f"of {entry.dist.name}" if entry.dist else None)
     return parser
