@@ -68,22 +68,6 @@ def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[s
     return {**implied, **over, **both}
 
 
-PORTS = ("health.pcie_width", "inventory.pcie_gen_max")
-"""Facts of the PCIe port of a device, which a hypervisor emulates for a device that it passes through."""
-
-
-def without_ports(limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits without those on `PORTS` that follow from the platform; what a file wrote of them stays."""
-    found = dict(limits)
-    for metric in PORTS:
-        limit = found.get(metric)
-        if limit is not None and limit.declared_by is DeclaredBy.RUN:
-            del found[metric]
-            if limit.same_on_all:
-                found[metric] = replace(limit, floor=None)
-    return found
-
-
 def _over(implied: Limit | None, limit: Limit) -> Limit:
     """Return a limit of a user's file, counted as overridden where it demands less than the implied one.
 

@@ -24,7 +24,7 @@ from pytest_accel.simulate.model import CAPPED_CLOCK, Model
 CASES = 60
 SICK = 3
 """Devices of a node of eight that have faults: the median is that of a healthy one."""
-WITHIN = 0.05
+WITHIN = 0.10
 """The largest deviation of a share that is allowed."""
 WITHIN_BY_READINGS = 0.12
 """The same beside a hardware slowdown without a name: it has no counter, and only readings tell how long it held."""

@@ -97,13 +97,6 @@ def test_a_counter_that_moves_in_every_interval_is_taken_by_its_share() -> None:
     assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
 
 
-def test_a_reason_that_held_for_a_part_of_the_last_interval_counts_for_that_part() -> None:
-    """By its counter it held after the last but one reading; the clock was back when it was read."""
-    each = readings({"hw_thermal_s": ("." * 12 + "xx" + "." * 11) * 2}, {"hw_thermal_s": 0.4}, masks=False)
-    each[-1]["hw_thermal_s"] += 0.03
-    assert found(each)["by_reason"] == {"hw_thermal_s": pytest.approx(-0.43 / 4.9 * math.log(0.6), rel=0.05)}
-
-
 @pytest.mark.parametrize("place", [0, 25, 49])
 def test_a_reading_without_a_counter_is_no_jump(place: int) -> None:
     line = "." * 25 + "x" * 25

@@ -65,16 +65,6 @@ def differences(old: Facts, new: Facts) -> list[str]:
     return found
 
 
-def stated(facts: Facts) -> str:
-    """Return the bounds of a limit as a text."""
-    unit = str(facts.get("unit", ""))
-    figures = [f"{name} {_figure(facts[name], unit)}" for name in NUMERIC_FACTS if name in facts]
-    others = [
-        f"{_words(name)} {_format(name, facts[name])}" for name in FACTS if name in facts and name not in NUMERIC_FACTS
-    ]
-    return ", ".join([*figures, *(each for each in others if not each.startswith(("unit", "source")))])
-
-
 def _figure(value: Any, unit: str) -> str:
     """Return a value with its unit, to more digits than a table has: two figures that differ must look different."""
     if value is None:

@@ -10,7 +10,7 @@ from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
-from pytest_accel.skus.lint.platforms import memory_rate, most_of_siblings, with_peaks, with_rates
+from pytest_accel.skus.lint.platforms import memory_rate
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
 LOWEST = 0.4
@@ -30,11 +30,7 @@ IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 
 
 def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | None:
-    """Return the hardware's maximum for a limit's metric and its label; None if it is not known.
-
-    What the file does not state is computed from units, clocks, lanes and links where it states these.
-    """
-    sku, platform = with_peaks(sku), with_rates(platform, sku.architecture)
+    """Return the hardware's maximum for a limit's metric and its label; None if the file does not state it."""
     if limit.relative:
         return 1.0, "the peak"
     if parse(limit.metric).probe == "all_reduce":
@@ -106,16 +102,6 @@ def _figures(limit: Limit) -> list[float]:
     return [figure for figure in (limit.floor, limit.reference) if figure is not None]
 
 
-def _past_siblings(subject: LintedFile) -> Iterator[LintFinding]:
-    """Yield the limits without a peak of their own whose figures exceed what the peaks of other dtypes allow."""
-    sku = with_peaks(subject.sku)
-    for key, limit, platform in subject.limits():
-        metric = peaks.measured_as(sku, limit.metric)
-        bound = most_of_siblings(sku, metric) if reach(sku, limit, platform) is None else None
-        if bound and max(_figures(limit), default=0.0) > bound[0] * max(1.0, _clocked(sku, metric)):
-            yield subject.error(key, max(_figures(limit)), f"expected at most {bound[0]:.4g}, {bound[1]}")
-
-
 def message_bytes(metric: str) -> int:
     """Return the message size in a metric's name in bytes; 0 if it has none."""
     return in_bytes(parse(metric).size)
@@ -155,7 +141,6 @@ def physics(subject: LintedFile) -> Iterator[LintFinding]:
         stated = subject.plain(f"datasheet.{key}")
         if stated is not None and not low <= stated <= high:
             yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
-    yield from _past_siblings(subject)
 
 
 def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str) -> Iterator[float]:
