@@ -17,11 +17,13 @@ import pytest
 from pytest_accel.core import exits, output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, SUBJECT, measures
+from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
 from pytest_accel.run.options import (
     add_options,
     ini_words,
     is_acceptance_run,
     is_series,
+    option_words,
     plans_only,
     shows_by_command,
     shows_only,
@@ -141,6 +143,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
+    if not any(word.startswith("--benchmark") for word in option_words(config)):
+        config.pluginmanager.register(UnaskedBenchmark(), "accel-unasked-benchmark")
     if is_acceptance_run(config.option) and not shows_only(config.option):
         from pytest_accel.plugin import compact
         from pytest_accel.plugin.hooks import Acceptance
