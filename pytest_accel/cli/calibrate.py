@@ -135,7 +135,7 @@ def _told(saved: Run) -> str:
 def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> int:
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
     body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
-    write_new(path, f"{shown.header(found, made)}{body}", "--output")
+    write_new(path, f"{shown.header(found, made)}{body}".encode())
     report = lint.lint([str(path)], today=made.date)
     print(lint_report.text(report, everything=False, colour=False))
     broken = _judged(loader.load(str(path)), inputs, found, made)

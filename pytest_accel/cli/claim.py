@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_accel.cli.result_file import write_new
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
@@ -112,7 +113,7 @@ def _is_of(line: bytes, uuid: str) -> bool:
 
 
 def _pack(path: Path, files: dict[str, bytes]) -> None:
-    """Write an archive with a folder of its name. Raises BadFile if there is one already, or it cannot be written."""
+    """Write an archive with a folder of its name. Raises WrongUse if there is one already, or it cannot be written."""
     inside = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -120,10 +121,4 @@ def _pack(path: Path, files: dict[str, bytes]) -> None:
             entry = tarfile.TarInfo(f"{inside}/{name}")
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
-    try:
-        with path.open("xb") as file:
-            file.write(packed.getvalue())
-    except FileExistsError:
-        raise BadFile(f"--output: {path} exists; name a new file") from None
-    except OSError as error:
-        raise BadFile(f"--output: cannot write to {path}: {error.strerror}") from None
+    write_new(path, packed.getvalue())

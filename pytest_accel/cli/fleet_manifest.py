@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.cli.parser import Subcommand
 from pytest_accel.core import exits
-from pytest_accel.core.durations import duration
+from pytest_accel.core.durations import duration, number_that
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.kubernetes import manifest, node_labels
@@ -106,12 +106,7 @@ def _nodes(text: str) -> tuple[str, ...]:
     return names
 
 
-def _count(text: str) -> int:
-    """Return a number of nodes or devices. Raises ArgumentTypeError or ValueError for none."""
-    value = int(text)
-    if not 0 < value <= MOST_NODES:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1, at most {MOST_NODES}")
-    return value
+_count = number_that(lambda found: 0 < found <= MOST_NODES, f"at least 1, at most {MOST_NODES}", int)
 
 
 def _absolute(text: str) -> str:

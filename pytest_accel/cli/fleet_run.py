@@ -20,6 +20,7 @@ import pytest_accel
 from pytest_accel.cli import delivery, result_file
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
+from pytest_accel.core.durations import number_that
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -90,9 +91,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--after", metavar="COMMAND", default="", help=text)
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
-    add("--time", metavar="MIN", type=positive, help=text)
+    add("--time", metavar="MIN", type=_positive, help=text)
     text = "the most jobs of the run in the queue at a time; the command goes on until all are submitted"
-    add("--at-once", metavar="N", type=positive, default=0, help=text)
+    add("--at-once", metavar="N", type=_positive, default=0, help=text)
     add(
         "--again",
         metavar="LIST",
@@ -110,24 +111,12 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
 
-def positive(text: str) -> int:
-    """Return a whole number above 0. Raises ValueError, which argparse reports with the option."""
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+_positive = number_that(lambda found: found > 0, "a whole number above 0", int)
+_minutes = number_that(lambda found: 0 < found < math.inf, "a number of minutes above 0", float)
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
-
-
-def _minutes(text: str) -> float:
-    """Return a number of minutes above 0. Raises ValueError, which argparse reports with the option."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(text)
-    return value
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +128,7 @@ def folder_or_nights(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="DIR", type=Path, help="the folder of the run, or of the runs of several nights")
     text = "how many of the last runs are looked at in a folder of several (default: %(default)s)"
-    add("--nights", metavar="N", type=positive, default=NIGHTS, help=text)
+    add("--nights", metavar="N", type=_positive, default=NIGHTS, help=text)
 
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
@@ -419,7 +408,7 @@ def report(chosen: argparse.Namespace) -> int:
 def _prune_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of the runs of several nights")
     parser.add_argument(
-        "--keep-nights", metavar="N", type=positive, required=True, help="how many of the last runs stay"
+        "--keep-nights", metavar="N", type=_positive, required=True, help="how many of the last runs stay"
     )
     parser.add_argument("--yes", action="store_true", help="remove them")
 

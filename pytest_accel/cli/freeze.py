@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     by = f"pytest_accel {pytest_accel.__version__} on {date.today()}"  # noqa: DTZ011  today in the buyer's time zone
     text, terms = contract.frozen(sku, root, platform, chosen.accel_level, by)
     if chosen.output:
-        write_new(chosen.output, text, "--output")
+        write_new(chosen.output, text.encode())
     else:
         print(text, end="")
         sys.stdout.flush()

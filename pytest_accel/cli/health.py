@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pytest_accel.cli.parser import Parser
 from pytest_accel.core import exits
-from pytest_accel.core.durations import duration
+from pytest_accel.core.durations import duration, number_that
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
 
@@ -140,12 +140,9 @@ def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
     return exits.HOLDS
 
 
-def _timeout(text: str) -> float:
-    """Return the time limit in seconds. Raises ArgumentTypeError for one that is too short or too long."""
-    value = duration(text)
-    if not SHORTEST <= value <= LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least {SHORTEST:g} s, at most {LONGEST:g} s")
-    return value
+_timeout = number_that(
+    lambda found: SHORTEST <= found <= LONGEST, f"at least {SHORTEST:g} s, at most {LONGEST:g} s", duration
+)
 
 
 def _spent(limit: float) -> float:

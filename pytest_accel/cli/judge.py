@@ -14,6 +14,7 @@ from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Names
+from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Closing, Verdict
@@ -159,10 +160,8 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
 
 def _check_free(folder: Path) -> None:
     """Raise Refused for a folder that holds a record, or that the system refuses, before anything is judged."""
-    try:
+    with writing("--output", folder):
         taken = (folder / record.FILE).exists()
-    except OSError as error:
-        raise Refused(f"--output: cannot write to {folder}: {error.strerror}") from None
     if taken:
         raise Refused(f"--output: {folder} holds another record; name a new folder")
 
@@ -174,11 +173,9 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     if new.packing_list != old.packing_list:
         new.judged_from["packing_list"] = old.packing_list
     new.telemetry = {}  # it stays beside the record of the run
-    try:
+    with writing("--output", folder):
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
-    except OSError as error:
-        raise Refused(f"--output: cannot write to {folder}: {error.strerror}") from None
     return folder / record.FILE
 
 

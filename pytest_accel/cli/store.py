@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from pytest_accel.cli import result_file
 from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits, paths
+from pytest_accel.core.durations import number_that
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
@@ -60,11 +61,7 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-23") from None
 
 
-def _count(text: str) -> int:
-    """Return a number of nights. Raises ArgumentTypeError."""
-    if not text.isdecimal() or not 0 < int(text) < 100_000:
-        raise argparse.ArgumentTypeError(f"{text} is no number of nights")
-    return int(text)
+_count = number_that(lambda found: 0 < found < 100_000, "above 0, below 100,000", int)
 
 
 def _store(parser: argparse.ArgumentParser) -> None:

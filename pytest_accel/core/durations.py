@@ -1,9 +1,13 @@
-"""Durations as a command line states them: 900, 15m, 1h30m."""
+"""Numbers and durations as a command line states them: 8, 900, 15m, 1h30m."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
@@ -16,3 +20,23 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: write it as 900 (seconds), 15m or 1h30m")
     hours, minutes, seconds = (float(part or 0) for part in parts.groups())
     return 3600 * hours + 60 * minutes + seconds
+
+
+def number_that(
+    fits: Callable[[Number], bool], expected: str, read: Callable[[str], Number]
+) -> Callable[[str], Number]:
+    """Return what reads a number that `fits`, which is what `expected` says in words.
+
+    It raises ArgumentTypeError for any other text.
+    """
+
+    def number(text: str) -> Number:
+        try:
+            value = read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
+        return value
+
+    return number

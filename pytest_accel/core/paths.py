@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from pytest_accel.core.exits import WrongUse
 
 _DENIED = (errno.EACCES, errno.EPERM)
 _NOT_WRITTEN = (*_DENIED, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
@@ -39,6 +42,15 @@ def folders(folder: Path, unreadable: list[str], *, links: bool = False) -> Iter
 def files(folder: Path, name: str, unreadable: list[str]) -> list[Path]:
     """Return the files of a name in a folder and below it, sorted. Folders that cannot be read are in `unreadable`."""
     return sorted(path / name for path, names in folders(folder, unreadable) if name in names)
+
+
+@contextmanager
+def writing(option: str, path: Path, kind: type[WrongUse] = WrongUse) -> Iterator[None]:
+    """Raise an error that names the option and the path where the system refuses to write there."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{option}: cannot write to {path}: {error.strerror}") from None
 
 
 def refused(error: OSError) -> str:

@@ -7,7 +7,6 @@ are read, up to a size, and only so many of them.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from pytest_accel.run.folder_summary import FILES
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record_folder import file_name, numbered
+from pytest_accel.run.terms import refusing
 
 MOST_SUMMARIES = 1000
 """Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
@@ -87,9 +87,9 @@ def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False)
     Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
     beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
     """
-    if launch is None or not launch.shared or not _is_shared(folder, launch.node):
+    own = file_name(launch.node) if launch and launch.shared else ""
+    if not own or folder not in numbered(folder.with_name(own)):
         return inside(folder.parent, folder, rehearsal=rehearsal)
-    own = file_name(launch.node)
     places = (
         place
         for night in _folders(folder.parent.parent)
@@ -97,12 +97,6 @@ def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False)
         if place != folder
     )
     return _read(places, rehearsal)
-
-
-def _is_shared(folder: Path, node: str) -> bool:
-    """Return True for one of the folders that the runs of a node have in a shared one."""
-    own = file_name(node)
-    return folder.name == own or re.fullmatch(rf"{re.escape(own)}-\d+", folder.name) is not None
 
 
 def inside(parent: Path, own: Path | None = None, *, rehearsal: bool | None = None) -> EarlierRecords:
@@ -122,15 +116,13 @@ def inside(parent: Path, own: Path | None = None, *, rehearsal: bool | None = No
 def _read(places: Iterable[Path], rehearsal: bool | None, closed: list[str] | None = None) -> EarlierRecords:
     """Return the records in these folders. Those that cannot be entered are added to `closed`."""
     earlier = EarlierRecords()
-    summed, records = _in(places, closed)
+    summed, records = _in(places, closed)  # each newest first
     many = len(summed) > MOST_SUMMARIES
-    some_summed = [*summed[: MOST_SUMMARIES - OLDEST], *summed[-OLDEST:]] if many else summed
-    for path in some_summed:
-        _keep(earlier, path, rehearsal)
-    some = records[:MOST_RECORDS]
+    some = [*summed[: MOST_SUMMARIES - OLDEST], *summed[-OLDEST:]] if many else summed
+    some = [*some, *records[:MOST_RECORDS]]
     for path in some:
         _keep(earlier, path, rehearsal)
-    earlier.not_read = len(summed) - len(some_summed) + len(records) - len(some)
+    earlier.not_read = len(summed) + len(records) - len(some)
     earlier.found.sort(key=attrgetter("started"), reverse=True)
     return earlier
 
@@ -169,7 +161,7 @@ def _in(places: Iterable[Path], closed: list[str] | None = None) -> tuple[list[P
             else:
                 found.append((changed, place / name))
             break
-    return _newest(summed), _newest(records)
+    return [path for _, path in sorted(summed, reverse=True)], [path for _, path in sorted(records, reverse=True)]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -178,10 +170,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
         return False
-
-
-def _newest(paths: list[tuple[float, Path]]) -> list[Path]:
-    return [path for _, path in sorted(paths, reverse=True)]
 
 
 def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
@@ -211,9 +199,8 @@ def under(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
 def named(asked: str, *, rehearsal: bool) -> list[Summary]:
     """Return the runs that --accel-baseline names. Raises Refused for a wrong or damaged record, or where none is."""
     try:
-        return [] if asked in (AUTO, NONE) else under(Path(asked), rehearsal=rehearsal).found
-    except BadFile as bad:
-        raise Refused(*bad.behind("--accel-baseline")) from None
+        with refusing("--accel-baseline"):
+            return [] if asked in (AUTO, NONE) else under(Path(asked), rehearsal=rehearsal).found
     except OSError as error:  # of a path that no file system takes
         raise Refused(f"--accel-baseline: {paths.refused(error)}") from None
 

@@ -14,6 +14,7 @@ import pytest_accel
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.node_name import node_name
+from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
@@ -52,10 +53,8 @@ class Ledger:
 
     def begin(self, folder: Path) -> None:
         """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
-        try:
+        with writing("--accel-output", folder, Refused):
             self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY)
-        except OSError as error:
-            raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
         self._enter_start(folder)
         self._enter_subjects()
         self._enter_earlier(folder)

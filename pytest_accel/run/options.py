@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.core.durations import duration
+from pytest_accel.core.durations import duration, number_that
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import SHOWN
@@ -362,33 +362,9 @@ def page_name(text: str) -> str:
     return text
 
 
-def _patience(text: str) -> float:
-    """Return a number of seconds. Raises ArgumentTypeError for no number, and for one below LEAST_PATIENCE."""
-    value = _number(text)
-    if not LEAST_PATIENCE <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: at least {LEAST_PATIENCE:g} (seconds)")
-    return value
-
-
-def _number(text: str) -> float:
-    """Return a number. Raises ArgumentTypeError for a text that is none."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-
-
-def _hours(text: str) -> float:
-    """Return a number of hours. Raises ArgumentTypeError for none that a run can have."""
-    value = _number(text)
-    if not 0 < value <= MOST_HOURS:
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: above 0, at most {MOST_HOURS} (hours)")
-    return value
-
-
-def time_limit(text: str) -> float:
-    """Return a duration in seconds that a run can be ended in. Raises ArgumentTypeError for any other text."""
-    value = duration(text)
-    if value < SHORTEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is too short: at least {SHORTEST:g} s, of which closing needs half")
-    return value
+_patience = number_that(lambda found: LEAST_PATIENCE <= found < math.inf, f"at least {LEAST_PATIENCE:g} seconds", float)
+_hours = number_that(lambda found: 0 < found <= MOST_HOURS, f"above 0, at most {MOST_HOURS} hours", float)
+time_limit = number_that(
+    lambda found: found >= SHORTEST, f"too short; at least {SHORTEST:g} s, of which closing needs half", duration
+)
+"""Reads a duration in seconds that a run can be ended in."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, summaries
@@ -77,7 +78,7 @@ class RecordFolder:
         """
         empty = Run(run={"host": host})
         for folder in self._places(chosen, host, name, shared):
-            try:
+            with writing("--accel-output", folder, Refused):
                 if folder.is_file():
                     raise Refused(f"--accel-output: {folder} is a file, not a folder; name a new folder")
                 folder.mkdir(parents=True, exist_ok=True)
@@ -89,8 +90,6 @@ class RecordFolder:
                     self.path = folder
                     (folder / record.LOGS).mkdir(exist_ok=True)
                     return folder
-            except OSError as error:
-                raise Refused(f"--accel-output: cannot write to {folder}: {error.strerror}") from None
         raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
 
     @staticmethod

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.hints import hints
 from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus
+from pytest_accel.run.terms import refusing
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.model import model_of, rates
@@ -42,10 +42,8 @@ def node(
             f"{option}: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
             f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
         )
-    try:
+    with refusing(option):
         found = nodes.load(asked)
-    except BadFile as bad:
-        raise Refused(*bad.behind(option)) from None
     vendor = registry.vendor(found.sku.vendor)
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")

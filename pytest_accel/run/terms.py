@@ -6,7 +6,8 @@ Errors name the options as the command spells them, which is passed in.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -27,6 +28,15 @@ from pytest_accel.skus import loader, packing_list, products, requirements, retu
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
+
+
+@contextmanager
+def refusing(words: str) -> Iterator[None]:
+    """Raise Refused with the words before what is wrong with a file."""
+    try:
+        yield
+    except BadFile as bad:
+        raise Refused(*bad.behind(words)) from None
 
 
 @dataclass(frozen=True)
@@ -98,10 +108,8 @@ class Wanted:
         Raises Refused for an unknown name, a wrong file, a contract for another level, and for limits that
         were calibrated from simulated nodes, if a node of hardware is judged.
         """
-        try:
+        with refusing(f"{self.prefix}sku"):
             sku = None if self.sku == AUTO else loader.load(self.sku)
-        except BadFile as bad:
-            raise Refused(*bad.behind(f"{self.prefix}sku")) from None
         if sku and sku.contract and self.level not in (None, sku.contract.level):
             raise Refused(
                 f"{self.prefix}level={self.level} contradicts {sku.own_file}, a contract for level "
@@ -151,26 +159,20 @@ class Unrecognised(Refused):
 
 def waivers(path: Path | None, option: str = "--accel-waivers") -> Waivers:
     """Return the waivers of the file that an option names, for this host and today. Raises Refused for a wrong file."""
-    try:
+    with refusing(option):
         return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
-    except BadFile as bad:
-        raise Refused(*bad.behind(option)) from None
 
 
 def boards(path: Path | None) -> PackingList | None:
     """Return the packing list of --accel-expect, None without one. Raises Refused for a wrong file."""
-    try:
+    with refusing("--accel-expect"):
         return packing_list.load(path) if path else None
-    except BadFile as bad:
-        raise Refused(*bad.behind("--accel-expect")) from None
 
 
 def returned_boards(path: Path | None) -> dict[str, str]:
     """Return what the table of --accel-returned says by serial number. Raises Refused for a wrong file."""
-    try:
+    with refusing("--accel-returned"):
         return returned.load(path) if path else {}
-    except BadFile as bad:
-        raise Refused(*bad.behind("--accel-returned")) from None
 
 
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
@@ -203,10 +205,8 @@ def products_of(devices: Sequence[Device], words: Collection[str] = ()) -> list[
 
     Raises Refused if one of the files is broken.
     """
-    try:
+    with refusing("a shipped threshold file is broken"):
         return products.products(devices, loader.load_naming(words) if words else loader.load_shipped())
-    except BadFile as bad:
-        raise Refused(*bad.behind("a shipped threshold file is broken")) from None
 
 
 def _unrecognised(found: Sequence[Product]) -> str:
