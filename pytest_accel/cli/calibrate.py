@@ -58,17 +58,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--allow-simulated", action="store_true", help=text)
 
 
-def _check_options(chosen: argparse.Namespace) -> None:
-    """Raise BadFile for a file that exists, or whose name is not that of a threshold file."""
+def run(chosen: argparse.Namespace) -> int:
+    """Calibrate, write the file, and return the exit status: 0 or 6. Raises WrongUse."""
     if chosen.output.suffix not in (".yaml", ".yml"):
         raise BadFile(f"--output: {chosen.output} has to end with .yaml")
-    if chosen.output.exists():
-        raise BadFile(f"--output: {chosen.output} exists; name a new file")
-
-
-def run(chosen: argparse.Namespace) -> int:
-    """Calibrate, write the files, and return the exit status: 0 or 6. Raises WrongUse."""
-    _check_options(chosen)
     inputs = known_good.gather(chosen.records, rehearsal=chosen.allow_simulated)
     wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
     product = known_good.same_product(inputs, wanted.name if wanted else None)

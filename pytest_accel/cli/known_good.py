@@ -150,14 +150,14 @@ def conditions_of(one: Measurement) -> dict[str, Any]:
 
 def node_numbers(records: Sequence[Run]) -> dict[int, str]:
     """Return the node of each record (by its id): records that share a device are of one node."""
-    node: dict[str, str] = {}
+    node: dict[str, int] = {}
     for number, one in enumerate(records, 1):
         uuids = [device.uuid for device in one.devices]
         joined = {node[uuid] for uuid in uuids if uuid in node}
-        name = min(joined, default=f"node {number}", key=lambda each: int(each.split()[1]))
-        node = {uuid: name if each in joined else each for uuid, each in node.items()}
-        node.update(dict.fromkeys(uuids, name))
-    return {id(each): node[each.devices[0].uuid] if each.devices else "" for each in records}
+        first = min(joined, default=number)
+        node = {uuid: first if each in joined else each for uuid, each in node.items()}
+        node.update(dict.fromkeys(uuids, first))
+    return {id(each): f"node {node[each.devices[0].uuid]}" if each.devices else "" for each in records}
 
 
 def labels(records: Sequence[Run]) -> dict[str, str]:

@@ -141,6 +141,7 @@ def _stated(path: Path) -> Summary:
         found = structured.structure(Summary, raw)
     except structured.Misfit as misfit:
         raise BadFile(f"{path}: is not the summary of a record, or a damaged one: {misfit}") from None
+    record.demand_visible(path, found.devices)
     if any(not (math.isfinite(value) and value > 0) for values in found.figures.values() for value in values.values()):
         raise BadFile(f"{path}: is damaged: a figure is not above zero")
     return replace(found, path=path.with_name(record.FILE))

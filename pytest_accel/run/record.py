@@ -14,12 +14,13 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import paths, structured, untrusted
-from pytest_accel.core.measurement import Names
+from pytest_accel.core.measurement import Device, Names
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import (
     SCHEMA,
     FindingEntry,
@@ -251,6 +252,18 @@ class OtherKind(BadRecord):
     """A record of a simulated node where no rehearsal was asked for, or one of hardware in a rehearsal."""
 
 
+def demand_visible(path: Path, devices: Sequence[Device]) -> None:
+    """Raise BadRecord for a device whose serial number or UUID holds an invisible character: it is not what it seems.
+
+    Beside a record lies its summary, for which the same holds.
+    """
+    for place, device in enumerate(devices):
+        for name, text in (("serial", device.serial or ""), ("uuid", device.uuid)):
+            if not text.isprintable():
+                where = f"devices[{place}].{name}: '{printable(text, SHOWN)}'"
+                raise BadRecord(f"{path}: {where} holds an invisible character, which no device states")
+
+
 def demand_kind(path: Path, *, simulated: bool, rehearsal: bool | None) -> None:
     """Raise OtherKind for a record that is not of the kind that is asked for: None is either, for what shows it."""
     if rehearsal is not None and simulated != rehearsal:
@@ -306,6 +319,7 @@ def parse(raw: Any, path: Path) -> Run:
         run = structured.structure(Run, _with_limits(raw))
     except structured.Misfit as misfit:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
+    demand_visible(path, run.devices)
     run.path, run.sealed = path, sealed
     run.contradictions = contradictions(run, _beside(run))
     return run

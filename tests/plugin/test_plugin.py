@@ -69,7 +69,7 @@ WRONG_OPTIONS = {
     "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9'; choose from host"),
     "level": (["--accel-level=quik"], "invalid choice: 'quik' (choose from"),
     "device": (["--accel-devices=99"], "--accel-devices: no device '99'; the devices are 0 (CPU-"),
-    "patience": (["--accel-patience=0"], "argument --accel-patience: invalid"),
+    "patience": (["--accel-patience=0"], "argument --accel-patience: '0': at least 5 seconds"),
 }
 
 

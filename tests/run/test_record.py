@@ -17,8 +17,9 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import SCHEMA, Run
 from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run import ledger, record
+from pytest_accel.run import folder_summary, ledger, record
 from pytest_accel.run.record import FILE, create, write
 from pytest_accel.run.summaries import SUMMARY
 
@@ -54,6 +55,19 @@ def test_a_limit_of_several_verdicts_is_written_once(tmp_path: Path) -> None:
     text = written(tmp_path, verdicts=[judge([measured], limit) for measured, limit in found])
     assert [each.get("limit") for each in text["verdicts"]] == [0] * 8 + [1, None]
     assert [each["metric"] for each in text["limits"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["serial", "uuid"])
+@pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\xad", "\n"])
+def test_a_device_that_is_not_what_it_seems_is_refused_with_its_place(tmp_path: Path, name: str, hidden: str) -> None:
+    """By record and summary: it would pass for another board, or hide from the one that it is."""
+    changed: Any = {name: f"165{hidden}0"}
+    written(tmp_path, devices=[GPU, replace(GPU, **{"uuid": "GPU-1", **changed})])
+    for file in (FILE, SUMMARY):
+        with pytest.raises(BadFile) as refused:
+            folder_summary.of_file(tmp_path / file)
+        assert str(refused.value).startswith(f"{tmp_path / file}: devices[1].{name}: '165\\")
+        assert "holds an invisible character" in str(refused.value)
 
 
 def test_the_record_states_the_hash_of_its_content(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED, Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.verdicts.history import parts_of
 from pytest_accel.run import folder_summary, record, summaries
 
 WAIVED: Final = "WAIVED"
@@ -162,7 +163,7 @@ def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure
     """Yield the worst verdict on each metric of each subject, with the figure that a later run is compared with."""
     comparable: dict[tuple[str, str], tuple[float, str]] = {}
     for name, values in found.figures.items():
-        metric, _, method = name.rsplit(" ", 2)
+        metric, _, method = parts_of(name)
         comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
     codes = {(each["metric"], each["subject"]): each["code"] for each in run.findings}
     worst: dict[tuple[str, str], tuple[str, Verdict]] = {}

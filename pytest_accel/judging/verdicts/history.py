@@ -45,6 +45,13 @@ def key_of(metric: str, unit: str, conditions: Mapping[str, Any]) -> str:
     return f"{metric} {unit} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
+def parts_of(key: str) -> tuple[str, str, str]:
+    """Return metric, unit and hash of a key (see `key_of`); a unit may hold spaces."""
+    metric, _, rest = key.partition(" ")
+    unit, _, method = rest.rpartition(" ")
+    return metric, unit, method
+
+
 def kept(measurement: Measurement) -> bool:
     """Return True for a figure that a later run is compared with: a rate or a time that says something of its device.
 
@@ -65,7 +72,7 @@ def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     """
     found = {}
     for name, values in figures.items():
-        most = ABOVE * median(values.values()) if is_rate(name.split()[1]) and len(values) >= ENOUGH else math.inf
+        most = ABOVE * median(values.values()) if is_rate(parts_of(name)[1]) and len(values) >= ENOUGH else math.inf
         found[name] = {subject: value for subject, value in values.items() if value <= most}
     return found
 
