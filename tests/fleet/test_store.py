@@ -158,7 +158,7 @@ def test_simulated_nodes_have_a_store_of_their_own(
     made.measurements = [replace(each, simulated=True) for each in made.measurements]
     alone = fleet_nights.save(known_good_nodes.closed(made), tmp_path / "alone")
     assert run("add", tmp_path / "store", records, alone) == 6
-    assert "simulated: only --simulated adds it" in capsys.readouterr().err
+    assert "the node was simulated, and this is no rehearsal" in capsys.readouterr().err
     assert len(rows(tmp_path / "store", "SELECT * FROM runs")) == 3
     assert run("add", "--simulated", tmp_path / "store", alone) == 4
     assert run("add", "--simulated", tmp_path / "other", alone) == 0

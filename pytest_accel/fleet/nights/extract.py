@@ -117,10 +117,11 @@ def columns(of: type[StoredFigure | StoredRun]) -> dict[str, str]:
     return {each.name: SQL_TYPES[str(each.type)] for each in fields(of)}
 
 
-def read(path: Path) -> tuple[StoredRun, list[StoredFigure]]:
+def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[StoredFigure]]:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     raw = untrusted.read_bytes(path)
     run = record.parse(untrusted.parse_json(raw, str(path)), path)
+    record.demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
     found = folder_summary.of_series(summaries.summary(run), run)
     if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
@@ -230,7 +231,7 @@ class Batch:
     """A line on each record that does not count."""
 
 
-def read_batch(paths: Sequence[Path], part: Path) -> Batch:
+def read_batch(paths: Sequence[Path], part: Path, rehearsal: bool) -> Batch:
     """Read some records, and write their figures to the table `part`. The process of the caller, or one beside it."""
     batch = Batch(part)
     collects = gc.isenabled()
@@ -240,7 +241,7 @@ def read_batch(paths: Sequence[Path], part: Path) -> Batch:
             table = csv.writer(file, lineterminator="\n")
             for path in paths:
                 try:
-                    run, figures = read(path)
+                    run, figures = read(path, rehearsal=rehearsal)
                 except BadFile as bad:
                     batch.unread.append(str(bad))
                 except NotKept as why:

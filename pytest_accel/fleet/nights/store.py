@@ -83,7 +83,7 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
             _demand_kind(store, simulated=simulated)
             parts.mkdir()
             try:
-                wanted = _wanted(_read_all(paths, parts), added, night=night, simulated=simulated)
+                wanted = _wanted(_read_all(paths, parts, simulated), added, night=night)
                 held = _held(connection, store, [run.id for run, _ in wanted], parts)
                 for tonight, runs in sorted(_by_night(wanted, held, added).items()):
                     _merge(connection, folder_of(store, tonight.isoformat()), runs, parts)
@@ -146,9 +146,9 @@ def folder_of(store: Path, night: str) -> Path:
 # -- reading the records
 
 
-def _read_all(paths: Sequence[Path], parts: Path) -> list[Batch]:
+def _read_all(paths: Sequence[Path], parts: Path, rehearsal: bool) -> list[Batch]:
     """Read records, on all processors if they are many. Their figures are written to tables in the folder `parts`."""
-    tasks = [(paths[at : at + BATCH], parts / f"{at}.csv") for at in range(0, len(paths), BATCH)]
+    tasks = [(paths[at : at + BATCH], parts / f"{at}.csv", rehearsal) for at in range(0, len(paths), BATCH)]
     workers = min(os.cpu_count() or 1, len(tasks))
     if workers < 2:
         return [read_batch(*task) for task in tasks]
@@ -160,9 +160,7 @@ def _read_all(paths: Sequence[Path], parts: Path) -> list[Batch]:
         return list(pool.map(read_batch, *zip(*tasks, strict=True)))
 
 
-def _wanted(
-    batches: Sequence[Batch], added: Added, *, night: date | None, simulated: bool
-) -> list[tuple[StoredRun, Path]]:
+def _wanted(batches: Sequence[Batch], added: Added, *, night: date | None) -> list[tuple[StoredRun, Path]]:
     """Return the runs that may be added, with the table of their figures. Enters the others in `added`."""
     chosen: list[tuple[StoredRun, Path]] = []
     now = datetime.now(timezone.utc)
@@ -170,12 +168,6 @@ def _wanted(
         added.unread += batch.unread
         added.passed_over += batch.passed_over
         for run in batch.runs:
-            if run.simulated != simulated:
-                what = (
-                    "simulated: only --simulated adds it, to a store of its own" if run.simulated else "not simulated"
-                )
-                added.unread.append(f"{run.record}: {what}")
-                continue
             if not night and (moment(run.started) or now) > now + AHEAD:
                 what = f"began at {run.started}, in the future: its node's clock is wrong; --night names the night"
                 added.unread.append(f"{run.record}: {what}")
