@@ -42,12 +42,10 @@ def _add_lint(parser: argparse.ArgumentParser) -> None:
 
 def _list(_: argparse.Namespace) -> int:
     """Print the shipped SKUs, one per line. Raises BadFile."""
-    print(sheet.text([sheet.listing(loader.load_shipped(), screen.width())]))
+    print(sheet.text([sheet.listing(loader.load_shipped())]))
     print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
-    print(
-        "software of their sources ('pytest-accel sku show NAME'); GB, GB/s: memory and its bandwidth; TFLOPS: peak of"
-    )
-    print("bf16, or else of fp16")
+    print("software of their sources; GB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or else of fp16;")
+    print("platform: the usual one ('pytest-accel sku show NAME' has all, and the product's full name)")
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,13 +13,7 @@ from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.markdown import table as markdown_table
-
-WITH_PRODUCT = 110
-"""Columns of the narrowest terminal on which the list of SKUs names the products."""
-LEAST_WIDTH = 10
-"""The fewest columns of a cell in a terminal that is too narrow for the list of SKUs."""
-PLATFORMS_WIDTH = 26
-"""Columns of the platforms in that list, if the products follow."""
+from pytest_accel.views.table import demanded
 
 
 @dataclass(frozen=True)
@@ -49,13 +41,9 @@ class _Sources:
         return f"[{self.used.index(source) + 1}]"
 
 
-def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
-    """Return a table with one row for each SKU, within `width` columns: long cells are continued in further rows.
-
-    A terminal of 80 columns has no room for the product's name, which is much like that of the SKU, and for the basis.
-    """
-    columns: tuple[str, ...] = ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platforms", "product")
-    rows: list[tuple[str, ...]] = [
+def listing(skus: Iterable[Sku]) -> Table:
+    """Return a table with one row for each SKU; `sku show` has the platforms besides the usual one."""
+    rows = [
         (
             sku.name,
             accepts(sku),
@@ -63,26 +51,11 @@ def listing(skus: Iterable[Sku], width: int | None = None) -> Table:
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
             " ".join(_bases(sku)),
-            " ".join(sku.platforms),
-            sku.title,
+            next(iter(sku.platforms)),
         )
         for sku in skus
     ]
-    if width is None:
-        return Table("", columns, rows)
-    if width < WITH_PRODUCT:
-        columns, rows = (*columns[:5], "platforms"), [(*row[:5], row[6]) for row in rows]
-    fixed = columns.index("platforms")
-    room = width - sum(max(map(len, cells)) + 2 for cells in list(zip(columns, *rows, strict=True))[:fixed])
-    widths = (max(room, LEAST_WIDTH),) if width < WITH_PRODUCT else (PLATFORMS_WIDTH, room - PLATFORMS_WIDTH - 2)
-    return Table("", columns, [line for row in rows for line in _continued(row[:fixed], row[fixed:], widths)])
-
-
-def _continued(start: Sequence[str], long: Sequence[str], widths: Sequence[int]) -> list[Sequence[str]]:
-    """Return a row with its `long` cells broken into lines of these widths, in as many rows as that takes."""
-    parts = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(long, widths, strict=True)]
-    rows = list(itertools.zip_longest(*parts, fillvalue=""))
-    return [(*(start if place == 0 else [""] * len(start)), *row) for place, row in enumerate(rows)]
+    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platform"), rows)
 
 
 def sheet(sku: Sku) -> list[Table]:
@@ -300,22 +273,7 @@ def _healthy(limit: Limit) -> str:
 
 
 def _bounds(limit: Limit) -> str:
-    """Return the bounds of a limit in words."""
-    parts = []
-    if limit.equals is not None:
-        parts.append(f"= {limit.equals}")
-    if limit.one_of:
-        parts.append(f"one of {', '.join(map(str, limit.one_of))}")
-    if limit.version is not None:
-        parts.append(limit.version)
-    if limit.same_on_all:
-        parts.append("the same on all devices")
-    parts += [
-        f"{word} {_shown(bound, limit.unit)}"
-        for word, bound in (("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn))
-        if bound is not None
-    ]
-    return ", ".join(parts) + (" where supported" if limit.if_supported else "")
+    return demanded(limit, limit.unit, _shown) + (" where supported" if limit.if_supported else "")
 
 
 def _source_table(sources: _Sources) -> Table:

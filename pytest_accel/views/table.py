@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -434,6 +434,16 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
         return f"warn {show(verdict.warned[0], unit)}"
     both = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
     return joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
+
+
+def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show) -> str:
+    """Return what a limit demands of a value; `shown` writes a figure with its unit."""
+    parts = [f"= {limit.equals}"] if limit.equals is not None else []
+    parts += [f"one of {', '.join(map(str, limit.one_of))}"] if limit.one_of else []
+    parts += [limit.version] if limit.version is not None else []
+    parts += ["the same on all devices"] if limit.same_on_all else []
+    figures = ("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn)
+    return ", ".join([*parts, *(f"{word} {shown(each, unit)}" for word, each in figures if each is not None)])
 
 
 def _short_limit(verdict: Verdict) -> str:

@@ -89,15 +89,13 @@ def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None
     assert [line.split()[0] for line in table.splitlines()[1:]] == loader.names()
 
 
-@pytest.mark.parametrize(("width", "named"), [(80, False), (120, True)])
-def test_the_list_fits_the_terminal_and_keeps_every_platform(width: int, named: bool) -> None:
+def test_the_list_names_the_usual_platform_and_fits_a_terminal_of_80_columns() -> None:
     skus = every()
-    lines = sheet.text([sheet.listing(skus, width)]).splitlines()
-    assert max(map(len, lines)) <= width
-    text = " ".join(" ".join(lines).split())
-    assert {sku.name for sku in skus} <= set(text.split())
-    assert {platform for sku in skus for platform in sku.platforms} <= set(text.split())
-    assert ("NVIDIA H100 SXM" in text) == named
+    lines = sheet.text([sheet.listing(skus)]).splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: line.split() for line in lines[1:]}
+    assert rows.keys() == {sku.name for sku in skus}
+    assert [sku.name for sku in skus if next(iter(sku.platforms)) not in rows[sku.name]] == []
 
 
 def test_every_shipped_sku_has_a_sheet() -> None:

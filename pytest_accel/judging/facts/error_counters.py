@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 from pytest_accel.core.details import Details
@@ -247,21 +248,15 @@ def _worst(name: str, counter: Counter, moving: Sequence[ReadingWindow]) -> tupl
     """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
     Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,
-    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best. A
-    sequence of more than twice the time that the rate refers to has a part with a rate at least as high.
+    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best.
     """
-    longest = max((each.ended - each.started for each in moving), default=0.0)
-    rate, begin, end = 0.0, 0, 0
-    for first, window in enumerate(moving):
-        moved = 0
-        for last in range(first, len(moving)):
-            moved, seconds = moved + moving[last].moved[name], moving[last].ended - window.started
-            if seconds > 2 * counter.per + longest and last > first:
-                break
-            now, length = counter.over(moved, seconds), last + 1 - first
-            if now > rate or (now == rate > 0 and length < end - begin):
-                rate, begin, end = now, first, last + 1
-    return rate, moving[begin:end]
+
+    def rate(some: Sequence[ReadingWindow]) -> float:
+        return counter.over(sum(each.moved[name] for each in some), some[-1].ended - some[0].started)
+
+    every = [moving[first:last] for first, last in combinations(range(len(moving) + 1), 2)]
+    worst = max(every, key=lambda some: (rate(some), -len(some)), default=())
+    return (rate(worst), worst) if worst else (0.0, ())
 
 
 def _troubled(metric: str, device: Device, trouble: Trouble) -> Measurement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -121,7 +121,7 @@ def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], tod
     for subject in subjects:
         if not subject.sku.contract:  # a frozen file keeps what explained other platforms and levels
             explaining |= {(at.file, at.line): at for at in _entries(subject)}
-        yield from (each for _, each in _explained(_beside(subject, shipped, today), shipped, used))
+        yield from (each for _, each in _explained(_beside(subject, shipped, today), used))
     for place, at in explaining.items():
         if place not in used:
             yield _stale(at)
@@ -134,18 +134,16 @@ def _beside(subject: LintedFile, shipped: Sequence[LintedFile], today: str) -> L
     return replace(subject, others=others, base=base, today=today)
 
 
-def _explained(
-    subject: LintedFile, shipped: Sequence[LintedFile], used: set[tuple[str, int]]
-) -> Iterator[tuple[LintFinding, LintFinding]]:
+def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tuple[LintFinding, LintFinding]]:
     """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
     The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
     another file puts there is not explained by it.
     """
-    base = subject.base
-    below = {same(raw): each for raw, each in _explained(base, shipped, set())} if base else {}
-    files = base.sku.files if base else ()
-    entries, vendors = _entries(subject), _of_vendor(subject, shipped)
+    base, own = subject.base, subject.sku.own_file
+    below = {same(raw): each for raw, each in _explained(base, set())} if base else {}
+    vendors = [name for name in subject.sku.files if own and name.startswith(f"{loader.VENDOR_FILES}/")]
+    files, entries = base.sku.files if base else vendors, _entries(subject)
     for finding in _findings(subject):
         of_rule = (at for at in entries if at.data["rule"].data == finding.rule)
         entry = next((at for at in of_rule if fnmatchcase(finding.key, at.data["key"].data)), None)
@@ -156,21 +154,7 @@ def _explained(
         elif known is not None:
             yield finding, known if finding.file in files else replace(finding, explained=known.explained)
         else:
-            yield finding, moved(finding, subject, files or vendors(finding))
-
-
-def _of_vendor(subject: LintedFile, shipped: Sequence[LintedFile]) -> Callable[[LintFinding], Sequence[str]]:
-    """Return a function to the files of the vendor, if a user's file alone causes a finding on one of their values."""
-    files = [name for name in subject.sku.files if name.startswith(f"{loader.VENDOR_FILES}/")]
-    alike = [each for each in shipped if each.sku.vendor == subject.sku.vendor]
-
-    def vendors(finding: LintFinding) -> Sequence[str]:
-        if subject.sku.own_file is None or finding.file not in files:
-            return ()
-        usual = {same(each) for other in alike for each in _findings(replace(other, others=subject.others))}
-        return () if same(finding) in usual else files
-
-    return vendors
+            yield finding, moved(finding, subject, files)
 
 
 def _findings(subject: LintedFile) -> Iterator[LintFinding]:

@@ -140,14 +140,14 @@ def moved(finding: LintFinding, subject: LintedFile, below: Iterable[str]) -> Li
 def cause(subject: LintedFile, key: str, below: Iterable[str]) -> Located:
     """Return the value of the file on top that stands nearest to a key, numbers first; the root if there is none."""
     files, words = set(below), key.split(".")
-    nearest: tuple[tuple[int, int, bool], Located] | None = None
-    for name, at in _values(subject.root, ()):
-        if at.file in files:
-            continue
-        score = _common(name, words), len({*name} & {*words}), isinstance(at.data, int | float)
-        if nearest is None or score > nearest[0]:
-            nearest = score, at
-    return nearest[1] if nearest else subject.root
+    own = [(name, at) for name, at in _values(subject.root, ()) if at.file not in files]
+
+    def near(each: tuple[tuple[str, ...], Located]) -> tuple[int, int, bool]:
+        name, at = each
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, words, strict=False))
+        return len([*alike]), len({*name} & {*words}), isinstance(at.data, int | float)
+
+    return max(own, key=near)[1] if own else subject.root
 
 
 def _values(at: Located, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Located]]:
@@ -158,8 +158,3 @@ def _values(at: Located, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     for name, each in at.data.items():
         if name not in NO_FIGURES:
             yield from _values(each, (*key, *name.split(".")))
-
-
-def _common(one: Iterable[str], other: Iterable[str]) -> int:
-    """Return the number of words that two keys begin with in common."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -23,7 +23,7 @@ from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, figures, traces, words
-from pytest_accel.views.table import next_run
+from pytest_accel.views.table import demanded, next_run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -114,7 +114,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "badge": words.badge,
-    "bound": words.bound,
+    "bound": lambda limit: demanded(limit, limit.unit),
     "bounds": words.bounds_of,
     "counts": words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],

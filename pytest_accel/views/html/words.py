@@ -16,21 +16,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
-from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds
-
-
-def bound(limit: Limit, unit: str | None = None) -> str:
-    """Return what a limit demands, in its own unit, which is written as `unit` if that is given."""
-    unit = limit.unit if unit is None else unit
-    if limit.version is not None:
-        return f"version {limit.version}"
-    if limit.equals is not None:
-        return f"equals {show(limit.equals, unit)}"
-    if limit.one_of:
-        return f"one of {', '.join(show(each, unit) for each in limit.one_of)}"
-    both = [("at least", limit.floor), ("at most", limit.ceiling)]
-    parts = [f"{word} {show(value, unit)}" for word, value in both if value is not None]
-    return " and ".join([*parts, *(["the same on all devices"] if limit.same_on_all else [])])
+from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds, demanded
 
 
 def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
@@ -39,7 +25,10 @@ def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
     The unit is written as `unit` if that is given.
     """
     text = bounds(verdict, verdict.unit if unit is None else unit, "≥", "≤")
-    return text or (bound(verdict.limit, unit if verdict.unit == verdict.limit.unit else None) if verdict.limit else "")
+    limit = verdict.limit
+    return text or (
+        demanded(limit, limit.unit if unit is None or verdict.unit != limit.unit else unit) if limit else ""
+    )
 
 
 def healthy(limit: Limit | None) -> tuple[str, float | None]:
