@@ -70,6 +70,22 @@ def drain(chosen: argparse.Namespace) -> int:
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes if each.expected])
     plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
+    rejected = any(each.state is State.REJECTED for each in nodes) and not chosen.resume
+    return _carry_out(plan, nodes, chosen) or (exits.REJECTED if rejected else exits.HOLDS)
+
+
+def _drain_here(chosen: argparse.Namespace) -> int:
+    """Drain this node for the line of its health check, one node of the fleet at a time."""
+    folder, node = chosen.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
+    with ledger.locked(folder):
+        at = datetime.now(timezone.utc)
+        most, within = chosen.most, chosen.max_age
+        plan = plans.plan_of_check(chosen.broken, node, slurm.nodes(), at=at, most=most, within=within)
+        return _carry_out(plan, [], chosen) or (exits.REJECTED if plan.steps else exits.HOLDS)
+
+
+def _carry_out(plan: DrainPlan, nodes: Sequence[NodeResult], chosen: argparse.Namespace) -> int:
+    """Do what is planned, or show it without --yes; return 0, or 4 if it is refused."""
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))
     for node, why in plan.left:
@@ -81,27 +97,7 @@ def drain(chosen: argparse.Namespace) -> int:
         _apply(plan.steps, nodes, chosen.folder.absolute())
     else:
         _show(plan)
-    rejected = any(each.state is State.REJECTED for each in nodes)
-    return exits.REJECTED if rejected and not chosen.resume else exits.HOLDS
-
-
-def _drain_here(chosen: argparse.Namespace) -> int:
-    """Drain this node for the line of its health check, one node of the fleet at a time."""
-    folder, node = chosen.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
-    with ledger.locked(folder):
-        at = datetime.now(timezone.utc)
-        most, within = chosen.most, chosen.max_age
-        plan = plans.plan_of_check(chosen.broken, node, slurm.nodes(), at=at, most=most, within=within)
-        for name, why in plan.left:
-            print(printable(f"left alone: {name}: {why}"))
-        if plan.refused:
-            print(printable(f"refused: {plan.refused}"), file=sys.stderr)
-            return exits.WRONG
-        if chosen.yes:
-            _apply(plan.steps, [], folder)
-        else:
-            _show(plan)
-    return exits.REJECTED if plan.steps else exits.HOLDS
+    return exits.HOLDS
 
 
 def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> DrainPlan:

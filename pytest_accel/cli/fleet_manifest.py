@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.cli.parser import Subcommand
 from pytest_accel.core import exits
-from pytest_accel.core.durations import duration, number_that
+from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.kubernetes import manifest, node_labels
@@ -106,7 +106,7 @@ def _nodes(text: str) -> tuple[str, ...]:
     return names
 
 
-_count = number_that(lambda found: 0 < found <= MOST_NODES, f"at least 1, at most {MOST_NODES}", int)
+_count = value_that(lambda found: 0 < found <= MOST_NODES, f"at least 1, at most {MOST_NODES}", int)
 
 
 def _absolute(text: str) -> str:
@@ -125,23 +125,14 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _quantity(text: str) -> str:
-    """Return an amount as Kubernetes writes it, such as 8 or 32Gi. Raises ArgumentTypeError."""
-    if not re.fullmatch(r"[1-9][0-9]{0,11}(m|k|Ki|M|Mi|G|Gi|T|Ti)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount such as 8 or 32Gi")
-    return text
+_AMOUNT = re.compile(r"[1-9][0-9]{0,11}(m|k|Ki|M|Mi|G|Gi|T|Ti)?")
+_quantity = value_that(lambda text: bool(_AMOUNT.fullmatch(text)), "an amount is written as 8 or 32Gi", str)
+_name = value_that(manifest.is_name, f"a-z, 0-9 and '-', at most {manifest.LONGEST_NAME} characters", str)
 
 
 def _time_limit(text: str) -> str:
     """Return the time limit of a run as it was given. Raises ArgumentTypeError for one that no run can have."""
     time_limit(text)
-    return text
-
-
-def _name(text: str) -> str:
-    """Return the name of a Job. Raises ArgumentTypeError for one that Kubernetes refuses."""
-    if not manifest.is_name(text):
-        raise argparse.ArgumentTypeError(f"{text!r}: a-z, 0-9 and '-', at most {manifest.LONGEST_NAME} characters")
     return text
 
 

@@ -20,7 +20,7 @@ import pytest_accel
 from pytest_accel.cli import delivery, result_file
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
-from pytest_accel.core.durations import number_that
+from pytest_accel.core.durations import value_that
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -111,8 +111,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
 
-_positive = number_that(lambda found: found > 0, "a whole number above 0", int)
-_minutes = number_that(lambda found: 0 < found < math.inf, "a number of minutes above 0", float)
+_positive = value_that(lambda found: found > 0, "a whole number above 0", int)
+_minutes = value_that(lambda found: 0 < found < math.inf, "a number of minutes above 0", float)
 
 
 def _names(text: str) -> tuple[str, ...]:

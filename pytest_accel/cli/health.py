@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pytest_accel.cli.parser import Parser
 from pytest_accel.core import exits
-from pytest_accel.core.durations import duration, number_that
+from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
 
@@ -140,7 +140,7 @@ def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
     return exits.HOLDS
 
 
-_timeout = number_that(
+_timeout = value_that(
     lambda found: SHORTEST <= found <= LONGEST, f"at least {SHORTEST:g} s, at most {LONGEST:g} s", duration
 )
 

@@ -115,11 +115,6 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     return None
 
 
-def of_a_test(metric: str) -> bool:
-    """Return True for a metric under conditions of a user's test, to which the SKU's limits do not apply."""
-    return "=" in parse(metric).size
-
-
 class _Again:
     """A record, and the limits that its measurements are judged by again."""
 
@@ -130,20 +125,16 @@ class _Again:
         self.past_of = baseline.kept_in(record.baseline)
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
         self.attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
-        for each in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):
-            self._exchange_fact(each)
-
-    def _exchange_fact(self, fact: Measurement) -> None:
-        """Replace the value of `inventory.sku`, which depends on the threshold file, by the one of today's file."""
-        old = self.attempts.get((fact.metric, fact.subject))
-        if old:
+        for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
+            old = self.attempts.get((fact.metric, fact.subject), [])
             old[:] = [replace(each, value=fact.value) for each in old]
 
     def verdicts(self, place: Place) -> list[Verdict]:
         """Return the verdicts on a metric of a subject: one for each limit on it, or one without a limit."""
         old = self.before.get(place, [])
         markers = [each for each in old if _by_marker(each)]
-        own = None if of_a_test(place[0]) or (old and len(markers) == len(old)) else self.limits.get(place[0])
+        of_a_test = "=" in parse(place[0]).size  # under conditions of its own, to which the SKU's limits do not apply
+        own = None if of_a_test or (old and len(markers) == len(old)) else self.limits.get(place[0])
         pairs: list[tuple[Limit | None, Verdict | None]] = [(each.limit, each) for each in markers]
         if own or not markers:
             pairs.append((own, next((each for each in old if not _by_marker(each)), None)))

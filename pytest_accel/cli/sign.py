@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
+from pytest_accel.core.durations import value_that
 from pytest_accel.run import signature
 
 DESCRIPTION = """Sign a saved record with a key of OpenSSH: write statement.json (in-toto), SHA256SUMS over all files of
@@ -24,10 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--as", dest="name", metavar="NAME", type=_name, help=text)
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name of letters, digits, - and _")
-    return text
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_name = value_that(lambda text: bool(_NAME.fullmatch(text)), "a name has letters, digits, - and _", str)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from pytest_accel.cli import result_file
 from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits, paths
-from pytest_accel.core.durations import number_that
+from pytest_accel.core.durations import value_that
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
@@ -61,7 +61,7 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-23") from None
 
 
-_count = number_that(lambda found: 0 < found < 100_000, "above 0, below 100,000", int)
+_count = value_that(lambda found: 0 < found < 100_000, "above 0, below 100,000", int)
 
 
 def _store(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and durations as a command line states them: 8, 900, 15m, 1h30m."""
+"""Values of options: what reads them, and durations as a command line states them (900, 15m, 1h30m)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-Number = TypeVar("Number", int, float)
+Found = TypeVar("Found")
 
 _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
@@ -22,21 +22,19 @@ def duration(text: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def number_that(
-    fits: Callable[[Number], bool], expected: str, read: Callable[[str], Number]
-) -> Callable[[str], Number]:
-    """Return what reads a number that `fits`, which is what `expected` says in words.
+def value_that(fits: Callable[[Found], bool], expected: str, read: Callable[[str], Found]) -> Callable[[str], Found]:
+    """Return what reads a value that `fits`, which is what `expected` says in words.
 
-    It raises ArgumentTypeError for any other text.
+    It raises ArgumentTypeError for any other text; `read` raises ValueError for what is no number.
     """
 
-    def number(text: str) -> Number:
+    def value(text: str) -> Found:
         try:
-            value = read(text)
+            found = read(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not fits(value):
+        if not fits(found):
             raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
-        return value
+        return found
 
-    return number
+    return value

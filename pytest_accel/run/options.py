@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.core.durations import duration, number_that
+from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import SHOWN
@@ -362,9 +362,9 @@ def page_name(text: str) -> str:
     return text
 
 
-_patience = number_that(lambda found: LEAST_PATIENCE <= found < math.inf, f"at least {LEAST_PATIENCE:g} seconds", float)
-_hours = number_that(lambda found: 0 < found <= MOST_HOURS, f"above 0, at most {MOST_HOURS} hours", float)
-time_limit = number_that(
+_patience = value_that(lambda found: LEAST_PATIENCE <= found < math.inf, f"at least {LEAST_PATIENCE:g} seconds", float)
+_hours = value_that(lambda found: 0 < found <= MOST_HOURS, f"above 0, at most {MOST_HOURS} hours", float)
+time_limit = value_that(
     lambda found: found >= SHORTEST, f"too short; at least {SHORTEST:g} s, of which closing needs half", duration
 )
 """Reads a duration in seconds that a run can be ended in."""

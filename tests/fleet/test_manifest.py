@@ -137,7 +137,7 @@ def test_a_pod_has_no_rights(capsys: pytest.CaptureFixture[str]) -> None:
         ([*ASKED, "--count=4", "--host-path=../x"], "is not the absolute path of a folder"),
         ([*ASKED, "--count=4", "--host-path=/"], "is not the absolute path of a folder"),
         ([*ASKED, "--count=4", "--host-path=/etc/accel"], "is not the absolute path of a folder"),
-        ([*JOB, "--memory=lots"], "is no amount"),
+        ([*JOB, "--memory=lots"], "an amount is written as 8 or 32Gi"),
         ([*JOB, "--name=Accel"], "a-z, 0-9"),
         ([*JOB, "--time-limit=1s"], "too short"),
     ],
