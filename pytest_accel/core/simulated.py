@@ -10,8 +10,6 @@ UUID = "51000000-"
 """The first group of their UUIDs, which NVIDIA's begin with "GPU-" before."""
 HOST = "the host is not simulated"
 """The reason why a fact of the host is absent on a simulated node."""
-REHEARSED = "SIMULATED, for rehearsal only"
-"""The beginning of the conditions of a source whose figures were calibrated from simulated nodes."""
 
 
 def is_simulated(device: Device) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Value, is_rate, is_time
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.simulated import REHEARSED
 
 UNITS = (
     "TFLOPS",
@@ -74,6 +73,8 @@ class Source:
     """How the figure was measured, in the words of the probe's own method; empty if that is not known."""
     levels: tuple[str, ...] = ()
     """The levels whose method it was measured by; empty for a method that is the same at all levels."""
+    simulated: bool = False
+    """True if it was measured on simulated nodes: no hardware is judged by it."""
 
 
 class DeclaredBy(Enum):
@@ -375,7 +376,7 @@ class Sku:
         """The first limit that was calibrated from simulated nodes, with its place; None if there is none."""
         tables = [self.limits, *(platform.limits for platform in self.platforms.values())]
         for limit in (limit for table in tables for limit in table.values()):
-            if limit.source and limit.source.conditions.startswith(REHEARSED):
+            if limit.source and limit.source.simulated:
                 return f"{limit.metric} ({limit.origin})"
         return None
 

@@ -63,6 +63,7 @@ _source_keys = yaml_nodes.record_of(
             "The levels whose method it was measured by, where the method follows the level (the seconds of a soak). "
             "At the others the limit advises."
         ),
+        "simulated": flag.described("true: measured on simulated nodes, so that no hardware is judged by it"),
     },
     required=("kind", "by", "date"),
 ).stating(title="source")

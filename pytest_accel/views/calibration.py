@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_accel.core.printable import printable
-from pytest_accel.core.simulated import REHEARSED
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.versions import spanning
 from pytest_accel.core.words import counted
@@ -212,10 +211,8 @@ def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
         "by": made.by,
         "date": made.date,
         **({"software": versions(made.software)} if made.software else {}),
-        "conditions": printable(
-            f"{REHEARSED + '; ' if made.simulated else ''}{counted(one.runs, 'run')} of {measured}; "
-            f"level {', '.join(made.levels)}; {what}"
-        ),
+        "conditions": printable(f"{counted(one.runs, 'run')} of {measured}; level {', '.join(made.levels)}; {what}"),
+        **({"simulated": True} if made.simulated else {}),
         **({} if of_node else {"devices": one.devices}),
         "nodes": one.nodes,
         **({"levels": list(made.levels)} if TIMED in one.conditions else {}),

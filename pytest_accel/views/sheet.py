@@ -284,7 +284,8 @@ def _source_table(sources: _Sources) -> Table:
             f"{source.devices} devices" if source.devices else "", f"{source.nodes} nodes" if source.nodes else ""
         )
         method = ", ".join(f"{words(key)} {value}" for key, value in source.method.items())
-        what = ", ".join(filter(None, (source.software, source.conditions, method, behind, source.url)))
+        simulated = "simulated nodes" if source.simulated else ""
+        what = ", ".join(filter(None, (simulated, source.software, source.conditions, method, behind, source.url)))
         rows.append((sources.number(source), source.kind, source.by, source.date, what))
     return Table("Sources", ("no", "kind", "by", "date", "what"), rows)
 
