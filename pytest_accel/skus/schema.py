@@ -332,14 +332,6 @@ _FIELDS: dict[str, Check] = {
     "not_applicable": yaml_nodes.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
     "limits": _limits.described("limits by metric, on every platform"),
     "platforms": yaml_nodes.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
-    "siblings": yaml_nodes.mapping_of(
-        yaml_nodes.record_of(
-            {
-                "same": _texts.described("keys that must have the same value in both files"),
-                "differ": _texts.described("keys that must have different values"),
-            }
-        )
-    ).described("other SKUs that this one is compared with by `pytest-accel sku lint`"),
     "explained": yaml_nodes.list_of(
         yaml_nodes.record_of(
             {

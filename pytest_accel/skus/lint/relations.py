@@ -1,4 +1,4 @@
-"""Rules that compare a SKU with the others: siblings, copied figures, claims to the same device."""
+"""Rules that compare a SKU with the others: copied figures, claims to the same device."""
 
 from __future__ import annotations
 
@@ -10,30 +10,6 @@ from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import reach
 
 NOWHERE = Source("", "", "")
-
-
-@rule
-def siblings(subject: LintedFile) -> Iterator[LintFinding]:
-    """Require that values are the same as in another SKU, or differ, as `siblings` states."""
-    for name, relation in (subject.plain("siblings") or {}).items():
-        other = subject.others.get(name)
-        if other is None:
-            yield subject.error(f"siblings.{name}", name, f"expected one of {', '.join(sorted(subject.others))}")
-            continue
-        for kind, keys in relation.items():
-            for key in keys:
-                yield from _compared(subject, other, kind, key)
-
-
-def _compared(subject: LintedFile, other: LintedFile, kind: str, key: str) -> Iterator[LintFinding]:
-    name, mine, theirs = other.sku.name, subject.plain(key), other.plain(key)
-    if mine is None or theirs is None:
-        who = "this file" if mine is None else name
-        yield subject.warning(f"siblings.{name}.{kind}", key, f"expected a value to compare: {who} has none")
-    elif kind == "same" and mine != theirs:
-        yield subject.error(key, mine, f"expected {theirs}, the same as in {name}")
-    elif kind == "differ" and mine == theirs:
-        yield subject.error(key, mine, f"expected another value than in {name}")
 
 
 @rule
@@ -102,8 +78,6 @@ def _copy(
     limit, theirs = here[0], there[0]
     if figure not in _all(theirs) or limit.origin == theirs.origin:
         return False
-    if _stated(mine, other, limit.metric) or _stated(other, mine, limit.metric):
-        return False
     by_chance = len(f"{figure:g}".replace(".", "").strip("0")) < 4  # round figures may agree
     one, two = limit.source or NOWHERE, theirs.source or NOWHERE
     ours, its = reach(mine.sku, *here), reach(other.sku, *there)
@@ -114,12 +88,6 @@ def _copy(
         less_likely = mine.sku.name > other.sku.name
         suspicious = not by_chance and (one.by, one.url) != (two.by, two.url)
     return suspicious and (less_likely or mine.sku.own_file is not None)
-
-
-def _stated(subject: LintedFile, other: LintedFile, metric: str) -> bool:
-    """Return True if the file states that the limit is the same as the other's."""
-    same = subject.plain(f"siblings.{other.sku.name}.same") or []
-    return any(f"limits.{metric}." in f"{key}." for key in same)
 
 
 @rule
