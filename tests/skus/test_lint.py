@@ -297,17 +297,6 @@ def test_a_slip_beside_another_file(
     assert sorted(found()) == sorted(expected)
 
 
-def test_like_hardware_may_share_a_figure_of_one_source_or_a_round_one(shipped: Path) -> None:
-    edit(shipped, ("reference: 3180", "reference: 3101.7"))
-    edit(
-        shipped,
-        ("HBM3e, gb: 141, gb_per_s: 4800", "HBM3, gb: 141, gb_per_s: 3350"),
-        ("reference: 4480", "reference: 3101.7"),
-        name="sister",
-    )
-    assert found() == [("copied", 11, "limits.stream.read")]  # five digits, from two sources
-
-
 def test_a_figure_that_a_file_explains_is_counted_and_its_reason_kept(shipped: Path) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"))
     with (shipped / "mine.yaml").open("a") as file:

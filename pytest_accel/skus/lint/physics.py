@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
@@ -25,6 +26,8 @@ OF_MEASURED = 1.5
 library."""
 SMALL = 128 * 2**20
 """Messages of a collective below this size are limited by latency instead of by the links."""
+WIDE = ("tf32", "fp32", "fp64")
+"""Dtypes that no part multiplies faster than bf16."""
 IN_NETWORK = ("nvls", "sharp", "tree-nvls", "nvlstree")
 """Algorithms that reduce in the switch: a device sends and receives its data once instead of 2(n-1)/n times."""
 
@@ -141,6 +144,11 @@ def physics(subject: LintedFile) -> Iterator[LintFinding]:
         stated = subject.plain(f"datasheet.{key}")
         if stated is not None and not low <= stated <= high:
             yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
+    bf16 = subject.sku.datasheet.tflops.get("bf16", math.inf)
+    for key, limit, platform in subject.limits():
+        figure, wide = max(_figures(limit), default=0.0), parse(limit.metric).variant in WIDE
+        if limit.unit == "TFLOPS" and wide and figure > bf16 and reach(subject.sku, limit, platform) is None:
+            yield subject.error(key, figure, f"expected at most {bf16:g}, the bf16 peak")
 
 
 def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str) -> Iterator[float]:

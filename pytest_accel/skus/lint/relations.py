@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import reach
 
-NOWHERE = Source("", "", "")
+ALIKE = 0.02
+"""Parts whose hardware differs by less may share a figure."""
 
 
 @rule
 def copied(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor or reference that equals another SKU's without a reason: other hardware, no common source."""
+    """Report a floor or reference that the file of smaller hardware states, too: it may have come from there."""
     seen: set[tuple[str, str]] = set()
     for key, limit, platform in subject.limits():
         for figure in _of_its_own(subject, key, limit):
@@ -74,20 +75,18 @@ def _same_metric(sku: Sku, metric: str) -> Iterator[tuple[Limit, Platform]]:
 def _copy(
     mine: LintedFile, figure: float, here: tuple[Limit, Platform], other: LintedFile, there: tuple[Limit, Platform]
 ) -> bool:
-    """Return True if another SKU has this figure, no source covers both, and it is more likely the other's."""
+    """Return True if the file of a smaller part has this figure; of a user's file, that of any other part.
+
+    Two sources may agree on a round figure.
+    """
     limit, theirs = here[0], there[0]
-    if figure not in _all(theirs) or limit.origin == theirs.origin:
-        return False
-    by_chance = len(f"{figure:g}".replace(".", "").strip("0")) < 4  # round figures may agree
-    one, two = limit.source or NOWHERE, theirs.source or NOWHERE
     ours, its = reach(mine.sku, *here), reach(other.sku, *there)
-    if ours and its and abs(ours[0] / its[0] - 1) > 0.02:
-        less_likely = ours[0] > its[0]  # the larger part: its floor is the one that would be loose
-        suspicious = one.by == two.by or not by_chance
-    else:
-        less_likely = mine.sku.name > other.sku.name
-        suspicious = not by_chance and (one.by, one.url) != (two.by, two.url)
-    return suspicious and (less_likely or mine.sku.own_file is not None)
+    larger = ours[0] / its[0] - 1 if ours and its else 0.0
+    if figure not in _all(theirs) or limit.origin == theirs.origin or (ours and its and abs(larger) <= ALIKE):
+        return False
+    digits = len(f"{figure:g}".replace(".", "").strip("0"))
+    one_source = limit.source and theirs.source and limit.source.by == theirs.source.by
+    return (digits > 3 or bool(one_source)) and (larger > 0 or mine.sku.own_file is not None)
 
 
 @rule
