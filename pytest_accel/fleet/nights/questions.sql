@@ -72,20 +72,23 @@ FROM (SELECT kind, driver, night, median(value) AS middle, count(*) AS devices, 
       FROM figures WHERE method <> '' AND value > 0 AND kind IN (SELECT kind FROM kinds) GROUP BY kind, driver, night)
 QUALIFY min(devices) OVER (PARTITION BY kind, driver) >= 20 AND min(nodes) OVER (PARTITION BY kind, driver) >= 4;
 CREATE VIEW steady AS
-SELECT uuid, node, kind, driver, vbios, night, epoch(night) / 86400 AS day, middle,
-       ln(speed(value / coalesce(pace, 1), unit)) AS y
+SELECT uuid, node, kind, driver, vbios, night, night - DATE '2000-01-01' AS day, ln(speed(value / coalesce(pace, 1), unit)) AS y,
+       hash(uuid, node, kind, driver, vbios) AS series
 FROM figures LEFT JOIN paces USING (kind, driver, night) WHERE method <> '' AND value > 0;
+CREATE VIEW /* kept */ may_be_lost AS  -- all series of the fleet, by a number and few sums each: they fit into memory
+SELECT series FROM (SELECT *, (SELECT night - 3 FROM last) AS three_ago, (SELECT night - 7 FROM last) AS week_ago FROM steady)
+GROUP BY series HAVING count(*) >= 6 AND max(night) = (SELECT night FROM last) AND 0.007 < greatest(
+    -regr_slope(y, day) * (max(day) - min(day)),
+    avg(y) FILTER (night <= three_ago) - avg(y) FILTER (night > three_ago),
+    avg(y) FILTER (night <= week_ago) - avg(y) FILTER (night > week_ago));
+CREATE VIEW /* kept */ past AS SELECT * EXCLUDE (series) FROM steady SEMI JOIN may_be_lost USING (series);
 CREATE VIEW /* kept */ may_have_lost AS
 SELECT uuid, node, kind, driver, vbios, count(*) AS nights, min(night) AS first, -regr_slope(y, day) AS slope,
        max(day) - min(day) AS days,
        greatest(0, regr_syy(y, day) - regr_sxy(y, day) ** 2 / regr_sxx(y, day)) AS rest, regr_sxx(y, day) AS sxx
-FROM (SELECT s.*, last.night AS tonight FROM steady s, last) GROUP BY uuid, node, kind, driver, vbios
-HAVING count(*) >= 6 AND max(night) = any_value(tonight) AND 0.007 < greatest(
-    -regr_slope(y, day) * (max(day) - min(day)),
-    avg(y) FILTER (night <= tonight - 3) - avg(y) FILTER (night > tonight - 3),
-    avg(y) FILTER (night <= tonight - 7) - avg(y) FILTER (night > tonight - 7));
+FROM past GROUP BY uuid, node, kind, driver, vbios;
 CREATE VIEW /* kept */ pasts AS
-SELECT uuid, node, kind, driver, vbios, night, y FROM steady SEMI JOIN may_have_lost USING (uuid, node, kind, driver, vbios)
+SELECT uuid, node, kind, driver, vbios, night, y FROM past
 UNION ALL
 SELECT b.uuid, '', b.kind, '', '', f.night, ln(median(speed(f.value, f.unit) / speed(p.middle, f.unit)))
 FROM (FROM may_be_behind WHERE what <> 'device') b JOIN all_places USING (what, place)
@@ -205,7 +208,7 @@ CREATE VIEW moved AS
 SELECT uuid, arg_max(serial, night) AS serial, arg_max(place, night) AS place, arg_min(place, night) AS was,
        arg_max(node, night) AS node, min(night) FILTER (place = now) AS since
 FROM (SELECT *, last_value(place) OVER (PARTITION BY uuid ORDER BY night ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS now
-      FROM (SELECT DISTINCT uuid, night, node, serial, shown(node, name) AS place FROM figures WHERE name <> 'node'))
+      FROM (SELECT *, shown(node, name) AS place FROM (SELECT DISTINCT uuid, night, node, name, serial FROM figures WHERE name <> 'node')))
 GROUP BY uuid HAVING min(place) <> max(place) ORDER BY place;
 CREATE VIEW unlike AS
 SELECT node, metric, what, list_sort(list(DISTINCT name)) AS devices, min(value) AS value, unit, any_value(middle) AS middle, any_value(usual) AS usual
