@@ -362,7 +362,7 @@ def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) 
     watch = FolderWatch(folder)
     found, problem = until_done(watch, ProgressLine(), seconds)
     _tell(problem)
-    late = [each.job for each in found if each.state is State.WAITING]
+    late = [each.job for each in found if each.state is State.WAITING and each.job]
     if late and cancel_waiting:
         slurm.cancel(late)
         print(f"{counted(len(late), 'job')} cancelled that had not begun when --timeout was over")

@@ -170,7 +170,7 @@ def test_a_run_sees_what_another_process_submitted_before_the_lock(
         save(asked, folder)
     take = f"[ -e {moved} ] || {{ touch {moved}; cp {theirs}/fleet.json {folder}/fleet.json; }}"
     program("sinfo", f"{take}\n{shown('idle')}")
-    program("squeue", f"echo '{US.join(('7', 'RUNNING', 'None', ME, 'accel-1-n1'))}'")
+    program("squeue", f"echo '{US.join(('7', 'RUNNING', 'None', ME, '0', 'accel-1-n1'))}'")
     program("sbatch", "echo 8")
     assert main(["fleet", "run", "--sku", "cpu", "--output", str(folder)]) == 0
     assert [each.job for each in load(folder).jobs] == ["7"]
@@ -220,7 +220,7 @@ def a_queue_for_one_job(program: Program, place: Path) -> None:
     full = (
         f"if [ -s {queue} ]; then echo 'error: Job violates accounting/QOS policy (job submit limit)' >&2; exit 1; fi"
     )
-    line = f'echo "{US.join(("8", "RUNNING", "None", ME, "$2"))}" > {queue}'
+    line = f'echo "{US.join(("8", "RUNNING", "None", ME, "0", "$2"))}" > {queue}'
     program("sbatch", f'{full}\nwhile [ "$1" != -J ]; do shift; done; {line}; echo 8')
 
 
@@ -259,7 +259,7 @@ def test_a_job_that_has_not_begun_is_cancelled_when_the_timeout_is_over(
     program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2")))
     program("squeue", f"cat {queue}")
     states = 'case "$2" in *n1) s=RUNNING; n=8;; *) s=PENDING; n=9;; esac'
-    line = f'echo "$n{US}$s{US}Resources{US}{ME}{US}$2" >> {queue}; echo $n'
+    line = f'echo "$n{US}$s{US}Resources{US}{ME}{US}0{US}$2" >> {queue}; echo $n'
     program("sbatch", f'while [ "$1" != -J ]; do shift; done; {states}; {line}')
     program("scancel", f"grep -v ^9 {queue} > {queue}.new; mv {queue}.new {queue}")
     run = ["fleet", "run", "--sku", "cpu", "--output", str(tmp_path / "run"), "--wait", "--timeout", "0.01"]
@@ -280,9 +280,9 @@ def test_a_node_with_a_job_of_an_earlier_night_gets_no_second_one(
     """Unless it is somebody else's job, or has ended."""
     program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2", "n3")))
     rows = [
-        ("7", "PENDING", "Resources", ME, "accel-20261122T010000Z-ab12-n1"),
-        ("8", "PENDING", "Resources", OTHER, "accel-20261122T010000Z-ab12-n2"),
-        ("9", "COMPLETED", "None", ME, "accel-20261122T010000Z-ab12-n3"),
+        ("7", "PENDING", "Resources", ME, "0", "accel-20261122T010000Z-ab12-n1"),
+        ("8", "PENDING", "Resources", OTHER, "0", "accel-20261122T010000Z-ab12-n2"),
+        ("9", "COMPLETED", "None", ME, "0", "accel-20261122T010000Z-ab12-n3"),
     ]
     program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
     program("sbatch", "echo 10")
@@ -402,7 +402,7 @@ def test_jobs_of_another_user_are_not_submitted_again_nor_taken_for_those_of_the
 ) -> None:
     """Somebody who calls his job like one of the run neither holds it up nor is cancelled."""
     program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2")))
-    rows = (("7", "PENDING", "None", OTHER, "accel-1-n1"), ("9", "RUNNING", "None", OTHER, "accel-1-n2"))
+    rows = (("7", "PENDING", "None", OTHER, "0", "accel-1-n1"), ("9", "RUNNING", "None", OTHER, "0", "accel-1-n2"))
     program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
     program("scancel", "")
     program("sbatch", "echo 8")
@@ -530,3 +530,83 @@ def test_a_typo_among_the_arguments_of_pytest_is_told_once_and_makes_no_folder(
     assert "after --: unrecognized arguments: --accel-foo" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "bin/said").exists(), "Slurm was asked nothing"
+
+
+def test_a_node_whose_job_is_still_to_be_submitted_waits(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else `status` calls nodes lost that `run --at-once` has not come to yet, and `wait` does not wait for them."""
+    folder = tmp_path / "run"
+    program("sinfo", "\n".join(shown("idle", name=name) for name in ("n1", "n2", "n3")))
+    a_queue_for_one_job(program, tmp_path)
+    program("scancel", f": > {tmp_path / 'queue'}")
+    line = [str(as_user.BIN / "pytest-accel"), "fleet", "run", "--sku=cpu", "--at-once=1", f"--output={folder}"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as submitting:
+        while not (tmp_path / "queue").exists() or not (tmp_path / "queue").read_text():
+            time.sleep(0.05)
+        status, told = main(["fleet", "status", str(folder)]), capsys.readouterr().out
+        main(["fleet", "cancel", str(folder)])
+        submitting.communicate(timeout=60)
+    assert status == 6
+    assert "waiting     n2,n3  its job is not submitted yet" in told
+    assert main(["fleet", "status", str(folder)]) == 6
+    assert "no result   n2,n3  no job was submitted" in capsys.readouterr().out
+
+
+def test_the_exit_code_of_a_job_without_a_record_is_told(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As squeue of Slurm 22.05 shows it: 3 << 8 for `exit 3`, 9 where SIGKILL ended the job."""
+    expected = tuple(map(ExpectedNode, ("n1", "n2")))
+    jobs = (Submitted("n1", "7", AT), Submitted("n2", "8", AT))
+    save(Fleet("1", AT, "0", (), 10, expected=expected, jobs=jobs), tmp_path)
+    rows = (
+        ("7", "FAILED", "NonZeroExitCode", ME, "768", "accel-1-n1"),
+        ("8", "FAILED", "JobLaunchFailure", ME, "9", "accel-1-n2"),
+    )
+    program("squeue", "\n".join(f"echo '{US.join(row)}'" for row in rows))
+    assert main(["fleet", "status", str(tmp_path)]) == 6
+    told = capsys.readouterr().out
+    assert "n1  job 7 ended as FAILED (NonZeroExitCode, exit status 3) without a record" in told
+    assert "n2  job 8 ended as FAILED (JobLaunchFailure, signal 9) without a record" in told
+
+
+def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user's job holds it until the fourth night: no night before leaves a job behind, none after submits a second.
+
+    The queue is a file. A job on a free node leaves the record of a rejection at once, and ends.
+    """
+    queue, nights, busy, reason = (tmp_path / name for name in ("queue", "nights", "busy", "reason"))
+    queue.touch()
+    busy.touch()
+    record = tmp_path / "slow"
+    record.mkdir()
+    rejected(record)
+    state = f"if [ -s {reason} ]; then s=drained; r=$(cat {reason}); t=$(cat {reason}.at); "
+    state += f"elif [ -e {busy} ]; then s=allocated; r=none; t=Unknown; else s=idle; r=none; t=Unknown; fi"
+    program("sinfo", f'{state}\necho "n1{US}$s{US}(null){US}all*{US}$t{US}$r"')
+    program("squeue", f"cat {queue}")
+    line = f'echo "$n{US}PENDING{US}Resources{US}{ME}{US}0{US}$2" >> {queue}'
+    number = f"n=$((100 + $(grep -c ^sbatch {tmp_path}/bin/said)))"
+    run = f"if [ -e {busy} ]; then {line}; else cp -r {record}/n1 $(cat {tmp_path}/night)/n1; fi"
+    program("sbatch", f'while [ "$1" != -J ]; do shift; done; {number}; {run}; echo $n')
+    program("scancel", f'for id; do grep -v "^$id" {queue} > {queue}.new; mv {queue}.new {queue}; done')
+    stamp = f"date +%Y-%m-%dT%H:%M:%S > {reason}.at"
+    program("scontrol", f'case "$*" in update*) echo "$4" | sed s/reason=// > {reason}; {stamp};; *) echo n1;; esac')
+    drained = []
+    for night in range(1, 8):
+        if night == 4:
+            busy.unlink()
+        folder = nights / str(night)
+        (tmp_path / "night").write_text(str(folder))
+        main(["fleet", "run", "--sku=cpu", f"--output={folder}", "--wait", "--timeout=0.01"])
+        assert not queue.read_text(), f"night {night} leaves a job behind"
+        main(["fleet", "drain", str(nights), "--yes"])
+        drained.append("drained n1" in capsys.readouterr().out)
+    assert drained == [False, False, False, True, False, False, False]
+    said = (tmp_path / "bin/said").read_text()
+    assert said.count("sbatch ") == 4, "a drained node got a job"
+    assert said.count("scontrol update") == 1
+    assert main(["fleet", "status", str(nights)]) == 1

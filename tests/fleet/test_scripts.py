@@ -111,3 +111,16 @@ def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_br
     if drains:
         assert said.read_text() == f"update nodename=n1 state=drain reason=[accel] {line}\n"
         assert f',drained,n1,"[accel] {line}",' in ledger.read_text()
+
+
+def test_the_topology_of_slurm_becomes_places(tmp_path: Path) -> None:
+    """The lines of `scontrol show topology` are those of Slurm 22.05 with topology/tree."""
+    topology = """SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node[1-2]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=node3
+SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]"""
+    hostnames = "case $3 in node[[]1-2]) echo node1; echo node2;; *) echo $3;; esac"
+    program(tmp_path / "scontrol", f'if [ "$2" = topology ]; then echo "{topology}"; else {hostnames}; fi')
+    (tmp_path / "STORE").mkdir()
+    text = f"cd {tmp_path}\n{script('store.md', 'topology')}"
+    assert ended(text, PATH=f"{tmp_path}:/usr/bin:/bin") == 0
+    assert (tmp_path / "STORE/places.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -166,16 +167,32 @@ def submitting(folder: Path, *, end_others: bool = False) -> Iterator[None]:
         (folder / CANCELLED).touch()
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if end_others else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise BadFile(f"{folder}: another 'pytest-accel fleet run' is submitting jobs for it") from None
-        except OSError:
-            pass  # a file system without locks
+        for pause in (0.1, 0.0):  # a look of `is_submitting` is over by the second one
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if end_others else fcntl.LOCK_NB))
+                break
+            except BlockingIOError:
+                if not pause:
+                    raise BadFile(f"{folder}: another 'pytest-accel fleet run' is submitting jobs for it") from None
+                time.sleep(pause)
+            except OSError:
+                break  # a file system without locks
         (folder / CANCELLED).unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)
+
+
+def is_submitting(folder: Path) -> bool:
+    """Return whether a process submits jobs for this folder now."""
+    try:
+        with (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no process ever did, or a file system without locks
+    return False
 
 
 @dataclass(frozen=True)

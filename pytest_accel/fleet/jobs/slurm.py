@@ -83,6 +83,8 @@ class JobState:
     reason: str = ""
     user: int = -1
     """The number of the user who submitted it; -1 if it is not known."""
+    exit: str = ""
+    """How it ended, in words, such as "exit status 3"; empty while it has not, and for success."""
 
 
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
@@ -244,14 +246,24 @@ def submit(job: Submission) -> str:
 
 def jobs(prefix: str) -> list[JobState]:
     """Return the jobs of all users whose name begins with `prefix`, also those that ended lately. Raises SlurmError."""
-    said = _run(["squeue", "-h", "-a", "-t", "all", "-o", _SEPARATOR.join(("%i", "%T", "%r", "%U", "%j"))])
-    rows = (line.split(_SEPARATOR, 4) for line in said.split("\n"))
-    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 5]
+    form = f"{_SEPARATOR},".join(("JobID:30", "State:30", "Reason:200", "UserID:20", "exit_code:20", "Name:300"))
+    said = _run(["squeue", "-h", "-a", "-t", "all", "-O", form])
+    rows = (line.split(_SEPARATOR, 5) for line in said.split("\n"))
+    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 6]
     return [
-        JobState(number, name, state.upper(), reason, int(user) if user.isdecimal() else -1)
-        for number, state, reason, user, name in found
+        JobState(number, name, state.upper(), reason, int(user) if user.isdecimal() else -1, _ended(code))
+        for number, state, reason, user, code, name in found
         if name.startswith(prefix)
     ]
+
+
+def _ended(code: str) -> str:
+    """Return the end of a job in words, given what wait() returned of it; empty for success, and for what is no number.
+
+    Slurm also sets it for a job that it could not start, as if a signal had killed it.
+    """
+    status, number = divmod(int(code), 256) if code.isdecimal() else (0, 0)
+    return f"exit status {status}" if status else f"signal {number}" if number else ""
 
 
 def cancel(ids: Sequence[str]) -> None:

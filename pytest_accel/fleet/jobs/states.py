@@ -91,12 +91,14 @@ def of_all(
     last_words: Callable[[str, str], str] = lambda node, job: "",
     unreadable: Sequence[Unreadable] = (),
     *,
+    submitting: bool = False,
     now: datetime | None = None,
 ) -> list[NodeResult]:
     """Return the state of every expected node, in the order of the list, then the rejected hosts that it lacks.
 
     `results` are those of each host, `jobs` are None where the queue could not be asked. `last_words` returns the last
     line of the output of a node's job. `unreadable` are the folders of runs of which nothing is known but their names.
+    While a process is `submitting`, a node without a job waits for one.
     """
     now = now or datetime.now(timezone.utc)
     submitted = grouped(fleet.jobs, lambda one: one.node)
@@ -114,7 +116,9 @@ def of_all(
         fits, unasked = _fitting(runs.get(each.name, ()), asked)
         choice = choose(known_jobs.not_repeated(fits), now, known_jobs.began)
         choice = known_jobs.with_own(choice, fits)
-        known = _Known(each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None)
+        known = _Known(
+            each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None, submitting
+        )
         state = replace(_state(known, last_words), skipped=each.skipped)
         if unclear := several(each.name, results):
             why = f"results do not count that may be those of several machines: {listed(unclear)}"
@@ -336,6 +340,7 @@ class _Known:
     unreadable: Unreadable | None
     """The run that was changed last of those that cannot be read."""
     queue_known: bool
+    submitting: bool
 
     @property
     def damage(self) -> str:
@@ -368,6 +373,8 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
             return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", current)
         if known.skipped:
             return NodeResult(name, State.SKIPPED, known.skipped)
+        if known.submitting:
+            return NodeResult(name, State.WAITING, "its job is not submitted yet")
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
     if not known.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
@@ -391,7 +398,8 @@ def _queued(name: str, job: JobState) -> NodeResult:
 
 def _why_none(newest: Summary | None, job: JobState | None) -> str:
     """Return how the last job of a node ended that left no result."""
-    told = f" ({job.reason})" if job and job.reason not in ("", "None") else ""
+    known = [each for each in (job.reason, job.exit) if each not in ("", "None")] if job else []
+    told = f" ({', '.join(known)})" if known else ""
     how = f"ended as {job.state}{told}" if job and job.state != "COMPLETED" else "ended"
     return f"{how} {'with an incomplete record' if newest else 'without a record'}"
 

@@ -69,7 +69,12 @@ class FolderWatch:
         results = self._results.read()
         self.fleet = replace(self.fleet, others=states.others(self.fleet, results))
         return states.of_all(
-            self.fleet, results, jobs, partial(run_folder.last_words, self.folder), self._results.unreadable
+            self.fleet,
+            results,
+            jobs,
+            partial(run_folder.last_words, self.folder),
+            self._results.unreadable,
+            submitting=run_folder.is_submitting(self.folder),
         )
 
 

@@ -78,7 +78,7 @@ FROM figures LEFT JOIN paces USING (kind, driver, night) WHERE method <> '' AND 
 CREATE VIEW /* kept */ may_be_lost AS  -- all series of the fleet, by a number and few sums each: they fit into memory
 SELECT series FROM (SELECT *, (SELECT night - 3 FROM last) AS three_ago, (SELECT night - 7 FROM last) AS week_ago FROM steady)
 GROUP BY series HAVING count(*) >= 6 AND max(night) = (SELECT night FROM last) AND 0.007 < greatest(
-    -regr_slope(y, day) * (max(day) - min(day)),
+    -regr_slope(y, day) * (max(night) - min(night)),
     avg(y) FILTER (night <= three_ago) - avg(y) FILTER (night > three_ago),
     avg(y) FILTER (night <= week_ago) - avg(y) FILTER (night > week_ago));
 CREATE VIEW /* kept */ past AS SELECT * EXCLUDE (series) FROM steady SEMI JOIN may_be_lost USING (series);
