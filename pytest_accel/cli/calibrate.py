@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
 from pytest_accel.cli import known_good
-from pytest_accel.cli.known_good import Inputs
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.cli.result_file import write_new
 from pytest_accel.core import exits
@@ -62,20 +62,20 @@ def run(chosen: argparse.Namespace) -> int:
     """Calibrate, write the file, and return the exit status: 0 or 6. Raises WrongUse."""
     if chosen.output.suffix not in (".yaml", ".yml"):
         raise BadFile(f"--output: {chosen.output} has to end with .yaml")
-    inputs = known_good.gather(chosen.records, rehearsal=chosen.allow_simulated)
+    refused: list[str] = []
+    every = known_good.gather(chosen.records, refused, rehearsal=chosen.allow_simulated)
     wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
-    product = known_good.same_product(inputs, wanted.name if wanted else None)
+    product, records = known_good.same_product(every, refused, wanted.name if wanted else None)
     sku, platform = _product(product, wanted)
-    readings = known_good.readings(inputs.records, sku, platform)
     processors = not registry.vendor(sku.vendor).accelerator
-    found = calibration.calibrate(readings, processors=processors)
-    made = _provenance(chosen, inputs, sku, platform)
+    found = calibration.calibrate(known_good.readings(records, sku, platform), processors=processors)
+    made = _provenance(chosen, records, refused, sku, platform)
     for line in shown.lines(found, made):
         print(line)
     if not any(shown.limited(each, sku, platform) for each in found.metrics):
         few = "; ".join(sorted(set(found.left_out.values()))) or "none was measured"
         raise BadFile(f"nothing was written: no metric has enough devices or runs ({few})")
-    return _write(chosen.output, inputs, found, made)
+    return _write(chosen.output, records, found, made)
 
 
 def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platform]:
@@ -89,9 +89,10 @@ def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platfor
     return sku, platform
 
 
-def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: Platform) -> Provenance:
+def _provenance(
+    chosen: argparse.Namespace, records: Sequence[Run], refused: Sequence[str], sku: Sku, platform: Platform
+) -> Provenance:
     """Return what the calibration was made from."""
-    records = inputs.records
     software = {name: {str(each.software[name]) for each in records if each.software.get(name)} for name in SOFTWARE}
     extended = os.path.relpath(sku.own_file, chosen.output.parent.absolute()) if sku.own_file else sku.name
     stem = re.sub(r"[^\w-]", "-", chosen.output.stem)
@@ -105,7 +106,7 @@ def _provenance(chosen: argparse.Namespace, inputs: Inputs, sku: Sku, platform: 
         software={name: sorted(some, key=_numbers) for name, some in software.items() if some},
         levels=list(dict.fromkeys(each.run["level"] for each in records if each.run.get("level"))),
         sources=list(map(_told, records)),
-        refused=inputs.refused,
+        refused=refused,
         devices=list(dict.fromkeys(device.uuid for each in records for device in each.devices)),
         labels=known_good.labels(records),
         simulated=any(each.simulated for each in records),
@@ -125,26 +126,26 @@ def _told(saved: Run) -> str:
     return f"{saved.path}: {host}, {day}, {what}"
 
 
-def _write(path: Path, inputs: Inputs, found: Calibration, made: Provenance) -> int:
+def _write(path: Path, records: Sequence[Run], found: Calibration, made: Provenance) -> int:
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
     body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
     write_new(path, f"{shown.header(found, made)}{body}".encode())
     report = lint.lint([str(path)], today=made.date)
     print(lint_report.text(report, everything=False, colour=False))
-    broken = _judged(loader.load(str(path)), inputs, found, made)
-    for line in broken or [f"{len(inputs.records)} records: every calibrated limit holds"]:
+    broken = _judged(loader.load(str(path)), records, found, made)
+    for line in broken or [f"{len(records)} records: every calibrated limit holds"]:
         print(printable(line))
     rehearsal = " It is for rehearsal only: the nodes were simulated." if made.simulated else ""
     print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
     return exits.HOLDS if report.clean and not broken else exits.NOT_JUDGED
 
 
-def _judged(sku: Sku, inputs: Inputs, found: Calibration, made: Provenance) -> list[str]:
+def _judged(sku: Sku, records: Sequence[Run], found: Calibration, made: Provenance) -> list[str]:
     """Return a sentence for each healthy figure that the new limits reject."""
     gone = {each.device for each in found.outliers}
     metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
     broken = []
-    for saved in inputs.records:
+    for saved in records:
         terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""))
         broken += [
             f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {sentence_of(each)}"

@@ -6,12 +6,13 @@ A record that is refused is named with the reason, and the others count.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
@@ -30,38 +31,26 @@ SIX = 6
 """Significant digits of a value."""
 
 
-@dataclass
-class Inputs:
-    """The records that were read, and a line on each file that was refused: path and reason."""
+def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list[Run]:
+    """Return the records of some paths and folders, oldest first. Raises BadFile for a path that holds none.
 
-    records: list[Run] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-
-    def refuse(self, path: Path | str, why: str) -> None:
-        """Add a file that does not count."""
-        self.refused.append(f"{path}: {why}")
-
-
-def gather(names: Sequence[str], *, rehearsal: bool) -> Inputs:
-    """Read records, and those in folders. Raises BadFile for a path that holds none."""
-    inputs = Inputs()
-    seen: dict[str, Path] = {}
-    for path in [path for name in names for path in record.below(Path(name), inputs.refused)]:
+    A line on each file that does not count, path and reason, is added to `refused`.
+    """
+    seen: dict[str, Run] = {}
+    for path in [path for name in names for path in record.below(Path(name), refused)]:
         try:
             saved = record.read(path, rehearsal=rehearsal)
         except BadFile as bad:
-            inputs.refused += bad.args
+            refused += bad.args
             continue
         why = unusable(saved)
         if why is None and saved.sealed in seen:
-            why = f"the same record as {seen[saved.sealed]}"
+            why = f"the same record as {seen[saved.sealed].path}"
         if why:
-            inputs.refuse(path, why)
+            refused.append(f"{path}: {why}")
         else:
-            seen[saved.sealed] = path
-            inputs.records.append(saved)
-    inputs.records.sort(key=lambda each: each.run.get("started", ""))
-    return inputs
+            seen[saved.sealed] = saved
+    return sorted(seen.values(), key=attrgetter("started"))
 
 
 def unusable(saved: Run) -> str | None:
@@ -85,24 +74,20 @@ def unusable(saved: Run) -> str | None:
 # -- one product on one platform
 
 
-def same_product(inputs: Inputs, wanted: str | None) -> tuple[str, str]:
-    """Return the SKU and the platform of most records, and refuse the others. Raises BadFile if nothing is left.
+def same_product(records: Sequence[Run], refused: list[str], wanted: str | None) -> tuple[tuple[str, str], list[Run]]:
+    """Return the SKU and the platform of most records, and those of them. Raises BadFile if nothing is left.
 
-    `wanted` is the name of the SKU, None for the one that most are of.
+    `wanted` is the name of the SKU, None for the one that most are of. The others are added to `refused`.
     """
-    stated = [(each.sku.get("name", ""), each.run.get("platform", "")) for each in inputs.records]
-    counted = Counter(pair for pair in stated if wanted in (None, pair[0]))
-    if not counted:
-        raise BadFile("no record is left to calibrate from", *inputs.refused)
-    product = counted.most_common(1)[0][0]
-    every, inputs.records = inputs.records, []
-    for each, mine in zip(every, stated, strict=True):
-        if mine == product:
-            inputs.records.append(each)
-        else:
-            why = f"it is of {mine[0] or 'no SKU'} on {mine[1] or 'no platform'}, the others of"
-            inputs.refuse(each.path, f"{why} {product[0]} on {product[1]}")
-    return product
+    of = grouped(records, lambda each: (each.sku.get("name", ""), each.run.get("platform", "")))
+    fitting = [pair for pair in of if wanted in (None, pair[0])]
+    if not fitting:
+        raise BadFile("no record is left to calibrate from", *refused)
+    product = max(fitting, key=lambda pair: len(of[pair]))
+    for (sku, platform), some in of.items():
+        why = f"it is of {sku or 'no SKU'} on {platform or 'no platform'}, the others of {' on '.join(product)}"
+        refused += [f"{each.path}: {why}" for each in some if (sku, platform) != product]
+    return product, of[product]
 
 
 # -- figures

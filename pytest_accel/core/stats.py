@@ -37,9 +37,9 @@ class Estimate:
         return (self.high - self.low) / 2 / abs(self.mean) if self.mean else math.inf
 
 
-def significant(value: float, digits: int = SAMPLE_DIGITS) -> float:
-    """Return a number with so many significant digits."""
-    return float(f"{value:.{digits}g}")
+def significant(value: float) -> float:
+    """Return a number with the significant digits of a sample."""
+    return float(f"{value:.{SAMPLE_DIGITS}g}")
 
 
 def deviation(samples: Sequence[float], mean: float) -> float:
@@ -47,7 +47,7 @@ def deviation(samples: Sequence[float], mean: float) -> float:
     return math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (len(samples) - 1))
 
 
-def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+def estimate(samples: Sequence[float]) -> Estimate:
     """Estimate the mean of n `samples` with lag-1 autocorrelation r, which count as n (1 - r) / (1 + r) samples.
 
     A sample that is not finite makes the interval infinite. Raises ValueError if there is no sample.
@@ -62,7 +62,7 @@ def estimate(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estima
         return Estimate(mean, -math.inf, math.inf, n, 0.0)
     r = autocorrelation(samples)
     effective = max(1.0, n * (1 - r) / (1 + r))
-    half = student_t(confidence, n - 1) * deviation(samples, mean) / math.sqrt(effective)
+    half = student_t(CONFIDENCE, n - 1) * deviation(samples, mean) / math.sqrt(effective)
     return Estimate(mean, mean - half, mean + half, n, r)
 
 
