@@ -31,11 +31,17 @@ class NoDriver(DriverProblem):
 class Hint:
     """An accelerator that the machine shows without any library.
 
-    `driver` is the name of its vendor; `where` is "PCI 0000:17:00.0" or the path of its node, "/dev/nvidia0".
+    `driver` is the name of its vendor. It has a place on the PCI bus ("0000:17:00.0") or a node ("/dev/nvidia0").
     """
 
     driver: str
-    where: str
+    pci: str = ""
+    node: str = ""
+
+    @property
+    def where(self) -> str:
+        """The place in words: "PCI 0000:17:00.0", or the path of the node."""
+        return f"PCI {self.pci}" if self.pci else self.node
 
 
 class Driver(Protocol):

@@ -30,7 +30,7 @@ class PciOnlyDriver(Driver):
         of the link to the host.
         """
         self._tiles, self._no_link = tiles or {}, why_no_link
-        self._shown = sorted((each for each in shown if each.where.startswith("PCI ")), key=lambda hint: hint.where)
+        self._shown = sorted((each for each in shown if each.pci), key=lambda hint: hint.pci)
         if not self._shown:
             raise NoDriver(f"pytest_accel has no driver for {title} devices yet, and the PCI bus shows none here")
         self.need = f"pytest_accel does not drive {wanted}, which alone states it"
@@ -40,7 +40,7 @@ class PciOnlyDriver(Driver):
         """Return the devices in the order of their PCI addresses; each tile of a card is a device."""
         found: list[Device] = []
         for hint in self._shown:
-            address = hint.where.removeprefix("PCI ")
+            address = hint.pci
             pci_id = pci.identity(address, "")
             tiles = self._tiles.get(str(pci_id), 1)
             for tile in range(tiles):

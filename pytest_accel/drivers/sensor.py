@@ -129,7 +129,7 @@ class Sensor:
             "devices",
             devices=[dataclasses.asdict(device) for device in devices],
             problems=problems,
-            shown=[dataclasses.asdict(hint) for hint in shown],
+            shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in shown],
             container=self._machine.container(),
         )
         self.listen()
@@ -164,7 +164,8 @@ class Sensor:
     def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[dict[str, Any]]]:
         """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
         vendor = registry.vendor(name)
-        places = [hint.where for hint in shown if hint.driver == name]
+        own = [hint for hint in shown if hint.driver == name]
+        places = [hint.where for hint in own]
         try:
             driver = self._drivers[name] = vendor.driver(shown)
             found = driver.discover()
@@ -180,10 +181,8 @@ class Sensor:
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             reason = f"its driver failed: {type(error).__name__}: {error}"
             return [], [_problem(name, "need", reason, places)]
-        found_at = {f"PCI {device.pci_address}" for device in devices}
-        missing = [
-            where for where in places if where.startswith("PCI ") and where not in found_at
-        ]  # nodes have no order
+        found_at = {"", *(device.pci_address for device in devices)}  # nodes have no order
+        missing = [hint.where for hint in own if hint.pci not in found_at]
         lost = [_problem(name, "device", reason, missing) for reason in driver.problems]
         return devices, lost + [_problem(name, "need", reason, places) for reason in driver.needs]
 

@@ -15,7 +15,7 @@ from pytest_accel.drivers.host import hints
 from pytest_accel.simulate.libraries import nvml, status
 
 gpus = [nvml.h100(place) for place in range(8)]
-hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
+hints.hints = lambda: [Hint("nvidia", pci=f"0000:{0x1a + place:02x}:00.0") for place in range(8)]
 %s
 nvml.install(nvml.NvmlLibrary(gpus))
 """

@@ -46,7 +46,7 @@ from pytest_accel.drivers.host import hints
 from pytest_accel.simulate.libraries import never, nvml
 
 gpus = [nvml.h100(place) for place in range(8)]
-hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
+hints.hints = lambda: [Hint("nvidia", pci=f"0000:{0x1a + place:02x}:00.0") for place in range(8)]
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 silent, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 kernel_log._open = lambda path, whence: (ours if whence == 0 else silent).dup().detach()
@@ -129,7 +129,7 @@ class Node:
     def checked(self, name: str = "h100-sxm", up: float = math.inf) -> Checked:
         """What a check by the SKU `name` finds on it, `up` seconds after its boot: drivers and judging are real."""
         said = in_process.Kept()
-        shown = [Hint("nvidia", f"PCI 0000:{0x1A + place:02x}:00.0") for place in range(8)]
+        shown = [Hint("nvidia", pci=f"0000:{0x1A + place:02x}:00.0") for place in range(8)]
         in_process.Deaf(said, Machine(shown=lambda: shown, container=str)).discover(None)  # type: ignore[arg-type]
         found = discovered(said.of("devices")[0], None)
         sku = shipped.load(name)
@@ -366,7 +366,7 @@ def test_an_xid_before_the_last_good_run_is_settled_by_it(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_fewer_devices_than_in_the_last_run_are_missing(tmp_path: Path) -> None:
     """Without a SKU, one GPU may be all that a node has."""
-    one = "gpus[1:] = []\nhints.hints = lambda: [Hint('nvidia', '/dev/nvidia0')]"
+    one = "gpus[1:] = []\nhints.hints = lambda: [Hint('nvidia', node='/dev/nvidia0')]"
     assert health(tmp_path, one) == (0, "OK 1 x h100-sxm")
     summary(tmp_path / "last", "ACCEPTED", hours=1)
     place = str(tmp_path / "last" / "summary.json")
@@ -380,7 +380,7 @@ def test_no_accelerator_is_fine_only_where_nothing_hints_at_one(tmp_path: Path) 
     none = "gpus[:] = []\nhints.hints = list"
     assert health(tmp_path, none) == (0, "OK no accelerator")
     assert health(tmp_path, none, "--sku", "l40s") == (1, "ERROR node A101 device-missing: 0, not 1")
-    shown = "gpus[:] = []\nhints.hints = lambda: [Hint('nvidia', '/dev/nvidiactl')]"
+    shown = "gpus[:] = []\nhints.hints = lambda: [Hint('nvidia', node='/dev/nvidiactl')]"
     assert health(tmp_path, shown)[0] in (1, 6), "6 in a container"
     summary(tmp_path / "last", "ACCEPTED", hours=40)
     assert health(tmp_path, none, "--record", "last")[0] in (1, 6)

@@ -18,7 +18,7 @@ gpus[6].answers["nvmlDeviceGetRemappedRows"] = (0, 1, 1, 0)
 for gpu in gpus:
     gpu.answers["nvmlDeviceGetSramEccErrorStatus"] = status(4)  # no permission
 nvml.install(nvml.NvmlLibrary(gpus))
-hints.hints = lambda: [Hint("nvidia", f"PCI 0000:{0x1a + place:02x}:00.0") for place in range(8)]
+hints.hints = lambda: [Hint("nvidia", pci=f"0000:{0x1a + place:02x}:00.0") for place in range(8)]
 """
 """What every process of a run loads before anything else: eight GPUs, one of which waits for a reset."""
 

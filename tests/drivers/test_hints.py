@@ -44,7 +44,7 @@ def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
     tmp_path: Path, vendor: str, kind: str, driver: str | None
 ) -> None:
     function(tmp_path, "0000:17:00.0", vendor, kind)
-    assert hints(tmp_path) == ([Hint(driver, "PCI 0000:17:00.0")] if driver else [])
+    assert hints(tmp_path) == ([Hint(driver, pci="0000:17:00.0")] if driver else [])
 
 
 def test_every_function_counts(tmp_path: Path) -> None:
@@ -67,14 +67,14 @@ def test_every_function_counts(tmp_path: Path) -> None:
 )
 def test_in_a_container_the_device_nodes_tell(tmp_path: Path, name: str, driver: str | None) -> None:
     node(tmp_path, name)
-    assert hints(tmp_path) == ([Hint(driver, f"/dev/{name}")] if driver else [])
+    assert hints(tmp_path) == ([Hint(driver, node=f"/dev/{name}")] if driver else [])
 
 
 def test_the_bus_is_believed_over_the_nodes(tmp_path: Path) -> None:
     """Otherwise every device would be counted twice."""
     function(tmp_path, "0000:17:00.0", "0x10de", "0x030200")
     node(tmp_path, "nvidia0")
-    assert hints(tmp_path) == [Hint("nvidia", "PCI 0000:17:00.0")]
+    assert hints(tmp_path) == [Hint("nvidia", pci="0000:17:00.0")]
 
 
 @pytest.mark.parametrize(("given", "where"), [(0, "PCI"), (1, "/dev/nvidia"), (3, "/dev/nvidia"), (8, "PCI")])
@@ -126,7 +126,7 @@ def test_one_node_for_all_devices_does_not_tell_their_number(tmp_path: Path) -> 
 def test_an_unreadable_function_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "sys/bus/pci/devices/0000:01:00.0").mkdir(parents=True)
     function(tmp_path, "0000:17:00.0", "0x10de", "0x030200")
-    assert hints(tmp_path) == [Hint("nvidia", "PCI 0000:17:00.0")]
+    assert hints(tmp_path) == [Hint("nvidia", pci="0000:17:00.0")]
 
 
 def test_a_machine_without_any_shows_none(tmp_path: Path) -> None:

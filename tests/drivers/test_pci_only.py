@@ -39,7 +39,7 @@ def plug(bus: Path, address: str, pci_id: str, **files: str) -> Hint:
     folder.mkdir()
     for name, text in {**link, **own, "max_link_width": "16", "numa_node": "1", **files}.items():
         (folder / name).write_text(f"{text}\n")
-    return Hint(driver, f"PCI {address}")
+    return Hint(driver, pci=f"{address}")
 
 
 def opened(vendor: str, *hints: Hint) -> PciOnlyDriver:
@@ -157,6 +157,6 @@ def test_a_function_without_an_id_is_no_other_product(bus: Path) -> None:
 
 def test_nodes_in_dev_are_no_devices() -> None:
     with pytest.raises(NoDriver, match="no driver for Gaudi devices yet, and the PCI bus shows none"):
-        opened("habana", Hint("habana", "/dev/accel/accel0"))
+        opened("habana", Hint("habana", node="/dev/accel/accel0"))
     with pytest.raises(NoDriver, match="no driver for TPU devices yet"):
         opened("google")

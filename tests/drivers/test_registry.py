@@ -163,7 +163,7 @@ def test_a_driver_that_raises_anything_keeps_no_other_from_its_devices(monkeypat
         raise KeyError("serial")
 
     using(monkeypatch, ACME, Vendor(name="bad", title="Bad", make_driver=fail))
-    answer = announced(monkeypatch, None, Hint("bad", "/dev/bad0"), Hint("acme", "/dev/acme0"))
+    answer = announced(monkeypatch, None, Hint("bad", node="/dev/bad0"), Hint("acme", node="/dev/acme0"))
     assert [each["uuid"] for each in answer["devices"]] == ["ACME-1"]
     [problem] = answer["problems"]
     assert (problem["driver"], problem["kind"], problem["shown"]) == ("bad", "need", ["/dev/bad0"])
@@ -217,7 +217,7 @@ class Pair(Driver):
         return {}
 
 
-SLOTS = [Hint("acme", f"PCI 0000:{slot}:00.0") for slot in (17, 18, 19)]
+SLOTS = [Hint("acme", pci=f"0000:{slot}:00.0") for slot in (17, 18, 19)]
 
 
 def test_a_lost_device_is_shown_at_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,8 +269,8 @@ def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:
     (tmp_path / "dev/acme0").touch()
     bus = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, pci_vendor="0xacce", pci_classes=("0x1200",))
     nodes = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, nodes=("acme[0-9]*",))
-    assert hints(tmp_path, [bus]) == [Hint("acme", "PCI 0000:17:00.0")]
-    assert hints(tmp_path, [nodes]) == [Hint("acme", "/dev/acme0")]
+    assert hints(tmp_path, [bus]) == [Hint("acme", pci="0000:17:00.0")]
+    assert hints(tmp_path, [nodes]) == [Hint("acme", node="/dev/acme0")]
 
 
 def test_a_worker_of_devices_that_torch_drives_on_the_processor_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_amd_states_what_the_table_says(bus: str) -> None:
 
 
 def test_drivers_without_a_library_state_what_the_table_says(bus: str) -> None:
-    found = stated(CpuDriver()) | stated(habana.VENDOR.make_driver([Hint("habana", f"PCI {bus}")]))
+    found = stated(CpuDriver()) | stated(habana.VENDOR.make_driver([Hint("habana", pci=f"{bus}")]))
     assert found == on_page(facts.FILES)
 
 

@@ -24,7 +24,8 @@ def gpus(count: int, model: str = H100) -> tuple[Device, ...]:
 
 
 def shown(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> list[dict[str, Any]]:
-    return [{"driver": driver, "where": where.format(i)} for i in range(count)]
+    address = where.partition("PCI ")[2]
+    return [{"driver": driver, "where": where.format(i), "pci": address.format(i)} for i in range(count)]
 
 
 PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "shown": ["PCI a", "PCI b", "PCI c"]}

@@ -270,7 +270,7 @@ from pytest_accel.drivers import Hint, pci, pci_only
 from pytest_accel.drivers.host import hints
 from pytest_accel.drivers.host.place import Place
 pci.DEVICES = pathlib.Path({bus!r})
-hints.hints = lambda: [Hint("habana", "PCI 0000:33:00.0")]
+hints.hints = lambda: [Hint("habana", pci="0000:33:00.0")]
 pci_only.place = lambda: Place(False, "", "")
 """
 """A node with one Gaudi3 on its bus, for every process that begins."""

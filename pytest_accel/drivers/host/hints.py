@@ -42,14 +42,14 @@ def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
         if (function / "driver").resolve().name in FOR_GUESTS:
             continue
         makers = [each for each in known if each.pci_vendor == maker and kind in each.pci_classes]
-        found += [Hint(vendor.name, f"PCI {function.name}") for vendor in makers]
+        found += [Hint(vendor.name, pci=function.name) for vendor in makers]
     return found
 
 
 def _below(root: Path, vendor: Vendor, patterns: Iterable[str]) -> list[Hint]:
     """Return the nodes in /dev that match."""
     found = [node for pattern in patterns for node in sorted((root / "dev").glob(pattern))]
-    return [Hint(vendor.name, f"/dev/{node.relative_to(root / 'dev')}") for node in found]
+    return [Hint(vendor.name, node=f"/dev/{node.relative_to(root / 'dev')}") for node in found]
 
 
 def _handed_in(vendor: Vendor, bus: list[Hint], root: Path, container: bool) -> list[Hint]:
@@ -61,6 +61,6 @@ def _handed_in(vendor: Vendor, bus: list[Hint], root: Path, container: bool) -> 
     all_of_host = [hint for hint in bus if hint.driver == vendor.name]
     nodes = _below(root, vendor, vendor.nodes)
     # Opening a node would start its device. The kernel asks the cgroup for access(2) too (devcgroup_inode_permission).
-    given = [hint for hint in nodes if os.access(root / hint.where.lstrip("/"), os.R_OK | os.W_OK)]
+    given = [hint for hint in nodes if os.access(root / hint.node.lstrip("/"), os.R_OK | os.W_OK)]
     told = container or len(given) < len(nodes)
     return given if told and 0 < len(given) < len(all_of_host) else all_of_host

@@ -26,7 +26,7 @@ WIDEST = 32
 
 def accelerators(root: Path) -> list[Path]:
     """Return the folders of the accelerators' PCI functions in the device tree. Raises Absent if there are none."""
-    addresses = [hint.where.removeprefix("PCI ") for hint in on_bus(root)]
+    addresses = [hint.pci for hint in on_bus(root)]
     if not addresses:
         raise Absent("the PCI bus shows no accelerator")
     return [_resolve(root / "sys/bus/pci/devices" / address) for address in addresses]

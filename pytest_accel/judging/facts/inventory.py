@@ -90,21 +90,21 @@ class Discovery:
         """
         drivers = {each["driver"] for each in self.shown if vendor in (None, each["driver"])} - without
         for driver in sorted(drivers):
-            on_bus = [each for each in self.shown if each["driver"] == driver and each["where"].startswith("PCI")]
+            on_bus = [each for each in self.shown if each["driver"] == driver and each["pci"]]
             found = sum(device.driver == driver for device in self.devices)
             if not found:
                 places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
                 return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > found:
-                missing = self._not_found([each["where"] for each in on_bus], len(on_bus) - found)
+                missing = self._not_found(on_bus, len(on_bus) - found)
                 what = f"{len(on_bus)} {driver} devices, but the driver finds {found}{missing}"
                 return f"the PCI bus shows {what}: check dmesg"
         return None
 
-    def _not_found(self, on_bus: Sequence[str], count: int) -> str:
+    def _not_found(self, on_bus: Sequence[dict[str, Any]], count: int) -> str:
         """Return the addresses at which no device was found, in words; empty unless they are as many as `count`."""
-        found = {f"PCI {device.pci_address}" for device in self.devices}
-        places = [where for where in on_bus if where not in found]
+        found = {device.pci_address for device in self.devices}
+        places = [each["where"] for each in on_bus if each["pci"] not in found]
         return f", none at {_listed(places)}" if len(places) == count else ""
 
 
