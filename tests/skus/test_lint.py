@@ -228,9 +228,6 @@ SLIPS = [
     (("type: nvlink4", "type: NVLink 5"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("type: nvlink4", "type: 18x200GbE RoCE"), []),
     (("type: nvlink4", "type: 18x100GbE RoCE"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
-    (("      host_copy.h2d:",
-      "      health.pcie_width: {floor: 8, unit: count, source: SOURCE}\n      host_copy.h2d:"),
-     [("link-facts", 33, f"{LIMITS}.health.pcie_width")]),
     # collectives of other sizes and ranks
     (("      host_copy.h2d:",
       "      all_reduce.busbw@1GiB: {floor: 520, unit: GB/s, algorithm: nvls, source: SOURCE}\n      host_copy.h2d:"),

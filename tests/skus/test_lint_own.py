@@ -125,23 +125,6 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
 # -- PCIe generation and width, links
 
 
-@pytest.mark.parametrize(
-    ("limits", "severity"),
-    [
-        ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "warning"),
-        ("health.pcie_width: {equals: 8, unit: count, SOURCE}", "warning"),
-        ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "warning"),
-        ("inventory.pcie_gen_max: {floor: 6, unit: count, SOURCE}", "error"),
-        ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "warning"),
-        ("health.pcie_width: {floor: 16, unit: count, SOURCE}", ""),
-        ("inventory.pcie_gen_max: {floor: 5, unit: count, SOURCE}", ""),
-    ],
-)
-def test_a_limit_on_a_link_is_held_against_the_platform(tmp_path: Path, limits: str, severity: str) -> None:
-    path = own(tmp_path, f"platforms: {{hgx8: {{limits: {{{limits}}}}}}}")
-    assert [each.severity for each in lint.lint([path], TODAY).open] == ([severity] if severity else [])
-
-
 def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:
     path = own(tmp_path, "platforms: {narrow: {devices: 1, pcie: {gen: 5, lanes: 8, gb_per_s: 31.5}, SOURCE}}")
     assert found(path) == []

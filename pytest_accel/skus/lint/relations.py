@@ -81,12 +81,14 @@ def _copy(
     """
     limit, theirs = here[0], there[0]
     ours, its = reach(mine.sku, *here), reach(other.sku, *there)
-    larger = ours[0] / its[0] - 1 if ours and its else 0.0
-    if figure not in _all(theirs) or limit.origin == theirs.origin or (ours and its and abs(larger) <= ALIKE):
+    if figure not in _all(theirs) or limit.origin == theirs.origin:
         return False
-    digits = len(f"{figure:g}".replace(".", "").strip("0"))
+    own, round_figure = mine.sku.own_file is not None, len(f"{figure:g}".replace(".", "").strip("0")) < 4
     one_source = limit.source and theirs.source and limit.source.by == theirs.source.by
-    return (digits > 3 or bool(one_source)) and (larger > 0 or mine.sku.own_file is not None)
+    if not ours or not its:
+        return own and not (round_figure or one_source)
+    larger = ours[0] / its[0] - 1
+    return abs(larger) > ALIKE and (larger > 0 or own) and (bool(one_source) or not round_figure)
 
 
 @rule
@@ -118,20 +120,11 @@ def _told_apart(one: Sku, two: Sku) -> bool:
     return small > 0 and small * MEMORY_SHOWN[1] < large * MEMORY_SHOWN[0]
 
 
-# -- rules on what a file changes of the expected hardware: figures of the extended file, PCIe width, number of links
+# -- what a file changes of the expected hardware
 
 
 HARDWARE = ("pcie", "host_link", "link", "power_watts")
 """Keys of a platform that describe the hardware."""
-LINK_FACTS = {
-    "health.pcie_width": ("pcie", "lanes", "{:g} PCIe lanes"),
-    "host_copy.pcie_width": ("pcie", "lanes", "{:g} PCIe lanes"),
-    "inventory.pcie_gen_max": ("pcie", "gen", "PCIe generation {:g}"),
-    "host_copy.pcie_gen": ("pcie", "gen", "PCIe generation {:g}"),
-    "health.nvlink_up": ("link", "count", "{:g} links"),
-    "health.xgmi_up": ("link", "count", "{:g} links"),
-}
-"""Facts that a platform declares: its mapping, the key in it, and how a message states it."""
 
 
 @rule
@@ -159,31 +152,3 @@ def _figures(at: Located | None, key: str) -> Iterator[tuple[str, Located]]:
                 yield from _figures(each, f"{key}.{name}")
     elif at is not None:
         yield key, at
-
-
-@rule
-def link_facts(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a limit on PCIe lanes, generation or links that differs from what the platform declares."""
-    seen = set()
-    for platform in subject.sku.platforms.values():
-        for metric, limit in subject.sku.limits_on(platform).items():
-            own = metric in platform.limits
-            key = f"platforms.{platform.name}.limits.{metric}" if own else f"limits.{metric}"
-            finding = _link_fact(subject, key, limit, platform)
-            if finding and key not in seen:
-                seen.add(key)
-                yield finding
-
-
-def _link_fact(subject: LintedFile, key: str, limit: Limit, platform: Platform) -> LintFinding | None:
-    """Return an error if the limit asks for more than the platform has, a warning if it lets less pass."""
-    group, name, what = LINK_FACTS.get(limit.metric, ("", "", ""))
-    stated = getattr(platform, group).get(name) if group else None
-    bound = limit.floor if limit.equals is None else limit.equals
-    emulated = platform.virtual or (platform.passed_through and group == "pcie")
-    if stated is None or not isinstance(bound, int | float) or bound == stated or emulated:
-        return None
-    expected = f"expected {what.format(stated)}, as platform {platform.name} declares"
-    if bound > stated:
-        return subject.error(key, bound, f"{expected}: no device would hold the limit")
-    return subject.warning(key, bound, f"{expected}; where it is less, declare it there")
