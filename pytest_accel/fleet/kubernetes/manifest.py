@@ -7,8 +7,9 @@ only a privileged one could read, is exported by others, such as node-problem-de
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -23,16 +24,8 @@ REJECTED_TAINT = f"{PREFIX}/rejected"
 ACCEPTANCE_TAINT = f"{PREFIX}/acceptance"
 """The taint that an owner puts on nodes that were not accepted yet, so that nothing but this runs there."""
 HOSTNAME = "kubernetes.io/hostname"
-CONTAINER = "accel"
-RESULTS = "/results"
-USER = 10001
-"""The user and group of the pods, as in scripts/Containerfile."""
-SHM = "2Gi"
-"""The size of /dev/shm, of which NCCL needs a gigabyte. Kubernetes gives 64 MB."""
-GRACE_SECONDS = 60
-"""Seconds between SIGTERM and SIGKILL, in which a run completes its record."""
-KEPT_SECONDS = 7 * 24 * 3600
-"""Seconds for which a finished Job, with its pods and their logs, is kept."""
+JOB = Path(__file__).with_name("job.yaml")
+"""What is the same in the spec of every Job."""
 LATEST_SECONDS = 3600
 """Seconds by which a nightly Job may start late; it is left out else."""
 DEADLINE = 6 * 3600.0
@@ -118,48 +111,30 @@ def _labels(wanted: ManifestRequest) -> dict[str, str]:
 
 
 def _job(wanted: ManifestRequest) -> Manifest:
-    """Return the spec of a Job with one pod a node, each of which fails by itself and is never tried again.
-
-    A pod that Kubernetes itself ends, such as for a drain, does not count as failed.
-    """
+    """Return the spec of a Job with one pod a node."""
+    job: Manifest = yaml.safe_load(JOB.read_text(encoding="utf-8"))
     pods = len(wanted.nodes) or wanted.count
-    return {
-        "completionMode": "Indexed",
-        "completions": pods,
-        "parallelism": pods,
-        "backoffLimitPerIndex": 0,
-        "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {
-            "rules": [
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                {
-                    "action": "FailIndex",
-                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1]},
-                },
-            ]
-        },
-        "activeDeadlineSeconds": int(wanted.deadline),
-        "ttlSecondsAfterFinished": KEPT_SECONDS,
-        "template": {"metadata": {"labels": _labels(wanted)}, "spec": _pod(wanted)},
-    }
-
-
-def _pod(wanted: ManifestRequest) -> Manifest:
-    context = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
-    return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": {**context, "seccompProfile": {"type": "RuntimeDefault"}},
-        **({"priorityClassName": wanted.priority} if wanted.priority else {}),
-        **({"imagePullSecrets": [{"name": wanted.pull_secret}]} if wanted.pull_secret else {}),
-        **({"nodeSelector": dict(wanted.selector)} if wanted.selector else {}),
-        "affinity": _affinity(wanted),
-        "tolerations": _tolerations(wanted),
-        "containers": [_container(wanted)],
-        "volumes": [each["volume"] for each in _volumes(wanted)],
-    }
+    job.update(completions=pods, parallelism=pods, activeDeadlineSeconds=int(wanted.deadline))
+    job["template"]["metadata"] = {"labels": _labels(wanted)}
+    pod = job["template"]["spec"]
+    pod.update(affinity=_affinity(wanted), tolerations=_tolerations(wanted))
+    if wanted.priority:
+        pod["priorityClassName"] = wanted.priority
+    if wanted.pull_secret:
+        pod["imagePullSecrets"] = [{"name": wanted.pull_secret}]
+    if wanted.selector:
+        pod["nodeSelector"] = dict(wanted.selector)
+    claim, path = {"claimName": wanted.claim}, {"path": wanted.host_path, "type": "Directory"}
+    results = {"persistentVolumeClaim": claim} if wanted.claim else {"hostPath": path}
+    pod["volumes"].append({"name": "results", **results})
+    (container,) = pod["containers"]
+    container["image"] = wanted.image
+    container["args"] += [f"--accel-sku={wanted.sku}", f"--accel-level={wanted.level}"]
+    container["args"] += [f"--accel-time-limit={wanted.time_limit}"] if wanted.time_limit else []
+    container["env"].append({"name": closing_file.VARIABLE, "value": "/dev/termination-log"})
+    requests = Manifest(cpu=wanted.cpu, memory=wanted.memory)
+    container["resources"] = {"requests": requests, "limits": {wanted.resource: str(wanted.gpus)}}
+    return job
 
 
 def _affinity(wanted: ManifestRequest) -> Manifest:
@@ -181,58 +156,3 @@ def _tolerations(wanted: ManifestRequest) -> list[Manifest]:
     keys = [wanted.resource, ACCEPTANCE_TAINT, REJECTED_TAINT]
     keys += ["node.kubernetes.io/unschedulable"] if wanted.nodes and not wanted.cron else []
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
-
-
-def _container(wanted: ManifestRequest) -> Manifest:
-    """Return the container. Its root is read-only; pytest needs no cache."""
-    limit = [f"--accel-time-limit={wanted.time_limit}"] if wanted.time_limit else []
-    return {
-        "name": CONTAINER,
-        "image": wanted.image,
-        "command": ["pytest"],
-        "args": [
-            f"--accel-sku={wanted.sku}",
-            f"--accel-level={wanted.level}",
-            f"--accel-output={RESULTS}/$(JOB_NAME)",
-            *limit,
-            "-p",
-            "no:cacheprovider",
-        ],
-        "env": [
-            _field("NODE_NAME", "spec.nodeName"),
-            _field("JOB_NAME", "metadata.labels['batch.kubernetes.io/job-name']"),
-            {"name": closing_file.VARIABLE, "value": "/dev/termination-log"},
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108  the pod's own
-        ],
-        "workingDir": "/tmp",  # noqa: S108
-        "resources": {
-            "requests": Manifest(cpu=wanted.cpu, memory=wanted.memory),
-            "limits": {wanted.resource: str(wanted.gpus)},
-        },
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [each["mount"] for each in _volumes(wanted)],
-    }
-
-
-def _field(name: str, path: str) -> Manifest:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _volumes(wanted: ManifestRequest) -> list[Mapping[str, Manifest]]:
-    """Return every volume with its mount."""
-    shm = _volume("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": SHM}})  # noqa: S108
-    tmp = _volume("tmp", "/tmp", {"emptyDir": {}})  # noqa: S108
-    if wanted.claim:
-        results = _volume("results", RESULTS, {"persistentVolumeClaim": {"claimName": wanted.claim}})
-    else:
-        results = _volume("results", RESULTS, {"hostPath": {"path": wanted.host_path, "type": "Directory"}})
-    return [shm, tmp, results]
-
-
-def _volume(name: str, path: str, source: Manifest) -> dict[str, Manifest]:
-    return {"volume": {"name": name, **source}, "mount": {"name": name, "mountPath": path}}

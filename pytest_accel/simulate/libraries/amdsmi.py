@@ -9,13 +9,18 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from pytest_accel.simulate.libraries import write
 
 SUCCESS, NOT_SUPPORTED, NOT_FOUND = 0, 2, 31
 """AMDSMI_STATUS_* (amdsmi.h)."""
 
+MI300X = Path(__file__).with_name("mi300x.yaml")
+"""Answers of an idle MI300X of which nothing depends on its place in the node."""
 UP, DISABLED = 1, 2
 BLOCKS = {"UMC": 1, "SDMA": 2, "GFX": 4, "MMHUB": 8, "PCIE_BIF": 32, "XGMI_WAFL": 128}
 FIRMWARE = {"pm": (77, 0x00556900), "ta_xgmi": (74, 0x20000012), "pldm_bundle": (79, 0x01190400)}
@@ -218,40 +223,17 @@ _METRICS = {
 
 
 def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
-    """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it."""
-    return SmiGpu({**_identity(place), **_health(), **_links(place), **_power(), **answers})
-
-
-def _bdf(place: int) -> int:
-    """Return bus, device and function of a GPU in one number."""
-    return (0x0C + place) << 8
-
-
-def _identity(place: int) -> dict[str, Any]:
-    """Return identity and versions in the format of amdsmi, with serial numbers of no real board."""
+    """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it; its serial number is no real one."""
     serial = 0x5A3C_0000_1111_0000 + place
-    return {
+    idle: dict[str, Any] = _texts(yaml.safe_load(MI300X.read_text(encoding="utf-8")))
+    idle["amdsmi_get_gpu_asic_info"].update(asic_serial=f"{serial:x}".encode(), oam_id=place)
+    idle["amdsmi_get_gpu_board_info"]["product_serial"] = f"69224100100{place}".encode()
+    peers = [
+        {"bdf": {"as_uint": _bdf(each)}, "bit_rate": 32, "max_bandwidth": 512, "link_type": 2} for each in range(8)
+    ]
+    idle |= {
         "amdsmi_get_gpu_device_bdf": {"as_uint": _bdf(place)},
         "amdsmi_get_gpu_device_uuid": f"5aff74a1-0000-1000-803c-00001111{place:04x}".encode(),
-        "amdsmi_get_gpu_asic_info": {
-            "market_name": b"AMD Instinct MI300X",
-            "vendor_id": 0x1002,
-            "vendor_name": b"Advanced Micro Devices Inc. [AMD/ATI]",
-            "subvendor_id": 0x1002,
-            "subsystem_id": 0x74A1,
-            "device_id": 0x74A1,
-            "asic_serial": f"{serial:x}".encode(),
-            "oam_id": place,
-            "num_of_compute_units": 304,
-            "target_graphics_version": 0x942,
-        },
-        "amdsmi_get_gpu_board_info": {
-            "model_number": b"102-G30211-0C",
-            "product_serial": f"69224100100{place}".encode(),
-            "fru_id": b"113-AMDG302110C09-100",
-            "product_name": b"AMD Instinct MI300X OAM",
-            "manufacturer_name": b"AMD",
-        },
         "amdsmi_get_gpu_enumeration_info": {
             "drm_render": 128 + place,
             "drm_card": place,
@@ -259,15 +241,48 @@ def _identity(place: int) -> dict[str, Any]:
             "hip_uuid": f"GPU-{serial:x}".encode(),
         },
         "amdsmi_get_gpu_topo_numa_affinity": place // 4,
-        "amdsmi_get_gpu_memory_total": By({0: 206_141_652_992}),
-        "amdsmi_get_gpu_driver_info": {"driver_name": b"amdgpu", "driver_version": b"6.12.12"},
-        "amdsmi_get_gpu_vbios_info": {"version": b"022.040.003.042.000001", "part_number": b"113-M3000100-102"},
-        "amdsmi_get_fw_info": firmware(),
-        "amdsmi_get_gpu_virtualization_mode": BARE_METAL,
-        "amdsmi_get_gpu_compute_partition": b"SPX",
-        "amdsmi_get_gpu_memory_partition": b"NPS1",
         "amdsmi_get_gpu_kfd_info": {"kfd_id": 1000 + place, "node_id": 2 + place, "current_partition_id": 0},
+        "amdsmi_get_gpu_memory_total": By({0: 206_141_652_992}),
+        "amdsmi_get_gpu_memory_usage": By({0: 297_795_584}),
+        "amdsmi_get_fw_info": firmware(),
+        **errors(),
+        "amdsmi_get_gpu_bad_page_info": pages(),
+        "amdsmi_get_gpu_process_list": processes(),
+        "amdsmi_get_pcie_info": pcie(),
+        "amdsmi_get_gpu_xgmi_link_status": {
+            "total_links": 8,
+            "status": [DISABLED if each == place else UP for each in range(8)],
+        },
+        "amdsmi_get_link_metrics": {"num_links": 7, "links": [*peers[:place], *peers[place + 1 :]]},
+        "amdsmi_get_xgmi_info": {"xgmi_lanes": 16, "xgmi_hive_id": 0x5A3C00001111, "xgmi_node_id": place},
+        "amdsmi_get_clock_info": By({GFX: {"clk": 132, "max_clk": 2100}, MEM: {"clk": 900, "max_clk": 1300}}),
+        "amdsmi_get_temp_metric": By(
+            {
+                (HOTSPOT, CURRENT): 41,
+                (VRAM, CURRENT): 35,
+                (HOTSPOT, CRITICAL): 100,
+                (HOTSPOT, EMERGENCY): 110,
+                (VRAM, CRITICAL): 95,
+                (VRAM, EMERGENCY): 105,
+            }
+        ),
+        "amdsmi_get_energy_count": (100_000_000, 15.259, 1),
+        "amdsmi_get_gpu_metrics_info": metrics(),
+        "amdsmi_get_violation_status": violations(),
     }
+    return SmiGpu({**idle, **answers})
+
+
+def _texts(answer: Any) -> Any:
+    """Return an answer whose texts are bytes, as C has them."""
+    if isinstance(answer, dict):
+        return {name: _texts(each) for name, each in answer.items()}
+    return answer.encode() if isinstance(answer, str) else answer
+
+
+def _bdf(place: int) -> int:
+    """Return bus, device and function of a GPU in one number."""
+    return (0x0C + place) << 8
 
 
 def firmware(**other: int) -> dict[str, Any]:
@@ -288,75 +303,11 @@ def errors(**blocks: Mapping[str, int]) -> dict[str, Any]:
     return {"amdsmi_get_gpu_ecc_count": By(counted), "amdsmi_get_gpu_total_ecc_count": total}
 
 
-def _health() -> dict[str, Any]:
-    """Return the answers about errors, bad pages, processes and memory."""
-    return {
-        "amdsmi_get_gpu_ecc_enabled": 0x3FFF,
-        **errors(),
-        "amdsmi_get_gpu_ras_feature_info": {"ras_eeprom_version": 0x20000, "ecc_correction_schema_flag": 8},
-        "amdsmi_get_gpu_bad_page_info": pages(),
-        "amdsmi_get_gpu_bad_page_threshold": 256,
-        "amdsmi_get_gpu_process_list": processes(),
-        "amdsmi_get_gpu_memory_usage": By({0: 297_795_584}),
-        "amdsmi_get_gpu_vram_usage": {"vram_total": 196_592, "vram_used": 284},
-        "amdsmi_get_gpu_activity": {"gfx_activity": 0, "umc_activity": 0, "mm_activity": 0xFFFF},
-    }
-
-
-def _links(place: int) -> dict[str, Any]:
-    """Return the answers about PCIe and XGMI links."""
-    peers = [each for each in range(8) if each != place]
-    return {
-        "amdsmi_get_pcie_info": pcie(),
-        "amdsmi_get_gpu_xgmi_link_status": {
-            "total_links": 8,
-            "status": [DISABLED if each == place else UP for each in range(8)],
-        },
-        "amdsmi_get_link_metrics": {
-            "num_links": 7,
-            "links": [
-                {"bdf": {"as_uint": _bdf(each)}, "bit_rate": 32, "max_bandwidth": 512, "link_type": 2} for each in peers
-            ],
-        },
-        "amdsmi_gpu_xgmi_error_status": 0,
-        "amdsmi_get_xgmi_info": {"xgmi_lanes": 16, "xgmi_hive_id": 0x5A3C00001111, "xgmi_node_id": place},
-    }
-
-
 def pcie(mts: int = 32_000, width: int = 16, **counters: int) -> dict[str, Any]:
     """Return the state of the link to the host, whose maximum is generation 5 with 16 lanes. `mts` is in MT/s."""
     return {
         "pcie_static": {"max_pcie_width": 16, "max_pcie_speed": 32_000, "pcie_interface_version": 5, "slot_type": 1},
         "pcie_metric": {"pcie_width": width, "pcie_speed": mts, **counters},
-    }
-
-
-def _power() -> dict[str, Any]:
-    """Return the answers about power, clocks and temperatures."""
-    watt = 1_000_000
-    return {
-        "amdsmi_get_power_cap_info": {
-            "power_cap": 750 * watt,
-            "default_power_cap": 750 * watt,
-            "min_power_cap": 0,
-            "max_power_cap": 750 * watt,
-        },
-        "amdsmi_get_gpu_perf_level": AUTO,
-        "amdsmi_get_clock_info": By({GFX: {"clk": 132, "max_clk": 2100}, MEM: {"clk": 900, "max_clk": 1300}}),
-        "amdsmi_get_temp_metric": By(
-            {
-                (HOTSPOT, CURRENT): 41,
-                (VRAM, CURRENT): 35,
-                (HOTSPOT, CRITICAL): 100,
-                (HOTSPOT, EMERGENCY): 110,
-                (VRAM, CRITICAL): 95,
-                (VRAM, EMERGENCY): 105,
-            }
-        ),
-        "amdsmi_get_power_info": {"current_socket_power": 138, "average_socket_power": 0xFFFF},
-        "amdsmi_get_energy_count": (100_000_000, 15.259, 1),
-        "amdsmi_get_gpu_metrics_info": metrics(),
-        "amdsmi_get_violation_status": violations(),
     }
 
 

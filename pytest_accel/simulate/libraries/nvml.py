@@ -10,12 +10,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pynvml
+import yaml
 
 from pytest_accel.simulate.libraries import write
 
+HOPPER = Path(__file__).with_name("hopper.yaml")
+"""Answers of an idle Hopper GPU of which nothing depends on its place in the node."""
 NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 LOST = -1
 """Stands for a GPU in `Library.xids`: waiting for events reports that a GPU is lost."""
@@ -216,93 +220,44 @@ def h100(place: int = 0, **answers: Any) -> NvmlGpu:
 
 
 def _hopper(place: int, name: bytes, pci: int, memory: int) -> NvmlGpu:
-    """Return an idle Hopper GPU with this name, PCI id and memory in bytes."""
-    answers = {
+    """Return an idle Hopper GPU with this name, PCI id and memory in bytes, and a serial number of no real board."""
+    idle = {name: _given_by(each) for name, each in yaml.safe_load(HOPPER.read_text(encoding="utf-8")).items()}
+    links, switch, version = range(18), pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, pynvml.NVML_NVLINK_VERSION_4_0
+    address = f"00000000:{0x1A + place:02X}:00.0".encode()
+    tray = {"chassisSerialNumber": b"1820224000123", "slotNumber": bytes([place]), "trayIndex": bytes([0])}
+    idle |= {
         "nvmlDeviceGetUUID": f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{place}".encode(),
         "nvmlDeviceGetName": name,
         "nvmlDeviceGetSerial": f"165352400123{place}".encode(),
-        "nvmlDeviceGetPciInfo_v3": fills(
-            busId=f"00000000:{0x1A + place:02X}:00.0".encode(), pciDeviceId=pci, pciSubSystemId=0x16C110DE
-        ),
+        "nvmlDeviceGetPciInfo_v3": fills(busId=address, pciDeviceId=pci, pciSubSystemId=0x16C110DE),
         "nvmlDeviceGetMemoryInfo": fills(total=memory, used=700 << 20),
         "nvmlDeviceGetMemoryInfo_v2": fills(total=memory, reserved=697 << 20, used=3 << 20),
-    }
-    return NvmlGpu(answers | _identity(place) | _health() | _links() | _power(), _fields())
-
-
-def _identity(place: int) -> dict[str, Any]:
-    """Return identity and versions in the format of NVML, with serial numbers of no real board."""
-    return {
-        "nvmlDeviceGetBoardPartNumber": b"692-2G520-0200-000",
-        "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlDeviceGetNumGpuCores": 132 * 128,
-        "nvmlDeviceGetMemoryBusWidth": 6144,
         "nvmlDeviceGetModuleId": place + 1,
-        "nvmlDeviceGetPlatformInfo": fills(
-            chassisSerialNumber=b"1820224000123", slotNumber=bytes([place]), trayIndex=bytes([0])
-        ),
-        "nvmlDeviceGetVbiosVersion": b"96.00.A5.00.03",
-        "nvmlDeviceGetInforomImageVersion": b"G520.0200.00.05",
+        "nvmlDeviceGetPlatformInfo": fills(**tray),
         "nvmlDeviceGetInforomVersion": {pynvml.NVML_INFOROM_ECC: b"7.16"},
-        "nvmlDeviceGetGspFirmwareVersion": b"580.95.05",
-        "nvmlDeviceGetMigMode": (0, 0),
-        "nvmlDeviceGetPersistenceMode": 1,
-        "nvmlDeviceGetComputeMode": 0,
-        "nvmlDeviceGetVirtualizationMode": 0,
-    }
-
-
-def _health() -> dict[str, Any]:
-    """Return the answers about errors, repairs and processes."""
-    return {
-        "nvmlDeviceGetEccMode": (1, 1),
         "nvmlDeviceGetTotalEccErrors": dict.fromkeys(product((0, 1), (0, 1)), 0),
         "nvmlDeviceGetMemoryErrorCounter": dict.fromkeys(product((0, 1), (0, 1), (2, 7)), 0),
-        "nvmlDeviceGetSramEccErrorStatus": fills(bThresholdExceeded=0),
-        "nvmlDeviceGetRemappedRows": (0, 0, 0, 0),
-        "nvmlDeviceGetRowRemapperHistogram": fills(max=3072),
-        "nvmlDeviceGetRepairStatus": fills(bChannelRepairPending=0, bTpcRepairPending=0),
-        "nvmlDeviceGetUnrepairableMemoryFlag_v1": fills(unrepairableMemory=0),
         "nvmlDeviceGetComputeRunningProcesses_v3": processes(),
-    }
-
-
-def _links() -> dict[str, Any]:
-    """Return the answers about PCIe link, NVLinks and fabric."""
-    return {
-        "nvmlDeviceGetMaxPcieLinkGeneration": 5,
-        "nvmlDeviceGetGpuMaxPcieLinkGeneration": 5,
-        "nvmlDeviceGetMaxPcieLinkWidth": 16,
-        "nvmlDeviceGetCurrPcieLinkGeneration": 5,
-        "nvmlDeviceGetCurrPcieLinkWidth": 16,
-        "nvmlDeviceGetPcieReplayCounter": 0,
-        "nvmlDeviceGetNvLinkState": dict.fromkeys(range(18), 1),
-        "nvmlDeviceGetNvLinkVersion": dict.fromkeys(range(18), pynvml.NVML_NVLINK_VERSION_4_0),
-        "nvmlDeviceGetNvLinkRemotePciInfo_v2": fills(busId=b"00000000:05:00.0"),
-        "nvmlDeviceGetNvLinkRemoteDeviceType": dict.fromkeys(range(18), pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH),
-        "nvmlDeviceGetNvLinkErrorCounter": dict.fromkeys(product(range(18), range(3)), 0),
+        "nvmlDeviceGetNvLinkState": dict.fromkeys(links, 1),
+        "nvmlDeviceGetNvLinkVersion": dict.fromkeys(links, version),
+        "nvmlDeviceGetNvLinkRemoteDeviceType": dict.fromkeys(links, switch),
+        "nvmlDeviceGetNvLinkErrorCounter": dict.fromkeys(product(links, range(3)), 0),
         "nvmlDeviceGetGpuFabricInfoV": fabric(),
-    }
-
-
-def _power() -> dict[str, Any]:
-    """Return the answers about power, clocks and temperatures."""
-    return {
-        "nvmlDeviceGetEnforcedPowerLimit": 700_000,
-        "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
-        "nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 700_000),
         "nvmlDeviceGetMaxClockInfo": clocks(1980, 3201),
         "nvmlDeviceGetClockInfo": clocks(1410, 3201),
         "nvmlDeviceGetClock": {(1, 1): 1980, (1, 2): 1980},
-        "nvmlDeviceGetPowerUsage": 698_123,
-        "nvmlDeviceGetTotalEnergyConsumption": 123_456_789,
-        "nvmlDeviceGetTemperature": 61,
-        "nvmlDeviceGetMarginTemperature": fills(marginTemperature=26),
-        "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x20,
-        "nvmlDeviceGetUtilizationRates": fills(gpu=0, memory=0),
         "nvmlDeviceRegisterEvents": lambda *arguments: 0,
     }
+    return NvmlGpu(idle, _fields())
+
+
+def _given_by(answer: Any) -> Any:
+    """Return an answer of the file as a GPU has it: a text is bytes, a list several numbers, a mapping a struct."""
+    if isinstance(answer, dict):
+        return fills(**{name: _given_by(each) for name, each in answer.items()})
+    if isinstance(answer, list):
+        return tuple(answer)
+    return answer.encode() if isinstance(answer, str) else answer
 
 
 def _fields() -> dict[Any, tuple[int, Any]]:
