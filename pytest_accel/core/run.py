@@ -119,19 +119,40 @@ class HostCountedEntry(TypedDict):
     """The answer of the sensor by fact: its value and the count of each part, or the reason why it cannot be read."""
 
 
-class LauncherEntry(TypedDict, total=False):
-    """The launcher's facts about this task, such as its job and node."""
+@dataclass(frozen=True)
+class Launch:
+    """What a launcher says about this task. `rank` and `nodes` are None where it does not say them."""
 
     name: str
     """The launcher: slurm, torchrun, mpi or kubernetes."""
-    job: str
-    """The id of the job; empty if it has none."""
     node: str
     """The name by which the launcher knows the node, else that of the host."""
-    rank: int | None
-    """The number of the task among all; None if the launcher does not say it."""
-    nodes: int | None
-    """The number of nodes; None if the launcher does not say it."""
+    rank: int | None = None
+    """The number of this task among all tasks."""
+    local_rank: int = field(default=0, metadata=NOT_IN_FILE)
+    """The number of this task among those of this node."""
+    local_rank_from: str = field(default="", metadata=NOT_IN_FILE)
+    """The variable that states it."""
+    nodes: int | None = None
+    """The number of nodes."""
+    job: str = ""
+    """The id of the job; empty if it has none."""
+
+    @property
+    def shared(self) -> bool:
+        """True if several nodes may write into one folder: each needs one of its own in it."""
+        return bool(self.job) or self.nodes is None or self.nodes > 1
+
+    @property
+    def refused(self) -> str | None:
+        """The reason why this task must not measure: another task of the node does; None for the first of a node."""
+        if not self.local_rank:
+            return None
+        return (
+            f"{self.local_rank_from}={self.local_rank}: this is task {self.local_rank + 1} of {self.node}, and one run "
+            "measures all devices of a node; start one task per node (srun --ntasks-per-node=1, mpirun -N 1, torchrun "
+            "--nproc-per-node=1)"
+        )
 
 
 class RunEntry(TimeSpent, total=False):
@@ -159,7 +180,7 @@ class RunEntry(TimeSpent, total=False):
     """Seconds within which the run had to end; absent without such a limit."""
     nonce: str
     """The text that was given out for this run (--accel-nonce); absent without one."""
-    launcher: LauncherEntry
+    launcher: Launch
     """The launcher that started the run on one of many nodes; absent without one."""
     simulated: dict[str, Any]
     """The simulated node: node file, SKU, platform, faults, healthy rates. Absent in a run on hardware."""

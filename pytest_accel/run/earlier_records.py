@@ -16,13 +16,12 @@ from pathlib import Path
 
 from pytest_accel.core import paths, untrusted
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.run import EarlierRecord
+from pytest_accel.core.run import EarlierRecord, Launch
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.folder_summary import FILES
-from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import AUTO, NONE, Refused
 from pytest_accel.run.record_folder import file_name, numbered
 from pytest_accel.run.terms import refusing

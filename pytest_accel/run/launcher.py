@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Launch
 
 SLURM, TORCHRUN, MPI, KUBERNETES = "slurm", "torchrun", "mpi", "kubernetes"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a launcher says about this task. `rank` and `nodes` are None where it does not say them."""
-
-    launcher: str
-    node: str
-    rank: int | None = None
-    """The number of this task among all tasks."""
-    local_rank: int = 0
-    """The number of this task among those of this node."""
-    local_rank_from: str = ""
-    """The variable that states it."""
-    nodes: int | None = None
-    job: str = ""
-    """The id of the job; empty if it has none."""
-
-    @property
-    def shared(self) -> bool:
-        """True if several nodes may write into one folder: each needs one of its own in it."""
-        return bool(self.job) or self.nodes is None or self.nodes > 1
-
-    @property
-    def refused(self) -> str | None:
-        """The reason why this task must not measure: another task of the node does; None for the first of a node."""
-        if not self.local_rank:
-            return None
-        return (
-            f"{self.local_rank_from}={self.local_rank}: this is task {self.local_rank + 1} of {self.node}, and one run "
-            "measures all devices of a node; start one task per node (srun --ntasks-per-node=1, mpirun -N 1, torchrun "
-            "--nproc-per-node=1)"
-        )
 
 
 def launch_of(environment: Mapping[str, str]) -> Launch | None:

@@ -82,7 +82,7 @@ class Ledger:
         }
         self.record.notes += environment.notes(os.environ)
         if options.launch:
-            self.record.run["launcher"] = record.launcher_entry(options.launch)
+            self.record.run["launcher"] = options.launch
         if options.nonce:
             self.record.run["nonce"] = options.nonce
         if options.time_limit is not None:

@@ -22,7 +22,7 @@ from pytest_accel.run.deadline import SHORTEST
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_accel.run.launcher import Launch
+    from pytest_accel.core.run import Launch
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""

@@ -24,7 +24,6 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import (
     SCHEMA,
     FindingEntry,
-    LauncherEntry,
     PackingListEntry,
     Run,
     SkuEntry,
@@ -34,7 +33,6 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.causes.findings import Finding, Key, findings
 from pytest_accel.judging.closing.contradictions import Beside, contradictions
 from pytest_accel.run import summaries
-from pytest_accel.run.launcher import Launch
 from pytest_accel.skus.packing_list import PackingList
 
 FILE = "record.json"
@@ -44,11 +42,6 @@ PACKED = f"{TELEMETRY}.gz"
 LOGS = "logs"
 FIRST_READINGS = 1000
 """Readings at the beginning of the telemetry of which the devices are looked at: each is read once a second."""
-
-
-def launcher_entry(launch: Launch) -> LauncherEntry:
-    """Return what a launcher said as the record holds it."""
-    return LauncherEntry(name=launch.launcher, job=launch.job, node=launch.node, rank=launch.rank, nodes=launch.nodes)
 
 
 def sku_entry(sku: Sku, asked: str | None) -> SkuEntry:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.run import Launch
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.hints import hints
-from pytest_accel.run.launcher import Launch
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.run.terms import refusing

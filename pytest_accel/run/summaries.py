@@ -25,7 +25,7 @@ def summary(run: Run) -> Summary:
     return Summary(
         started=made.get("started", ""),
         host=made.get("host", ""),
-        job=made.get("launcher", {}).get("job", ""),
+        job=made["launcher"].job if "launcher" in made else "",
         state=run.state,
         line=closing.line,
         word=closing.word,

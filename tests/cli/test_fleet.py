@@ -17,7 +17,7 @@ import fleet_nights
 import pytest
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.run import Run, RunEntry
+from pytest_accel.core.run import Launch, Run, RunEntry
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
@@ -86,7 +86,7 @@ def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest
     save(Fleet("1", AT, "0", (), 10, expected=expected, jobs=jobs), tmp_path)
     (tmp_path / "n1").mkdir()
     closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
-    run: RunEntry = {"host": "n1", "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+    run: RunEntry = {"host": "n1", "started": AT, "launcher": Launch("slurm", "n1", job="7")}
     write(Run(run=run, closing=closing, state="finished"), tmp_path / "n1")
     assert main(["fleet", "report", str(tmp_path), "--trust-summaries"]) == 6
     told = capsys.readouterr()
@@ -123,7 +123,7 @@ def rejected(folder: Path, hours: float = 1.0, **changes: object) -> None:
     at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
     save(Fleet("1", at, "0", (), 10, expected=(ExpectedNode("n1"),), jobs=(Submitted("n1", "7", at),)), folder)
     (folder / "n1").mkdir()
-    run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "job": "7"}}
+    run = {"host": "n1", "started": at, "launcher": {"name": "slurm", "node": "n1", "job": "7"}}
     devices = [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}]
     content = {
         "schema": 1,
@@ -388,7 +388,7 @@ def test_an_old_rejection_drains_no_node(program: Program, tmp_path: Path, capsy
 
 def test_a_long_run_is_as_old_as_its_end(program: Program, tmp_path: Path) -> None:
     ended = datetime.now(timezone.utc).isoformat()
-    run = {"host": "n1", "started": AT, "ended": ended, "launcher": {"name": "slurm", "job": "7"}}
+    run = {"host": "n1", "started": AT, "ended": ended, "launcher": {"name": "slurm", "node": "n1", "job": "7"}}
     rejected(tmp_path, run={**run, "started": "2026-01-01T00:00:00+00:00"})
     program("squeue", "")
     program("scontrol", "")
@@ -439,7 +439,7 @@ def whole(folder: Path, *names: str, arguments: tuple[str, ...] = ("--accel-sku=
     closing = Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED")
     for name in names:
         (folder / name).mkdir()
-        run: RunEntry = {"host": name, "started": AT, "launcher": {"name": "slurm", "job": "7"}}
+        run: RunEntry = {"host": name, "started": AT, "launcher": Launch("slurm", "n1", job="7")}
         write(Run(run=run, closing=closing, state="finished"), folder / name)
 
 

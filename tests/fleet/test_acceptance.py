@@ -17,7 +17,7 @@ from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Circumstances, Launch, Run
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.fleet.delivery.document import words
 from pytest_accel.fleet.jobs import run_folder
@@ -612,7 +612,7 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     run_folder.save(Fleet("1", "2026-11-01T00:00:00Z", "0", (), 10, expected=expected, jobs=jobs), folder)
     for number, (job, fails, started) in enumerate((("7", True, "2026-11-09"), ("8", False, "2026-11-02"))):
         one = on_host(node(0, fails=fails), "node0", f"{started}T02:00:00+00:00")
-        one.run["launcher"] = {"name": "slurm", "job": job, "node": "node0", "rank": 0, "nodes": 1}
+        one.run["launcher"] = Launch("slurm", "node0", 0, nodes=1, job=job)
         save(one, folder / f"node0-{number}")
     save(node(1), folder / "old" / "node1")
     status, found = told(tmp_path)

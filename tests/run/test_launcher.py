@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.node_name import node_name, other_name
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import Launch, Run
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.run import earlier_records
-from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, Launch, launch_of
+from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, launch_of
 from pytest_accel.run.processes import environment
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record import create as create_record
@@ -43,7 +43,7 @@ def test_launchers(
 ) -> None:
     found = launch_of(variables)
     assert found is not None
-    assert (found.launcher, found.rank, found.nodes, found.job, found.shared) == (launcher, rank, nodes, job, shared)
+    assert (found.name, found.rank, found.nodes, found.job, found.shared) == (launcher, rank, nodes, job, shared)
     assert found.refused is None
 
 
