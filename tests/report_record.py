@@ -262,6 +262,9 @@ def saved(folder: Path, found: Run, lines: list[dict[str, Any]] | None = None) -
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"</script></style>--><b>\x1b[2J\x07\u202e"
 """Markup, ends of elements, quotes, an escape sequence, and an override of the writing direction."""
 
+VISIBLE = HOSTILE.partition("\x1b")[0]
+"""Without invisible characters, with which a serial number is refused."""
+
 _FIXED = {
     "status",
     "state",
@@ -296,4 +299,6 @@ def made_hostile(raw: Any, key: str = "") -> Any:
         return {(HOSTILE + name if key in _OPEN else name): made_hostile(value, name) for name, value in raw.items()}
     if isinstance(raw, list):
         return [made_hostile(each, key) for each in raw]
-    return HOSTILE + raw if isinstance(raw, str) and key not in _FIXED else raw
+    if not isinstance(raw, str) or key in _FIXED:
+        return raw
+    return (VISIBLE if key == "serial" else HOSTILE) + raw

@@ -39,7 +39,7 @@ def facts_of(limit: Limit) -> dict[str, Any]:
     default = Limit("", "")
     found = {name: getattr(limit, name) for name in FACTS if getattr(limit, name) != getattr(default, name)}
     if limit.source:
-        found["source"] = {key: each for key, each in vars(limit.source).items() if each not in ("", None, {}, ())}
+        found["source"] = {key: each for key, each in vars(limit.source).items() if each}
     if "healthy" in found:
         found["healthy"] = list(found["healthy"])
     if "levels" in found:
