@@ -216,7 +216,7 @@ def _of_fleet(question: str, fleet: StoredNights) -> Any:
     """Answer a question on a whole night."""
     if question.startswith("device"):
         ((uuid, _, _),) = fleet.device("165000000470")
-        return len(fleet.history(uuid, "night, metric, value", "matmul.bf16" if "metric" in question else ""))
+        return len(fleet.history(uuid, "matmul.bf16" if "metric" in question else ""))
     night = look(fleet)
     return {
         name: [

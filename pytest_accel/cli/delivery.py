@@ -13,13 +13,13 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, files, records
 from pytest_accel.fleet.delivery.acceptance import Delivery
-from pytest_accel.fleet.delivery.document import markdown, page, plain, result
+from pytest_accel.fleet.delivery.document import markdown, page, result
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.run import signature
 from pytest_accel.skus import packing_list
 
-FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": plain.text}
+FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": result.as_json}
 """The function that writes the document, by the name of the format."""
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all

@@ -306,8 +306,3 @@ def last_words(folder: Path, node: str, job: str) -> str:
     told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
     causes = [line for line in told if CAUSE.search(line)]
     return str(printable_data((causes or told)[-1], 200)) if told else ""
-
-
-def with_jobs(fleet: Fleet, more: list[Submitted]) -> Fleet:
-    """Return what was asked with further jobs."""
-    return replace(fleet, jobs=(*fleet.jobs, *more))

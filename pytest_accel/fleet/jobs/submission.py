@@ -271,7 +271,7 @@ class Submitter:
         job = job_of(self.fleet, self._folder, node, script)
         number = self._accepted(job, left)
         self._tell("")
-        self.fleet = run_folder.with_jobs(self.fleet, [Submitted(node.name, number, now())])
+        self.fleet = replace(self.fleet, jobs=(*self.fleet.jobs, Submitted(node.name, number, now())))
         self._unsaved += 1
         if self._unsaved >= SAVE_EVERY:
             self._save()

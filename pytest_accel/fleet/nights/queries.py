@@ -14,6 +14,10 @@ from pytest_accel.fleet.nights.database import literal
 
 VIEWS: Final = Path(__file__).with_name("questions.sql")
 """The views that answer questions."""
+FIGURE: Final = (
+    "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
+)
+"""What is told of each figure of a device."""
 PLACES: Final = "places.csv"
 """The file of a store that says where its nodes stand: a column `node`, and one for each kind of place."""
 
@@ -68,8 +72,11 @@ class StoredNights:
 
     def ask(self, view: str) -> list[dict[str, Any]]:
         """Return the rows of a view, by the names of its columns."""
+        return self._named(f"FROM {view}")
+
+    def _named(self, query: str, *parameters: object) -> list[dict[str, Any]]:
         with self._reading():
-            found = self._db.execute(f"FROM {view}")
+            found = self._db.execute(query, list(parameters))
             names = [each[0] for each in found.description]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
@@ -105,8 +112,7 @@ class StoredNights:
         found = self.rows(columns.format("serial"), name) if name else []
         return found or self.rows(columns.format("uuid"), name)
 
-    def history(self, uuid: str, columns: str, metric: str = "") -> list[tuple[Any, ...]]:
-        """Return every figure of a device, or those of a metric; oldest first."""
-        one = "AND metric = ?" if metric else ""
-        query = f"SELECT {columns} FROM every WHERE uuid = ? {one} ORDER BY night, metric, run"  # noqa: S608
-        return self.rows(query, uuid, *([metric] if metric else []))
+    def history(self, uuid: str, metric: str = "") -> list[dict[str, Any]]:
+        """Return every figure of a device, or those of a metric, oldest first: its `FIGURE` by name."""
+        query = f"SELECT {FIGURE} FROM every WHERE uuid = $1 AND $2 IN ('', metric) ORDER BY night, metric, run"  # noqa: S608
+        return self._named(query, uuid, metric)

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, cycle, islice
+from itertools import accumulate, chain, cycle, islice, zip_longest
 from statistics import median
 
 from pytest_accel.probes.device import shape_file
@@ -89,17 +89,7 @@ def _square(shape: Shape) -> bool:
 
 def _by_turns(groups: Iterable[Sequence[Shape]]) -> list[Shape]:
     """Return the first shape of every group, then the second of every group, and so on."""
-    queues = [iter(group) for group in groups if group]
-    merged = []
-    while queues:
-        alive = []
-        for queue in queues:
-            shape = next(queue, None)
-            if shape is not None:
-                merged.append(shape)
-                alive.append(queue)
-        queues = alive
-    return merged
+    return [shape for turn in zip_longest(*groups) for shape in turn if shape is not None]
 
 
 def grid(sides: Sequence[int], depths: Sequence[int]) -> list[Shape]:

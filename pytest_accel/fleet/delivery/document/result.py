@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_accel.core.printable import printable_data
 from pytest_accel.core.words import listed
 
 if TYPE_CHECKING:
@@ -213,3 +216,11 @@ def _qualified(of: Delivery) -> list[str]:
 def counts(of: Delivery) -> list[tuple[str, int, int]]:
     """Return the number of nodes and of devices by result."""
     return [(result, number, of.of_devices[result]) for result, number in of.of_nodes.items()]
+
+
+def as_json(of: Delivery) -> str:
+    """Return a delivery as one JSON object, for programs."""
+    word, sentence = verdict(of)
+    plain = {"result": word, "exit": of.exit, "sentence": sentence, "reasons": reasons(of)}
+    plain |= {"unalike": of.unalike, **dataclasses.asdict(of)}
+    return json.dumps(printable_data(plain), indent=1) + "\n"
