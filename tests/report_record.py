@@ -294,7 +294,10 @@ _OPEN = {"conditions", "software", "files", "kept", "facts", "method", "row"}
 
 
 def made_hostile(raw: Any, key: str = "") -> Any:
-    """Return the content of a record with hostile text in every place where a record can hold text."""
+    """Return the content of a record with hostile text in every place where a record can hold text.
+
+    A serial number or UUID with an invisible character is refused by the reader, so theirs has none.
+    """
     if isinstance(raw, dict):
         return {(HOSTILE + name if key in _OPEN else name): made_hostile(value, name) for name, value in raw.items()}
     if isinstance(raw, list):
