@@ -232,11 +232,6 @@ SLIPS = [
     (("      host_copy.h2d:",
       "      all_reduce.busbw@1GiB: {floor: 520, unit: GB/s, algorithm: nvls, source: SOURCE}\n      host_copy.h2d:"),
      [("related", 33, f"{LIMITS}.all_reduce.busbw@1GiB")]),
-    (("  single: {devices: 1}",
-      ("  half: {devices: 4, link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}, source: SOURCE, "
-      "limits: {all_reduce.busbw@8GiB: {floor: 550, unit: GB/s, algorithm: nvls, source: SOURCE}}}\n"
-      "  single: {devices: 1}")),
-     [("related", 36, "platforms.half.limits.all_reduce.busbw@8GiB")]),
     # beside the others
     (("NVIDIA Mine", "NVIDIA Sister"), []),  # the memory tells them apart
     (('pci_ids: ["10de:0001"]', 'pci_ids: ["10de:0001"], compute_units: [130, 131]'),

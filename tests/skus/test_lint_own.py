@@ -219,13 +219,6 @@ def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limit
     assert {each for each, *_ in found(path) if each == "related"} == ({rule} if rule else set())
 
 
-def test_fewer_ranks_over_the_same_links_are_not_faster(tmp_path: Path) -> None:
-    link = "{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}"
-    limit = '"all_reduce.busbw@8GiB": {floor: 550, unit: GB/s, algorithm: nvls, SOURCE}'
-    line = f"platforms: {{half: {{devices: 4, link: {link}, limits: {{{limit}}}, SOURCE}}}}"
-    assert ("related", 3) in rules(own(tmp_path, line))
-
-
 # -- what the hardware can do
 
 

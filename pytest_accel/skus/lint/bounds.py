@@ -1,4 +1,4 @@
-"""Rules that compare the limits of one file: those of other sizes, other numbers of ranks, and of related metrics."""
+"""Rules that compare the limits of one file: those of other message sizes, and of related metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ every ratio that was published for one healthy part."""
 
 @rule
 def related(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a floor that the healthy figure of a related metric, message size or number of ranks contradicts."""
+    """Report a floor that the healthy figure of a related metric or message size contradicts."""
     seen = set()
     for platform in subject.sku.platforms.values():
         limits = subject.sku.written_on(platform)
@@ -55,7 +55,6 @@ def related(subject: LintedFile) -> Iterator[LintFinding]:
         for (small, one), (large, other_size) in permutations(sized, 2):
             if small < large and _alike(one, other_size):
                 yield from _sizes(subject, platform, one, other_size)
-    yield from _fewer_ranks(subject)
 
 
 def _most(limit: Limit, times: float = 1.0) -> float | None:
@@ -87,27 +86,6 @@ def _alike(one: Limit, other: Limit) -> bool:
     shared = one.conditions.keys() & other.conditions.keys()
     same = all(one.conditions[key] == other.conditions[key] for key in shared)
     return same and parse(one.metric).base == parse(other.metric).base
-
-
-def _fewer_ranks(subject: LintedFile) -> Iterator[LintFinding]:
-    """Yield a finding for each collective whose floor is above the healthy figure of more ranks over the same links."""
-    for few, many in permutations(subject.sku.platforms.values(), 2):
-        if not _same_links(few, many) or not (few.devices and many.devices and few.devices < many.devices):
-            continue
-        for metric in few.limits.keys() & many.limits.keys():
-            one, other = few.limits[metric], many.limits[metric]
-            if message_bytes(metric) and one.conditions.get("algorithm") == other.conditions.get("algorithm"):
-                what = f"{metric} of {many.devices} ranks on {many.name}"
-                finding = _above(subject, _key(few, metric), one, _most(other), what)
-                if finding:
-                    yield finding
-
-
-def _same_links(one: Platform, other: Platform) -> bool:
-    """Return True if the devices of two platforms are linked alike, by a switch or in a mesh."""
-    keys = ("type", "topology", "gb_per_s")
-    alike = all(one.link.get(key) == other.link.get(key) for key in keys)
-    return alike and one.link.get("topology") in ("switch", "mesh")
 
 
 def _key(platform: Platform, metric: str) -> str:
