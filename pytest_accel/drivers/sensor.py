@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,35 +31,30 @@ class Sampling:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._readings, self._reading_s = 0, 0.0
-        self._watched_s = self._cpu_s = 0.0
+        self._totals = Counter[str]()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Count what is done within as one reading of a device."""
         began = time.monotonic()
         yield
-        with self._lock:
-            self._readings += 1
-            self._reading_s += time.monotonic() - began
+        self._add(readings=1, reading_s=time.monotonic() - began)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count the time and the processor time of this process within, all of its threads together."""
         began, used = time.monotonic(), time.process_time()
         yield
-        self._watched_s += time.monotonic() - began
-        self._cpu_s += time.process_time() - used
+        self._add(watched_s=time.monotonic() - began, cpu_s=time.process_time() - used)
+
+    def _add(self, **more: float) -> None:
+        with self._lock:
+            self._totals.update(more)
 
     def totals(self) -> dict[str, float]:
         """Return what was counted so far: the number of readings, and seconds."""
         with self._lock:
-            return {
-                "readings": self._readings,
-                "reading_s": self._reading_s,
-                "watched_s": self._watched_s,
-                "cpu_s": self._cpu_s,
-            }
+            return {name: self._totals[name] for name in ("readings", "reading_s", "watched_s", "cpu_s")}
 
 
 Answer = TypeVar("Answer")

@@ -82,24 +82,15 @@ def machine(root: Path) -> str:
     return str(place(root))
 
 
-@fact(machine="the virtual machine's own")
-def product(root: Path) -> str:
-    """Return vendor and product as the firmware names them."""
-    folder = root / "sys/class/dmi/id"
-    return f"{text(folder / 'sys_vendor')} {text(folder / 'product_name')}"
+def _dmi(root: Path, template: str, *files: str) -> str:
+    """Return what the firmware says in these files."""
+    return template.format(*(text(root / "sys/class/dmi/id" / each) for each in files))
 
 
-@fact(machine="the virtual machine's own")
-def firmware(root: Path) -> str:
-    """Return version and date of the firmware."""
-    folder = root / "sys/class/dmi/id"
-    return f"{text(folder / 'bios_version')} ({text(folder / 'bios_date')})"
-
-
-@fact(user="only root may read it", machine="the virtual machine's own")
-def serial(root: Path) -> str:
-    """Return the serial number of the node."""
-    return text(root / "sys/class/dmi/id/product_serial")
+_GUEST = "the virtual machine's own"
+fact(name="product", machine=_GUEST)(lambda root: _dmi(root, "{} {}", "sys_vendor", "product_name"))
+fact(name="firmware", machine=_GUEST)(lambda root: _dmi(root, "{} ({})", "bios_version", "bios_date"))
+fact(name="serial", user="only root may read it", machine=_GUEST)(lambda root: _dmi(root, "{}", "product_serial"))
 
 
 @fact(user="where dmesg_restrict is set", container="seldom shared")

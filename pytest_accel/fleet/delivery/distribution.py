@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple
 
 from pytest_accel.judging.records.calibration import deviation
@@ -60,24 +60,19 @@ def distribution(metric: str, unit: str, figures: Sequence[Figure]) -> Distribut
     every = sorted(each.value for each in figures)
     bounds = Counter(each.bounds for each in figures if each.bounds).most_common()
     centre = median(every)
+    twentieths = quantiles(
+        every * 2 if len(every) == 1 else every, n=20, method="inclusive"
+    )  # which takes two at least
     return Distribution(
         metric=metric,
         unit=unit,
         n=len(every),
         least=every[0],
-        low=quantile(every, 0.05),
+        low=twentieths[0],
         middle=centre,
-        high=quantile(every, 0.95),
+        high=twentieths[-1],
         most=every[-1],
         spread=deviation(every, centre) / centre if len(every) >= ENOUGH and centre > 0 else None,
         bounds=bounds[0][0] if bounds else None,
         limits=len(bounds),
     )
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the value below which a share of ordered values lies, between two of them."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

@@ -43,16 +43,9 @@ class Node:
     """Who signed its record, where signatures were verified."""
 
 
-def result_of(record: NodeRecord) -> str:
-    """Return the result of a node."""
-    if record.rejects:
-        return REJECTED
-    return ACCEPTED if record.accepted else OPEN
-
-
 def node_of(record: NodeRecord) -> Node:
     """Return a node with its result and its boards."""
-    result = result_of(record)
+    result = REJECTED if record.rejects else ACCEPTED if record.accepted else OPEN
     faulty = {each.uuid for each in record.faults}
 
     def of_device(device: Device) -> str:
