@@ -11,11 +11,12 @@ which is written last, so whoever is killed adds the same records again, and los
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -28,7 +29,6 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import Batch, StoredFigure, StoredRun, columns, read_batch
-from pytest_accel.fleet.nights.lock import LEFTOVER, locked
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 ABOUT, FIGURES, RUNS = "store.json", "figures.parquet", "runs.parquet"
 NIGHT: Final = "night="
+LOCK: Final = ".lock"
+LEFTOVER: Final = ".adding-"
+"""The beginning of the name of a folder in which records are read. One that is there without a lock is left over."""
 BATCH: Final = 64
 """Records that a process reads at a time."""
 GLOB: Final = frozenset("*?[")
@@ -91,6 +94,27 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
     return added
+
+
+@contextlib.contextmanager
+def locked(store: Path) -> Iterator[None]:
+    """Hold the lock of a store, as one process at a time does that changes it; remove what a killed one left behind.
+
+    The lock ends with the process.
+    """
+    handle = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        for each in store.glob(f"{LEFTOVER}*"):
+            if each.is_dir():
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                each.unlink(missing_ok=True)
+        for each in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
+            each.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(handle)
 
 
 def latest() -> date:
