@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import external_results, rejudge, screen
+from pytest_accel.cli import external_results, nccl_tests, rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
@@ -17,6 +17,7 @@ from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Verdict
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
@@ -30,23 +31,26 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
-another tool's results by the limits of a SKU. Those are a CSV table with the columns device, metric, value and unit;
-further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
-interrupted or simulated, that still counts. A table is never accepted. The exit statuses are those of a run: 0
-accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is
-named, a record whose limits hold ends as its run did."""
+another tool's results by the limits of a SKU. Those are what nccl-tests or rccl-tests printed for all_reduce_perf, or a
+CSV table with the columns device, metric, value and unit; further columns are conditions. A record is never accepted
+more easily than its run was: if the run was filtered, interrupted or simulated, that still counts. Results of another
+tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not
+judged, or held where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run
+did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `judge`."""
     option = parser.add_argument
     option(
-        "file", metavar="RECORD|TABLE.csv", help="a record.json, the folder that holds it, or a CSV table of results"
+        "file",
+        metavar="RECORD|OUTPUT|TABLE.csv",
+        help="a record.json, the folder that holds it, the output of nccl-tests or rccl-tests, or a CSV table",
     )
     option(
         "--accel-sku",
         metavar="NAME|FILE",
-        help="the SKU, or threshold file, to judge by; required for a table (default: the SKU of the record)",
+        help="the SKU, or threshold file, to judge by; required for results of a tool (default: the SKU of the record)",
     )
     option(
         "--accel-platform",
@@ -76,7 +80,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Judge a record or a table, and return the exit status of a run. Raises WrongUse."""
-    return _judge_figures(chosen) if chosen.file.endswith(".csv") else _judge_record(chosen)
+    path = Path(chosen.file)
+    if not path.is_file() or path.name == record.FILE:
+        return _judge_record(chosen)
+    text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
+    if nccl_tests.recognises(text) or path.suffix == ".csv":
+        return _judge_figures(chosen, text)
+    if not text.lstrip().startswith("{"):
+        raise BadFile(f"{path}: is no record, no CSV table and no output of a known tool: {nccl_tests.LOOKED_FOR}")
+    return _judge_record(chosen)
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
@@ -179,8 +191,8 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     return folder / record.FILE
 
 
-def _judge_figures(chosen: argparse.Namespace) -> int:
-    """Judge a table of another tool's results, and return the exit status. Raises BadFile or Refused."""
+def _judge_figures(chosen: argparse.Namespace, text: str) -> int:
+    """Judge another tool's output or a table of results, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
     if chosen.accel_expect:
@@ -191,16 +203,17 @@ def _judge_figures(chosen: argparse.Namespace) -> int:
     sku = wanted.named()
     if sku is None:
         raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
-    figures = _figures(Path(chosen.file), sku)
-    names = external_results.names(figures)
-    terms = wanted.settled(sku, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)])
+    figures, devices, notes = _figures(text, chosen.file, sku)
+    names = [device.uuid for device in devices]
+    terms = wanted.settled(sku, devices)
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
+    screen.show([(note, "yellow") for note in notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
     screen.show([(line, "yellow") for line in external_results.not_judged(verdicts)])
     missing = external_results.lacking(lacking, names)
-    screen.show([(f"required, but not in the table: {missing}", "yellow")] if missing else [])
+    screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
         closing = _by_platform(figures, sku, terms)
     _close(closing, verdicts)
@@ -221,12 +234,21 @@ def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, t
     return external_results.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
-def _figures(path: Path, sku: Sku) -> list[external_results.ExternalFigure]:
-    """Return the values of a table. Raises BadFile."""
+def _figures(text: str, shown: str, sku: Sku) -> tuple[list[external_results.ExternalFigure], list[Device], list[str]]:
+    """Return the values of an output or a table, its devices, and notes on it. Raises BadFile or Refused."""
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
-    return external_results.parse(untrusted.read_text(path), str(path), limits)
+    if not nccl_tests.recognises(text):
+        figures = external_results.parse(text, shown, limits)
+        names = external_results.names(figures)
+        return figures, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)], []
+    found = nccl_tests.read(text, shown, limits, sku.vendor)
+    other = next((each for each in found.devices if each.model and not sku.recognises(each)), None)
+    if other:
+        raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.model}, which is another product")
+    unnamed = [] if all(each.model for each in found.devices) else ["the output names no product; it is taken as named"]
+    return found.figures, found.devices, [f"{found.tool}: {note}" for note in (*found.notes, *unnamed)]
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:

@@ -292,7 +292,7 @@ def test_a_ring_that_replaced_a_dead_nvls_is_a_finding(tmp_path: Path, capsys: p
 
 def test_one_line_of_a_table_does_not_list_every_fact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, said = judged(tmp_path, capsys, ["gpu0,matmul.bf16,700,TFLOPS"])
-    (line,) = (each for each in said.splitlines() if each.startswith("required, but not in the table"))
+    (line,) = (each for each in said.splitlines() if each.startswith("required, but not in the file"))
     assert "stream.triad" in line
     assert "host_copy.h2d" in line
     assert "soak.rate" in line

@@ -205,5 +205,5 @@ def test_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = judged(capsys, "f.csv", "--accel-sku=h100-sxm", "--accel-platform=hgx8")
     assert (code, err) == (6, "")
     assert "731.2 TFLOPS  advice floor 621.9 TFLOPS" in out
-    assert "required, but not in the table: " in out
+    assert "required, but not in the file: " in out
     assert out.splitlines()[-1].startswith("NOT JUDGED 1/1 limits hold; no verdict on gpu0 matmul_mamf.bf16, ")

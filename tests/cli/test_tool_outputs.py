@@ -1,0 +1,173 @@
+"""Outputs of nccl-tests and rccl-tests that others published: read as they are printed, and judged as a run is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import shipped
+
+from pytest_accel.cli import nccl_tests
+from pytest_accel.cli.main import main
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.untrusted import BadFile
+
+OUTPUTS = Path(__file__).parent.parent / "data" / "tool_outputs"
+H100 = (OUTPUTS / "nccl-tests" / "h100-1-node.txt").read_text()
+SKU = shipped.load("h100-sxm")
+LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
+AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  8589934592"))
+
+
+def read(text: str, limits: dict[str, Limit] | None = None) -> dict[str, object]:
+    found = nccl_tests.read(text, "f.txt", limits or dict(LIMITS), "nvidia")
+    return {each.measurement.metric: each.measurement.value for each in found.figures}
+
+
+def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    path = folder / "any.name"
+    path.write_text(text)
+    code = main(["judge", str(path), *(more or ("--accel-sku=h100-sxm", "--accel-platform=hgx8"))])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "sku", "rows"),
+    [
+        ("nccl-tests/h100-1-node", "h100-sxm", ["PASS node all_reduce.busbw@8GiB 479.8 GB/s floor 450.1 GB/s +6.6%"]),
+        ("nccl-tests/h100-2-nodes", "h100-sxm", ["measured with 16 ranks; the limit is for 8"]),
+        (
+            "nccl-tests/a100-1-node",
+            "a100-sxm-40gb",
+            [
+                "PASS node all_reduce.busbw@8GiB 235 GB/s advice floor 220.9 GB/s +6.4%",
+                "nccl-tests: values were not checked by the tool",
+            ],
+        ),
+        ("rccl-tests/mi300x-1-node", "mi300x", ["PASS node all_reduce.busbw@8GiB 315.9 GB/s floor 304 GB/s +3.9%"]),
+        ("rccl-tests/mi300x-2-nodes", "mi300x", ["measured with 16 ranks; the limit is for 8"]),
+        ("rccl-tests/mi355x-2-nodes", "mi355x", ["the output is cut off: its last line", "names no product"]),
+    ],
+)
+def test_what_others_published_is_judged_as_a_run_is(
+    name: str, sku: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["judge", str(OUTPUTS / f"{name}.txt"), f"--accel-sku={sku}"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert code == 6, "a single tool measures no whole level"
+    assert all(row in said for row in rows), said
+    assert "required, but not in the file: matmul_mamf.bf16" in said
+    assert "NOT JUDGED" in said
+
+
+def test_a_slow_collective_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = AT_8GIB.replace("31328  274.19  479.84", "42950  200.00  350.00")
+    code, said = judged(H100.replace(AT_8GIB, slow), tmp_path, capsys)
+    assert code == 1
+    assert "REJECTED node: all_reduce.busbw@8GiB 350 GB/s" in " ".join(said.split())
+    assert "(-22.2%)" in said
+
+
+@pytest.mark.parametrize("size", ["8589934592", "  2147483648"])
+def test_wrong_values_reject_whatever_their_size(size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = next(line for line in H100.splitlines() if line.strip().startswith(size.strip()))
+    text = H100.replace(row, f"{row[:-1]}3").replace("values : 0 OK", "values : 3 FAILED")
+    code, said = judged(text, tmp_path, capsys)
+    assert code == 1
+    assert "3 values are wrong (line " in " ".join(said.split())
+
+
+def test_wrong_values_in_a_row_that_is_gone_are_not_overlooked() -> None:
+    with pytest.raises(BadFile, match="no row that can be read has wrong values"):
+        read(H100.replace("values : 0 OK", "values : 3 FAILED"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("479.84      0", "979.84      0"),
+        ("31328", "13328"),
+        ("479.84", "nan"),
+        ("479.84", "-479.84"),
+        ("479.84", "1e999"),
+        ("274.19  479.84", "274.19  \x1b[2J479.84"),
+        ("274.19  479.84      0", ""),
+        ("8589934592    2147483648", "17179869185    2147483648"),
+        ("sum      -1    31307", "sum       0    31307"),
+        ("float     sum      -1    31307", "half     sum      -1    31307"),
+    ],
+)
+def test_a_row_that_does_not_agree_with_itself_is_not_judged(before: str, after: str) -> None:
+    found = read(H100.replace(AT_8GIB, AT_8GIB.replace(before, after, 1)))
+    assert "all_reduce.busbw@8GiB" not in found
+    assert found["all_reduce.busbw@16GiB"] == 479.99
+
+
+def test_another_collective_is_no_all_reduce() -> None:
+    """The bus bandwidth of reduce_scatter is algbw x (n - 1) / n; its rows look the same otherwise."""
+    row = AT_8GIB.replace("480.16", "240.08").replace("479.84", "239.92")
+    assert "all_reduce.busbw@8GiB" not in read(H100.replace(AT_8GIB, row))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
+        (H100 + H100, "rank 0 where rank 8 is expected; judge each output by itself"),
+        (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
+    ],
+)
+def test_what_cannot_be_one_output_is_refused_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(BadFile) as bad:
+        read(text)
+    assert says in str(bad.value)
+
+
+def test_a_lost_rank_takes_its_bandwidths_with_it() -> None:
+    assert read("\n".join(line for line in H100.splitlines() if "Rank  7" not in line)) == {}
+
+
+def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = judged(H100, tmp_path, capsys, "--accel-sku=b200-sxm")
+    assert code == 4
+    assert "names gpu0 NVIDIA H100 80GB HBM3, which is another product" in said
+    code, said = judged("nvbandwidth Version: v0.8\n", tmp_path, capsys)
+    assert code == 4
+    assert "no output of a known tool: nccl-tests and rccl-tests, by '# Rank  0" in said
+
+
+@pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.txt")), ids=lambda path: path.stem)
+def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> None:
+    text = path.read_text()
+    limits = {f"all_reduce.busbw@{size}": LIMITS["all_reduce.busbw@8GiB"] for size in ("1GiB", "4GiB", "8GiB", "16GiB")}
+    there, draw, kept = read(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
+    for _ in range(100):
+        try:
+            found = read(_mutated(text, draw), limits)
+        except BadFile:
+            continue
+        for metric, value in found.items():
+            assert value is None or value == pytest.approx(there[metric], rel=3e-3)
+        kept += bool(found)
+    assert kept > 20, "the mutations leave something to read"
+
+
+def _mutated(text: str, draw: random.Random) -> str:
+    """Return the text with up to four characters, or lines, changed, cut out or repeated."""
+    for _ in range(draw.randint(1, 4)):
+        place, kind = draw.randrange(len(text)), draw.randrange(5)
+        lines = text.splitlines(keepends=True)
+        if kind == 0:
+            text = text[:place] + draw.choice("0123456789.-+eNa#* \t\n\x1b\x7f\u202eé") + text[place + 1 :]
+        elif kind == 1:
+            text = text[:place] + text[place + draw.randint(1, 30) :]
+        elif kind == 2:
+            row = draw.randrange(len(lines))
+            text = "".join([*lines[: row + 1], *lines[row:]])
+        elif kind == 3:
+            text = text[:place] if draw.random() < 0.2 else "".join(lines[:-1] or lines)
+        else:
+            text = text[:place] + draw.choice(["nan", "1e999", "-1", "9" * 50, "inf"]) + text[place:]
+    return text
