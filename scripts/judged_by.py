@@ -1,11 +1,11 @@
-"""docs/judged-by.md as text: every metric and every fact, and what judges it. Made from the registries alone."""
+"""Prints every metric and every fact, and what judges it. Made from the registries alone."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from pytest_accel.core.device_facts import GROUPS, IDENTITY, DeviceFact
 from pytest_accel.core.fact_metrics import FACT_METRICS
@@ -181,4 +181,4 @@ def _kind(limit: Limit) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent.parent / "docs/judged-by.md").write_text(page(), encoding="utf-8")
+    sys.stdout.write(page())

@@ -1,10 +1,10 @@
-"""docs/limits.md as text: how each metric is measured, and whether each limit tells healthy parts from short ones."""
+"""Prints how each metric is measured, and whether each limit tells healthy parts from short ones."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
@@ -221,4 +221,4 @@ def _part(sku: Sku, platform: Platform, part: str) -> str:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent.parent / "docs/limits.md").write_text(page(), encoding="utf-8")
+    sys.stdout.write(page())

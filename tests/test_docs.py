@@ -43,7 +43,7 @@ FOLLOWED = [page for page in PAGES if any(block.language == "console" for block 
 """Pages with commands that a reader is told to type."""
 ELSEWHERE = [page for page in FOLLOWED if page not in (IN_A_CHECKOUT, IN_AN_ENVIRONMENT)]
 """Those whose commands are typed in any folder."""
-AT_NIGHT = {DOCS / f"{name}.md" for name in ("exports", "how-to-sku", "my-product", "own-tests", "own-thresholds")}
+AT_NIGHT = {DOCS / f"{name}.md" for name in ("how-to-sku", "own-tests", "record", "thresholds")}
 """Those that are followed every night only: half a minute or more each."""
 _OWN = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
 ENVIRONMENT = {**_OWN, "PATH": f"{as_user.BIN}:{_OWN['PATH']}"}

@@ -34,7 +34,7 @@ SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
 
 DESCRIPTION = """Make a threshold file from records of known-good nodes of one SKU. Outliers are left out and named;
 each limit states how many healthy devices it rejects and which loss it finds. The file is for review
-(docs/calibrate.md). The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4
+(docs/thresholds.md). The exit status is 0 if the file is clean and holds for the records that it came from, 6 if not, 4
 for wrong inputs and for too few devices."""
 
 

@@ -128,7 +128,7 @@ def without_torch(devices: tuple[Device, ...]) -> str | None:
         if vendor.torch is None:
             return f"{vendor.title} devices are read and not measured: {vendor.no_torch}"
         if importlib.util.find_spec("torch") is None:
-            return "nothing can be measured: torch is not installed in this environment (docs/install.md)"
+            return "nothing can be measured: torch is not installed in this environment (docs/running.md)"
         if why := _other_build(vendor):
             return why
     return None

@@ -27,7 +27,7 @@ SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "s
 
 MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
-Nothing is applied (docs/kubernetes.md)."""
+Nothing is applied (docs/fleet.md)."""
 LABELS = """Print the commands that label the nodes of a run by the results in 'fleet report', and taint those that
 were rejected. Nothing is applied. The exit status is 0, 6 if a node gets no label because its newest result or its
 name in Kubernetes is not known, or a record is damaged, 4 if the folder holds no result."""

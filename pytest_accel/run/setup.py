@@ -109,7 +109,7 @@ class Setup:
             return
         raise Refused(
             "torch is not installed in this environment, so nothing can be measured; "
-            "install it (docs/install.md), or choose tests that need none: -k 'inventory or health'"
+            "install it (docs/running.md), or choose tests that need none: -k 'inventory or health'"
         )
 
     def discover(self, pool: WorkerPool, output: Path | None = None) -> None:

@@ -98,7 +98,7 @@ def test_the_exit_status_says_what_keeps_a_run_from_measuring(
 def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     done = discover(tmp_path, "import sys; sys.modules['torch'] = None")
     assert done.returncode == 6
-    assert done.stderr == "nothing can be measured: torch is not installed in this environment (docs/install.md)\n"
+    assert done.stderr == "nothing can be measured: torch is not installed in this environment (docs/running.md)\n"
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ ENDINGS = [
 @pytest.mark.parametrize(("run", "drains"), ENDINGS)
 def test_the_prolog_fails_for_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
     pytest_here = program(tmp_path / "pytest", run)
-    text = script("nightly.md", "mktemp").replace("/opt/accel/bin/pytest", str(pytest_here))
+    text = script("running.md", "mktemp").replace("/opt/accel/bin/pytest", str(pytest_here))
     assert ended(text, TMPDIR=str(tmp_path)) == int(drains)
     assert list(tmp_path.iterdir()) == [pytest_here], "a temporary file was left behind"
 
@@ -100,7 +100,7 @@ def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_br
     ours = (
         f"exec {sys.executable} -c 'import sys; from pytest_accel.cli.main import main; sys.exit(main(sys.argv[1:]))'"
     )
-    text = script("health-check.md", "--broken").replace("/shared/nights", str(tmp_path))
+    text = script("fleet.md", "--broken").replace("/shared/nights", str(tmp_path))
     check = program(tmp_path / "accel", f"[ $1 = health ] && echo '{line}' && exit 1\n{ours} \"$@\"")
     text = text.replace("/opt/accel/bin/pytest-accel", str(check))
     ended(text, SLURMD_NODENAME="n1", PATH=f"{tmp_path}/bin:/usr/bin:/bin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import runpy
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_code_that_was_given_keeps_its_meaning() -> None:
 
 
 def test_every_metric_of_ours_has_a_code_of_its_own() -> None:
-    page = (Path(__file__).parents[2] / "docs/judged-by.md").read_text(encoding="utf-8")
+    page = runpy.run_path(str(Path(__file__).parents[2] / "scripts/judged_by.py"))["page"]()
     metrics = re.findall(r"`((?:\w+)\.[\w.@]+)`", page)
     assert len(set(metrics)) > 200
     assert not [metric for metric in metrics if of_metric(metric).name == "limit-broken"]

@@ -1,4 +1,4 @@
-"""docs/my-product.md: its file loads and rejects as the page says, and its commands exist."""
+"""docs/thresholds.md: its file loads and rejects as the page says, and its commands exist."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pytest_accel.cli import main
 from pytest_accel.core.sku import Basis, Effect
 from pytest_accel.skus import loader, readiness, requirements
 
-PAGE = Path(__file__).parents[2] / "docs" / "my-product.md"
+PAGE = Path(__file__).parents[2] / "docs" / "thresholds.md"
 BLOCKS = pages.blocks(PAGE)
 TYPED = [each.line for block in BLOCKS if block.language == "console" for each in pages.commands(block)]
 
 
 def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: Path) -> None:
-    (block,) = [each for each in BLOCKS if each.file]
+    (block,) = [each for each in BLOCKS if each.file == "order.yaml"]
     (tmp_path / "order.yaml").write_text(block.text, encoding="utf-8")
     sku = loader.load(str(tmp_path / "order.yaml"))
     platform = sku.platforms["hgx8"]

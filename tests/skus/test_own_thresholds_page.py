@@ -1,4 +1,4 @@
-"""docs/own-thresholds.md: every error and every finding that it explains is the one that its example line gives."""
+"""docs/thresholds.md: every error and every finding that it explains is the one that its example line gives."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-thresholds.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text(encoding="utf-8")
 SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
 TODAY = "2026-11-24"
 
 
 def table(heading: str) -> list[list[str]]:
     """Return the rows of the table below a heading, without backquotes."""
-    text = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    text = re.split(r"\n##+ ", PAGE.partition(f"\n### {heading}\n")[2])[0]
     rows = [re.split(r" \| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip("`") for cell in row] for row in rows]
 

@@ -331,7 +331,7 @@ def test_prometheus_keeps_labels_few(faulty: Run) -> None:
 
 def test_every_metric_is_explained(faulty: Run) -> None:
     """By its help, and on the page of the exports."""
-    page = (CHECKOUT / "docs/exports.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs/record.md").read_text(encoding="utf-8")
     units = {unit for unit, _ in prometheus.UNITS.values()}
     for name in prometheus.METRICS:
         assert f"`{name}`" in page

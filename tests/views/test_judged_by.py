@@ -1,4 +1,4 @@
-"""docs/judged-by.md: fresh, and every metric and fact has something that judges it, or the reason why nothing does."""
+"""The table of what judges what: every metric and fact has something that judges it, or the reason why nothing does."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ sys.path.insert(0, str(CHECKOUT / "scripts"))
 
 from judged_by import NOTHING, UNJUDGED, page  # noqa: E402  a program, not a package
 
-PAGE = CHECKOUT / "docs/judged-by.md"
-
 
 def rows() -> dict[str, list[str]]:
     """The cells of every row, by what the row is about."""
     cells = ([each.strip() for each in line.split("|")] for line in page().splitlines() if line.startswith("| `"))
     return {name.strip("`"): more[:-1] for _, name, *more in cells}
-
-
-def test_the_page_is_fresh() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/judged_by.py"
 
 
 def test_everything_is_on_it_with_what_judges_it_or_why_nothing_does() -> None:

@@ -128,7 +128,7 @@ def _next(around: Circumstances) -> str:
         return "judge these devices by floors of others: by the shipped file, or calibrated without their records"
     return (
         f"'pytest-accel sku show {around.sku}' says what is lacking; agree on floors, or calibrate them from a "
-        "known-good node (docs/my-product.md)"
+        "known-good node (docs/thresholds.md)"
     )
 
 
