@@ -60,8 +60,6 @@ docs: picture
 	$(VENV)/bin/python scripts/needs.py
 	$(VENV)/bin/python scripts/fault_codes.py
 	$(VENV)/bin/python scripts/facts.py
-	$(VENV)/bin/python scripts/limits.py
-	$(VENV)/bin/python scripts/judged_by.py
 	$(VENV)/bin/python scripts/schemas.py
 	$(VENV)/bin/python scripts/fault_matrix.py
 

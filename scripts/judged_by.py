@@ -19,15 +19,15 @@ from pytest_accel.skus import loader, requirements
 from pytest_accel.views.markdown import table
 
 HEAD = (
-    "Made by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold files.",
-    "A test keeps it so. [verdicts.md](verdicts.md) has the rules.",
+    "Printed by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold",
+    "files. docs/verdicts.md has the rules.",
     "",
     "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
     "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
     "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
     f"device below {1 - distance.FAR:g} of the median of the others fails; memory, links and products fail far above",
     "it. A device that lost more than two runs differ by since its own **past** is marginal.",
-    "[comparison.md](comparison.md) has the table. A fact that **changes** during the run fails if the new value",
+    "docs/comparison.md has the table. A fact that **changes** during the run fails if the new value",
     "breaks its limit, and is marginal otherwise.",
 )
 PLACES = {

@@ -20,11 +20,11 @@ from pytest_accel.views.markdown import table
 SHORT = 0.9
 """The share of its healthy rate that a part which is 10 % short reaches."""
 HEAD = (
-    "Made by `scripts/limits.py` from the threshold files and the declarations of the probes. A test keeps it so.",
+    "Printed by `scripts/limits.py` from the threshold files and the declarations of the probes.",
     "",
     "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
     "MARGINAL, or INCONCLUSIVE more than 15 % below the lowest healthy figure, unless a floor of its class rejects.",
-    "[verdicts.md](verdicts.md#effect-and-basis) has the rule. A limit that rejects with stated versions of the",
+    "docs/verdicts.md has the rule. A limit that rejects with stated versions of the",
     "software advises with all others.",
 )
 
