@@ -1,4 +1,4 @@
-"""Writes docs/fault-matrix.md: runs every case of tests/fault_cases.py, some minutes, in an environment with torch."""
+"""Writes tests/data/fault-matrix.md: runs every case of tests/fault_cases.py for some minutes; torch is needed."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ if __name__ == "__main__":
             if seen.missed(case):
                 print(f"{case.asked}: not caught by {', '.join(seen.missed(case))}: {seen.line}", file=sys.stderr)
             found[fault_page.key(case)] = fault_page.caught(case, seen)
-    (ROOT / "docs/fault-matrix.md").write_text(fault_page.page(found), encoding="utf-8")
+    (ROOT / "tests/data/fault-matrix.md").write_text(fault_page.page(found), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Every fault that the simulated node can have, and the checks that have to catch it.
 
-One table for the tests (simulate/test_fault_matrix.py) and for the page that they keep fresh (docs/fault-matrix.md).
+One table for the tests (simulate/test_fault_matrix.py) and for what they saw (tests/data/fault-matrix.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/fault-matrix.md as text, from what came of the cases and from the published lists."""
+"""tests/data/fault-matrix.md as text, from what came of the cases and from the published lists."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ test.
 
 A fault is caught if the check that should catch it ends in the status below on the device that has the fault, if the
 closing line names that device, if no other device has a FAIL, and if the exit status is right. The simulation lies
-below our drivers and probes (see simulation.md): what is proven is that the checks see what the
-hardware would show, not that hardware shows it.
+below our drivers and probes (docs/running.md): what is proven is that the checks see what the hardware would show, not
+that hardware shows it.
 
 NVIDIA's driver runs over the real `pynvml` and a simulated NVML, AMD's over the real `amdsmi` and a simulated
 `libamd_smi.so`. A case runs the quick level (in process) without its collectives, with some products,
@@ -99,8 +99,7 @@ def page(found: Caught) -> str:
     """All of it."""
     parts = [
         HEAD,
-        f"{len(FAULTS)} faults in {len(CASES)} cases, {len(ELSEWHERE)} more shown by other tests.",
-        *(_counted(found, vendor) for vendor in VENDORS),
+        *counts(found),
         *(_faults(found, vendor) for vendor in VENDORS),
         "\nParameters are the defaults of `pytest-accel simulate --list` where none are shown.\n",
         "## Faults that need no simulated node\n",
@@ -115,6 +114,12 @@ def page(found: Caught) -> str:
         *(_list(each) for each in LISTS),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def counts(found: Caught) -> list[str]:
+    """The sentences that the status page repeats."""
+    total = f"{len(FAULTS)} faults in {len(CASES)} cases, {len(ELSEWHERE)} more shown by other tests."
+    return [total, *(_counted(found, vendor) for vendor in VENDORS)]
 
 
 def _counted(found: Caught, vendor: str) -> str:

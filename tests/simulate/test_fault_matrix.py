@@ -20,7 +20,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
 
 HERE = Path(__file__).parents[1]
-PAGE = HERE.parent / "docs/fault-matrix.md"
+PAGE = HERE / "data/fault-matrix.md"
 STALE = "run scripts/fault_matrix.py"
 
 
@@ -129,6 +129,13 @@ def test_what_is_shown_elsewhere_is_there(file: str, test: str) -> None:
 def test_the_page_is_fresh() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert fault_page.page(fault_page.read(text)) == text, STALE
+
+
+def test_the_status_page_has_its_counts() -> None:
+    found = fault_page.read(PAGE.read_text(encoding="utf-8"))
+    rows = [" | ".join(map(str, (each.title, len(each.entries), *fault_page.covered(each)))) for each in LISTS]
+    status = (HERE.parent / "docs/status.md").read_text(encoding="utf-8")
+    assert [line for line in [*fault_page.counts(found), *rows] if line not in status] == []
 
 
 @pytest.mark.parametrize("published", LISTS, ids=lambda published: published.title)
