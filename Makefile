@@ -57,7 +57,6 @@ format:
 	$(VENV)/bin/ruff format
 
 docs: picture
-	$(VENV)/bin/python scripts/needs.py
 	$(VENV)/bin/python scripts/fault_codes.py
 	$(VENV)/bin/python scripts/facts.py
 	$(VENV)/bin/python scripts/schemas.py

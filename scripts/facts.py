@@ -1,4 +1,4 @@
-"""docs/facts.md as text: every fact of the devices and of the host, from the tables that the code uses."""
+"""docs/facts.md as text: every fact of the devices and of the host, what hides it, and what other checks need."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.drivers.host.reading import HOST_READERS
 from pytest_accel.drivers.query import Table, several
 from pytest_accel.drivers.vendors.amd import identity, links, memory, power, throttle
 from pytest_accel.drivers.vendors.nvidia import identity as nv_identity
@@ -62,6 +63,33 @@ FILES: Mapping[str, str] = {
     **dict.fromkeys(("pcie_gen", "pcie_width", "pcie_gen_max", "pcie_width_max"), _BUS),
 }
 """What drivers without a library read."""
+NEEDS = (
+    ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),
+    ("NVIDIA: inventory, telemetry", "the kernel module, `libnvidia-ml.so.1` of the same driver, /dev/nvidia*", "FAIL"),
+    (
+        "`counters.xid_*`",
+        "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid",
+        "UNMEASURED without both",
+    ),
+    (
+        "`counters.log_*`, `host_counters.log_*`",
+        "/dev/kmsg (root, on the host): SXids, amdgpu, PCIe, machine checks",
+        "left out; counters and Xids show most of it",
+    ),
+    (
+        "inlet, fans, power supplies (`host.inlet` ...)",
+        "hwmon, else the management controller: /dev/ipmi0 (root) and `ipmitool`",
+        "left out",
+    ),
+    (
+        "running profilers and diagnostic tools",
+        "to see the processes of the host, which a container hides",
+        "they are not noted",
+    ),
+    ("collectives, DDP step", "`nccl` in torch; a /dev/shm of 1 GB", "UNMEASURED, with the error of NCCL"),
+    ("one run at a time", "a /tmp that all users of the devices share", "two runs may disturb each other"),
+)
+"""Checks that are not facts of the host: check, what it needs, what happens otherwise."""
 
 
 def page() -> str:
@@ -89,13 +117,21 @@ def page() -> str:
             "",
             "## Of the host",
             "",
-            "Each is judged as `host.NAME`. One that counts errors is read again after the last probe, and how far it",
-            "moved is judged as `host_counters.NAME`. What hides a fact from you is in [needs.md](needs.md).",
+            "Each is judged as `host.NAME`. The last three columns say what is missing or different without root, in a",
+            "container, and in a virtual machine; `pytest-accel discover` lists what this user cannot read on this",
+            "machine. A fact that cannot be read is UNMEASURED if a limit requires it, and left out otherwise.",
             "",
             *table(
-                ("fact", "unit", "meaning", "read from", "judged as"),
+                ("fact", "unit", "meaning", "read from", "without root", "container", "virtual machine"),
                 [_host_row(name, fact) for name, fact in HOST_FACTS.items()],
             ),
+            "",
+            "These count errors. They are read again after the last probe, and how far they moved is judged as",
+            f"`host_counters.NAME`: {', '.join(f'`{name}`' for name, fact in HOST_FACTS.items() if fact.counts)}.",
+            "",
+            "## What other checks need",
+            "",
+            *table(("check", "needs", "otherwise"), NEEDS),
             "",
         ]
     )
@@ -113,8 +149,9 @@ def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
 
 
 def _host_row(name: str, fact: HostFact) -> Sequence[str]:
-    counter = f", `host_counters.{name}`" if fact.counts else ""
-    return f"`{name}`", fact.unit, fact.means, fact.source.replace("*", r"\*"), f"`host.{name}`{counter}"
+    hidden = HOST_READERS[name]
+    source = fact.source.replace("*", r"\*")
+    return f"`{name}`", fact.unit, fact.means, source, hidden.user, hidden.container, hidden.machine
 
 
 def _code(sources: str) -> str:
