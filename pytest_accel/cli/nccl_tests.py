@@ -151,9 +151,9 @@ def _number(cell: str) -> float | None:
     return float(cell) if len(cell) <= NUMBER_CHARACTERS and re.fullmatch(r"\d+(\.\d+)?", cell) else None
 
 
-def _is_wrong(cell: str) -> bool:
+def _is_wrong(counted: str) -> bool:
     """Return True for a count of wrong values above zero, or for an error that rccl-tests marks by an asterisk."""
-    return "*" in cell or re.fullmatch(r"0*[1-9]\d*", cell) is not None
+    return "*" in counted or re.fullmatch(r"0*[1-9]\d*", counted) is not None
 
 
 def _size(size: int) -> str:
