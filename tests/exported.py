@@ -62,9 +62,13 @@ def faulty(measured: tuple[str, ...] = ("stream",)) -> Run:
 
 
 def hostile(text: str) -> Run:
-    """A record in which everything that comes from outside is this text."""
-    device = Device(text, 0, "nvidia", text, serial=text, pci_address=text, facts={"board_part": text, "vbios": text})
-    other = replace(device, uuid=f"{text} 2", index=1, called=text)
+    """A record in which everything that comes from outside is this text.
+
+    The reader refuses a serial number or UUID with an invisible character, so theirs have none.
+    """
+    seen = "".join(filter(str.isprintable, text))
+    device = Device(seen, 0, "nvidia", text, serial=seen, pci_address=text, facts={"board_part": text, "vbios": text})
+    other = replace(device, uuid=f"{seen} 2", index=1, called=text)
     limit = Limit("stream.copy", "GB/s", floor=1.0, origin=text)
     shared: dict[str, Any] = {"reasons": worded(text), "unit": "GB/s", "value": 0.5, "floor": 1.0, "margin": -0.5}
     waiver = Waiver("host.acs", text, text, date(2027, 1, 1))

@@ -161,7 +161,7 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
 
 WRONG = {
     "nothing there": (["nope"], "nope: cannot be read: No such file"),
-    "no record": (["own.yaml"], "own.yaml:2: is not JSON: "),
+    "no record": (["own.yaml"], "own.yaml: is no record, no CSV table and no output of a known tool: nccl-tests"),
     "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
     "auto": (["rec", "--accel-sku=auto"], "--accel-sku=auto: name a SKU"),
     "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
@@ -172,10 +172,10 @@ WRONG = {
         "--accel-expect: f.csv: cannot be read: No such",
     ),
     "packing list for figures": (
-        ["f.csv", "--accel-sku=h100-sxm", "--accel-expect=f.csv"],
+        ["there.csv", "--accel-sku=h100-sxm", "--accel-expect=f.csv"],
         "--accel-expect: results of another tool state no serial numbers",
     ),
-    "figures without a SKU": (["f.csv"], "--accel-sku: name the SKU"),
+    "figures without a SKU": (["there.csv"], "--accel-sku: name the SKU"),
     "figures that are not there": (["f.csv", "--accel-sku=h100-sxm"], "f.csv: cannot be read: No such file"),
 }
 
@@ -183,6 +183,7 @@ WRONG = {
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("args", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_one_sentence_and_a_4(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("there.csv").write_text("device,metric,value,unit\ngpu0,matmul.bf16,700,TFLOPS\n", encoding="utf-8")
     code, _, err = judged(capsys, *args)
     assert code == 4
     assert says in err

@@ -50,6 +50,7 @@ def test_the_items_can_be_chosen_by_fact_and_device(tmp_path: Path, node: dict[s
     assert ran.closing.startswith("HELD 1/1 limits")
 
 
+@pytest.mark.slow
 def test_discover_shows_the_sheet_and_what_is_hidden(tmp_path: Path, node: dict[str, str]) -> None:
     done = subprocess.run(
         [str(as_user.BIN / "pytest-accel"), "discover"],

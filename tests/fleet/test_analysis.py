@@ -253,6 +253,7 @@ def test_the_views_leave_every_row_that_the_comparison_may_find() -> None:
     assert not questions.is_behind({**row, "spread": 0.0, "lost": 0.009}), "nothing that costs anybody anything"
 
 
+@pytest.mark.slow
 def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found_in(tmp_path, figures(24, 3, lambda row, _, node: loses(0.03)(row) if node // 3 == 2 else None), RACKS)
     capsys.readouterr()

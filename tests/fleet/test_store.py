@@ -531,6 +531,7 @@ def test_prune_removes_the_night_that_is_named(
     assert store.nights(place) == ["2026-11-01"]
 
 
+@pytest.mark.slow
 def test_a_node_without_a_run_tonight_is_named_in_the_first_such_night(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -383,6 +383,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
     return made, around(**changes)
 
 
+@pytest.mark.slow
 def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
     """Over every combination of verdicts and circumstances that 20,000 throws give."""
     seen = set()

@@ -108,6 +108,7 @@ def test_the_option_of_another_command_is_answered_with_the_right_one(words: tup
 NIGHTLY = Path(__file__).parents[2] / "docs/nightly"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "drained"), [("faults: [{fault: remap-pending, device: 3}]", True), ("", False)])
 def test_the_nightly_script_drains_what_was_rejected(tmp_path: Path, fault: str, drained: bool) -> None:
     """Rehearsed as the page says, with the files that it says to copy."""

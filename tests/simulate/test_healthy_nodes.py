@@ -50,6 +50,7 @@ def cells(text: str, row: int) -> list[str]:
     return [each.strip() for each in rows[row].strip("|").split("|")]
 
 
+@pytest.mark.slow
 def test_healthy_nodes_are_accepted_and_a_short_part_is_found(tmp_path: Path) -> None:
     text = drawn(tmp_path, "--nodes", "20")
     assert "20 healthy nodes, 0 rejected" in text

@@ -76,6 +76,7 @@ platforms:
 """
 
 
+@pytest.mark.slow
 def test_our_own_files_leave_nothing_unexplained() -> None:
     report = lint.lint([], TODAY)
     assert report.clean, lint_report.text(report)

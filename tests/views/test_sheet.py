@@ -98,6 +98,7 @@ def test_the_list_names_the_usual_platform_and_fits_a_terminal_of_80_columns() -
     assert [sku.name for sku in skus if next(iter(sku.platforms)) not in rows[sku.name]] == []
 
 
+@pytest.mark.slow
 def test_every_shipped_sku_has_a_sheet() -> None:
     shipped = every()
     assert [sku.name for sku in shipped if sku.title not in sheet.markdown(sku, sheet.sheet(sku))] == []
