@@ -226,6 +226,14 @@ def test_the_modules_that_a_page_names_exist() -> None:
     assert wrong == []
 
 
+def test_the_pages_that_the_code_names_exist() -> None:
+    """In messages, options, schemas and threshold files."""
+    folders, kinds = (PACKAGE, CHECKOUT / "thresholds", CHECKOUT / "scripts"), (".py", ".yaml", ".json", ".sh", ".j2")
+    files = [path for folder in folders for path in folder.rglob("*.*") if path.suffix in kinds]
+    named = {(path, page) for path in files for page in re.findall(r"docs/[\w-]+\.md", path.read_text("utf-8"))}
+    assert [f"{name_of(path)}: {page}" for path, page in named if not (CHECKOUT / page).is_file()] == []
+
+
 def test_the_names_that_a_page_says_a_module_has_exist() -> None:
     """In the forms `pytest_accel.module.NAME`, and `path/module.py` (`NAME`, `NAME`)."""
     wrong = []

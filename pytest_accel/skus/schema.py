@@ -53,9 +53,9 @@ _source_keys = yaml_nodes.record_of(
         "conditions": text.described("how it was measured: shape, size, data, sustained or burst"),
         "url": text.described("where it can be read"),
         "method": yaml_nodes.mapping_of(_method_value).described(
-            "How it was measured, in the words of the probe's own method (docs/methods.md): {shape: 8192x8192x8192, "
-            "statistic: mean}. A limit whose method differs from the probe's, or is not stated, cannot reject. A "
-            "figure of kind measured without a method was measured by the probe itself."
+            "How it was measured, in the words of the probe's own method (scripts/limits.py prints them): "
+            "{shape: 8192x8192x8192, statistic: mean}. A limit whose method differs from the probe's, or is not "
+            "stated, cannot reject. A figure of kind measured without a method was measured by the probe itself."
         ),
         "devices": count.described("number of devices that it was measured on"),
         "nodes": count.described("number of nodes that it was measured on"),
