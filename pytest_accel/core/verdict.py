@@ -182,7 +182,7 @@ class Closing:
     named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """The verdicts that the line names because they fail or are short: the worst of every device."""
     next: str = field(default="", metadata=NOT_IN_FILE)
-    """The next step towards an acceptance, for a run that was HELD; empty for every other result."""
+    """The next step of a run that was HELD, or that found no device; empty for every other result."""
 
 
 def show(value: Value | None, unit: str) -> str:

@@ -247,6 +247,12 @@ def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
     assert closed(full()).next == ""
 
 
+def test_a_run_that_found_no_device_says_what_tells_why() -> None:
+    filtered = ["tests were named on the command line"]
+    assert "pytest-accel discover" in closed([], filtered=filtered, names={NODE: NODE}).next
+    assert closed([], filtered=filtered).next == ""
+
+
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted() -> None:
     found = closed(full()[:1], filtered=["filtered by -k"])
     assert found.line == "HELD 1/1 limits; no acceptance: filtered by -k"

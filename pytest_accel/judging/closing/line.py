@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -89,7 +90,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         named = () if around.failed_tests else closing_parts.named(undecided, around.called)
         return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named=named)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
-        return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED")
+        missing = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
+        return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED", next=missing)
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
     advised += [f"floors come from these devices: {behind}"] if behind else []
