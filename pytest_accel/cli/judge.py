@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import external_results, nccl_tests, rejudge, screen
+from pytest_accel.cli import external_results, rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, reader_of
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
@@ -31,12 +32,12 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
-another tool's results by the limits of a SKU. Those are what nccl-tests or rccl-tests printed for all_reduce_perf, or a
-CSV table with the columns device, metric, value and unit; further columns are conditions. A record is never accepted
-more easily than its run was: if the run was filtered, interrupted or simulated, that still counts. Results of another
-tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not
-judged, or held where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run
-did."""
+another tool's results by the limits of a SKU. Those are what nccl-tests or rccl-tests (all_reduce_perf) or nvbandwidth
+printed, or a CSV table with the columns device, metric, value and unit; further columns are conditions. A record is
+never accepted more easily than its run was: if the run was filtered, interrupted or simulated, that still counts.
+Results of another tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file
+or option, 6 not judged, or held where an accelerator's SKU is named. Where none is named, a record whose limits hold
+ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option(
         "file",
         metavar="RECORD|OUTPUT|TABLE.csv",
-        help="a record.json, the folder that holds it, the output of nccl-tests or rccl-tests, or a CSV table",
+        help="a record.json, the folder that holds it, the output of a tool named above, or a CSV table",
     )
     option(
         "--accel-sku",
@@ -84,10 +85,10 @@ def run(chosen: argparse.Namespace) -> int:
     if not path.is_file() or path.name == record.FILE:
         return _judge_record(chosen)
     text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
-    if nccl_tests.recognises(text) or path.suffix == ".csv":
+    if reader_of(text) or path.suffix == ".csv":
         return _judge_figures(chosen, text)
     if not text.lstrip().startswith("{"):
-        raise BadFile(f"{path}: is no record, no CSV table and no output of a known tool: {nccl_tests.LOOKED_FOR}")
+        raise BadFile(f"{path}: is no record, no CSV table and no output of a known tool: {LOOKED_FOR}")
     return _judge_record(chosen)
 
 
@@ -239,11 +240,12 @@ def _figures(text: str, shown: str, sku: Sku) -> tuple[list[external_results.Ext
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
-    if not nccl_tests.recognises(text):
+    reader = reader_of(text)
+    if reader is None:
         figures = external_results.parse(text, shown, limits)
         names = external_results.names(figures)
         return figures, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)], []
-    found = nccl_tests.read(text, shown, limits, sku.vendor)
+    found = reader.read(text, shown, limits, sku.vendor)
     other = next((each for each in found.devices if each.model and not sku.recognises(each)), None)
     if other:
         raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.model}, which is another product")

@@ -1,4 +1,4 @@
-"""Outputs of nccl-tests and rccl-tests that others published: read as they are printed, and judged as a run is."""
+"""Outputs of other tools that others published: read as they are printed, and judged as a run is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import shipped
 
-from pytest_accel.cli import nccl_tests
 from pytest_accel.cli.main import main
+from pytest_accel.cli.tool_outputs.recognise import reader_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.untrusted import BadFile
 
 OUTPUTS = Path(__file__).parent.parent / "data" / "tool_outputs"
+H800 = (OUTPUTS / "nvbandwidth" / "h800-8.txt").read_text()
 H100 = (OUTPUTS / "nccl-tests" / "h100-1-node.txt").read_text()
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
@@ -21,8 +22,11 @@ AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  85899345
 
 
 def read(text: str, limits: dict[str, Limit] | None = None) -> dict[str, object]:
-    found = nccl_tests.read(text, "f.txt", limits or dict(LIMITS), "nvidia")
-    return {each.measurement.metric: each.measurement.value for each in found.figures}
+    """Return the values of a text by metric and device."""
+    reader = reader_of(text)
+    figures = reader.read(text, "f.txt", limits or dict(LIMITS), "nvidia").figures if reader else []
+    found = [each.measurement for each in figures]
+    return {f"{each.metric}{each.subject.removeprefix('node')}": each.value for each in found}
 
 
 def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -133,25 +137,105 @@ def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys:
     code, said = judged(H100, tmp_path, capsys, "--accel-sku=b200-sxm")
     assert code == 4
     assert "names gpu0 NVIDIA H100 80GB HBM3, which is another product" in said
-    code, said = judged("nvbandwidth Version: v0.8\n", tmp_path, capsys)
+    code, said = judged("perftest 6.12\n", tmp_path, capsys)
     assert code == 4
     assert "no output of a known tool: nccl-tests and rccl-tests, by '# Rank  0" in said
+
+
+H800_AT_512 = H800.replace("Version: v0.2", "Version: v0.8")
+LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    176.08"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sku", "code", "rows"),
+    [
+        (
+            "h800-8",
+            "h800-sxm",
+            6,
+            ["UNMEASURED gpu4 peer_copy.one_way 176 GB/s", "64 MiB is taken, the default of v0.2"],
+        ),
+        ("gh200-1", "gh200-96gb", 6, ["UNMEASURED gpu0 host_copy.h2d 299.5 GB/s", "measured with mib=64"]),
+        ("rtx-4090-8", "rtx-4090", 1, ["REJECTED gpu2: host_copy.h2d", "9.1% behind its 7 neighbours"]),
+        ("a100-wrong-data", "a100-sxm-80gb", 4, ["line 18: the tool found wrong data, and does not say of which"]),
+    ],
+)
+def test_nvbandwidth_is_judged_by_the_size_of_its_version(
+    name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["judge", str(OUTPUTS / f"nvbandwidth/{name}.txt"), f"--accel-sku={sku}"]) == code
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert all(row in said for row in rows), said
+
+
+def test_the_host_s_columns_are_devices_and_the_peers_rows_are_senders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = LAST_SENDER.replace("176.02", "100.02")
+    text = H800_AT_512.replace(LAST_SENDER, slow).replace("9861.63", "9785.63")
+    found = read(text)
+    assert (found["peer_copy.one_waygpu7"], found["peer_copy.one_waygpu6"]) == (100.02, 176.05)
+    assert (found["host_copy.h2dgpu7"], found["host_copy.d2hgpu4"]) == (55.34, 55.09)
+    assert len(found) == 24
+    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    assert code == 1
+    assert "REJECTED gpu7: peer_copy.one_way 100 GB/s, floor 136 GB/s (-26.5%)" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (LAST_SENDER, ""),
+        ("176.02       N/A", "96.02       N/A"),
+        ("176.02       N/A", "N/A       N/A"),
+        ("176.02       N/A", "-176.02       N/A"),
+        ("SUM device_to_device_memcpy_write_ce 9861.63", ""),
+        ("GPU(row) <- GPU(column)", "GPU(row) <-> GPU(column)"),
+        ("Device 7: NVIDIA H800\n", ""),
+    ],
+)
+def test_a_table_that_is_not_whole_is_not_judged(before: str, after: str) -> None:
+    try:
+        found = read(H800_AT_512.replace(before, after))
+    except BadFile:
+        found = {}
+    assert not any(name.startswith("peer_copy") for name in found)
+
+
+def test_without_its_version_or_with_small_copies_nvbandwidth_s_size_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "NOTE: You have chosen a buffer size that is smaller than the default buffer size."
+    for text in (H800.replace("Version: v0.2", ""), f"{note}\n{H800_AT_512}"):
+        code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+        assert code == 6
+        assert "measured with mib=not stated, but the limits of h800-sxm are for mib=512" in " ".join(said.split())
+
+
+def test_one_test_twice_is_refused_with_its_line() -> None:
+    with pytest.raises(BadFile, match=r"f.txt:\d+: host_to_device_memcpy_ce is given twice"):
+        read(H800 + H800)
 
 
 @pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.txt")), ids=lambda path: path.stem)
 def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> None:
     text = path.read_text()
     limits = {f"all_reduce.busbw@{size}": LIMITS["all_reduce.busbw@8GiB"] for size in ("1GiB", "4GiB", "8GiB", "16GiB")}
-    there, draw, kept = read(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
+    there, draw, kept = _read_or_none(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
     for _ in range(100):
-        try:
-            found = read(_mutated(text, draw), limits)
-        except BadFile:
-            continue
+        found = _read_or_none(_mutated(text, draw), limits)
         for metric, value in found.items():
             assert value is None or value == pytest.approx(there[metric], rel=3e-3)
         kept += bool(found)
-    assert kept > 20, "the mutations leave something to read"
+    assert kept > 20 * bool(there) - 1, "the mutations leave something to read"
+
+
+def _read_or_none(text: str, limits: dict[str, Limit]) -> dict[str, object]:
+    try:
+        return read(text, limits)
+    except BadFile:
+        return {}
 
 
 def _mutated(text: str, draw: random.Random) -> str:

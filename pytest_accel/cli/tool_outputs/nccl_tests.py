@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_accel.cli.external_results import ExternalFigure
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit
@@ -27,19 +28,6 @@ _RANK = re.compile(
 _VERSION = re.compile(r"(NCCL|RCCL) version[ :]{1,4}(\d{1,6}(?:\.\d{1,6}){1,4})")
 _ROW = re.compile(r"\d+ +\d+ +[a-z]\w* +[a-z]\w* ")
 _LAST = "Out of bounds values"
-
-NAMED = 5
-"""Lines that a note names one by one."""
-
-
-@dataclass(frozen=True)
-class ToolOutput:
-    """What the output of another tool states: figures, the devices of the first node, and what a reader has to know."""
-
-    tool: str
-    figures: list[ExternalFigure]
-    devices: list[Device]
-    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     and that x 2 (n - 1) / n, which no other collective has (nccl-tests, doc/PERFORMANCE.md). A row with wrong values is
     a device error, whatever its size.
     """
-    lines = [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1)]
+    lines = numbered(text)
     ranks = _ranks(lines, shown)
     hosts = [host for host, _ in ranks]
     devices = [device for host, device in ranks if host == hosts[0]]
@@ -99,8 +87,8 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     if re.search(r": *[1-9]", last) and not any(each.measurement.trouble for each in figures.values()):
         raise BadFile(f"{shown}: {printable(last, 80)!r}, but no row that can be read has wrong values")
     notes = [
-        *_named("not read, because columns are missing or do not agree", broken),
-        *_named("left out, because they are no sums of float", other),
+        *on_lines("not read, because columns are missing or do not agree", broken),
+        *on_lines("left out, because they are no sums of float", other),
         *["the output is cut off: its last line, '# Out of bounds values', is missing"] * (not last),
         *["values were not checked by the tool"] * ("validation: 0" in text),
     ]
@@ -124,7 +112,7 @@ def _row(line: int, text: str, ranks: int) -> _Row | None:
     root = rest.pop(0) if len(rest) == 9 else "-1"
     if len(rest) != 8 or root != "-1" or ranks < 2 or len(size) > NUMBER_CHARACTERS // 2:
         return None
-    numbers = [_number(cell) for cell in (*rest[:3], *rest[4:7])]
+    numbers = [number(cell) for cell in (*rest[:3], *rest[4:7])]
     if None in numbers:
         return None
     for time, algbw, busbw in _threes([each for each in numbers if each is not None]):
@@ -146,11 +134,6 @@ def _near(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=2e-3, abs_tol=0.02)
 
 
-def _number(cell: str) -> float | None:
-    """Return a cell as a number; None if it is none that is finite and positive or zero."""
-    return float(cell) if len(cell) <= NUMBER_CHARACTERS and re.fullmatch(r"\d+(\.\d+)?", cell) else None
-
-
 def _is_wrong(counted: str) -> bool:
     """Return True for a count of wrong values above zero, or for an error that rccl-tests marks by an asterisk."""
     return "*" in counted or re.fullmatch(r"0*[1-9]\d*", counted) is not None
@@ -161,9 +144,3 @@ def _size(size: int) -> str:
     units = [unit for unit, factor in OF_SIZES.items() if size and size % factor == 0]
     unit = max(units, key=OF_SIZES.__getitem__, default="")
     return f"{size // OF_SIZES[unit]}{unit}" if unit else f"{size}B"
-
-
-def _named(what: str, places: list[int]) -> list[str]:
-    """Return a note on lines of the file, if there are any."""
-    more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
-    return [f"lines {', '.join(map(str, places[:NAMED]))}{more}: {what}"] if places else []

@@ -1,0 +1,1 @@
+"""What other tools printed, as figures that `judge` judges: a module for each tool."""

@@ -1,0 +1,148 @@
+"""The text that nvbandwidth prints, as figures that `judge` judges. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_accel.cli.external_results import ExternalFigure
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.printable import printable
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.untrusted import BadFile, ErrorAt
+
+TOOL = "nvbandwidth"
+LOOKED_FOR = "nvbandwidth, by 'Running host_to_device_memcpy_ce.' or another test, and 'memcpy CE ... bandwidth (GB/s)'"
+
+_METRICS = {
+    "host_to_device_memcpy_ce": ("host_copy.h2d", "CPU(row) -> GPU(column)"),
+    "device_to_host_memcpy_ce": ("host_copy.d2h", "CPU(row) <- GPU(column)"),
+    "device_to_device_memcpy_write_ce": ("peer_copy.one_way", "GPU(row) <- GPU(column)"),
+}
+"""Metric and printed direction of each test that is measured as our probes measure. In the last one the row sends,
+whatever the arrow says: testcases_ce.cpp of NVIDIA/nvbandwidth copies from the row's buffer to the column's, in the
+context of the row. The read test copies otherwise, and a bidirectional test counts one direction of two."""
+
+DEFAULT_MIB, EARLIER_MIB = 512, 64
+"""Size of a copy where no option sets it: since v0.7, and before (common.h of NVIDIA/nvbandwidth)."""
+
+_RUNNING = re.compile(r"Running (\w{1,80})\.")
+_TITLE = re.compile(r"memcpy (?:CE|SM) (.{1,60}?) bandwidth \(GB/s\)")
+_DEVICE = re.compile(r"Device ([0-9]{1,3}): (.{1,120}?)(?: \([0-9A-Fa-f:.]{7,24}\).{0,120})?")
+_VERSION = re.compile(r"nvbandwidth Version: v([0-9]{1,3})\.([0-9]{1,3})\b")
+_WRONG = "Invalid value when checking the pattern"
+_SMALLER = "You have chosen a buffer size that is smaller"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table: the test, the lines of its rows, and their cells in GB/s, None where no copy was measured."""
+
+    test: str
+    places: list[int]
+    rows: list[list[float | None]]
+
+
+def recognises(text: str) -> bool:
+    """Return True for a text of nvbandwidth, known by the name of a test and what follows it."""
+    lines = [line.strip() for line in text.splitlines()]
+    return any(map(_RUNNING.fullmatch, lines)) and (any(map(_TITLE.fullmatch, lines)) or _WRONG in text)
+
+
+def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:  # noqa: ARG001
+    """Return what a text states of copies between host and device, and between devices. Raises BadFile.
+
+    `limits` are not looked at: each test is one metric. A table counts if its rows are whole and add up to the line
+    SUM behind it. Of a sender the slowest pair counts, as for our probe. The text does not state the size of a copy: it
+    is taken as the default of the version, if the text states that.
+    """
+    lines = numbered(text)
+    found = {int(match[1]): printable(match[2], 80) for _, line in lines if (match := _DEVICE.fullmatch(line))}
+    versions = {(int(a), int(b)) for a, b in _VERSION.findall(text)}
+    version = min(versions, default=None)
+    mib = EARLIER_MIB if version and version < (0, 7) else DEFAULT_MIB
+    of_default = version and _SMALLER not in text
+    conditions = {"mib": mib if of_default else "not stated"}
+    size = (
+        f"{mib} MiB is taken, the default of v{version[0]}.{version[1]}" if version and of_default else "none is taken"
+    )
+    figures: list[ExternalFigure] = []
+    broken, unmeasured, others, count = [], [], [], len(found)
+    for place, test, body in _tests(lines):
+        if test not in _METRICS:
+            others.append(test)
+            continue
+        metric = _METRICS[test][0]
+        earlier = next((each.line for each in figures if each.measurement.metric == metric), None)
+        if earlier is not None:
+            raise BadFile(
+                ErrorAt(shown, place, f"{test} is given twice (first in line {earlier}); judge each run alone")
+            )
+        table = _table(test, body)
+        if table is None or (count and len(table.rows[0]) != count):
+            broken.append(place)
+            continue
+        count = len(table.rows[0])
+        for name, line, value in _values(table):
+            if value is None:
+                unmeasured.append(line)
+                continue
+            measured = Measurement(metric, name, "GB/s", value, conditions=conditions)
+            figures.append(ExternalFigure(measured, {}, line))
+    wrong = [place for place, line in lines if _WRONG in line]
+    notes = [
+        *on_lines("the tool found wrong data, and does not say of which device: repeat the test alone", wrong),
+        *on_lines("not read, because the table is not whole or does not add up to its line SUM", broken),
+        *on_lines("no copy was measured", unmeasured),
+        *[f"left out, because no limit is measured so: {several(others)}"] * bool(others),
+        f"the output does not state the size of a copy: {size}",
+    ]
+    if not figures:
+        raise BadFile(f"{shown}: output of nvbandwidth, but nothing in it can be judged: {'; '.join(notes[:-1])}")
+    return ToolOutput(TOOL, figures, [Device(f"gpu{n}", n, driver, found.get(n, "")) for n in range(count)], notes)
+
+
+def _tests(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:
+    """Yield line and name of each test, and the lines up to the next one that are not empty."""
+    starts = [(here, match[1]) for here, (_, line) in enumerate(lines) if (match := _RUNNING.fullmatch(line))]
+    ends = [here for here, _ in starts[1:]] + [len(lines)]
+    for (here, test), end in zip(starts, ends, strict=True):
+        yield lines[here][0], test, [(place, line) for place, line in lines[here + 1 : end] if line]
+
+
+def _table(test: str, body: Sequence[tuple[int, str]]) -> _Table | None:
+    """Return the table of a test; None if it is not whole, or if its cells do not add up to its sum."""
+    title = _TITLE.fullmatch(body[0][1]) if body else None
+    if len(body) < 3 or title is None or title[1] != _METRICS[test][1]:
+        return None
+    columns = body[1][1].split()
+    height = len(columns) if test.startswith("device_to_device") else 1
+    rows = body[2 : 2 + height]
+    last = [line.split() for _, line in body[2 + height : 3 + height]]
+    if len(rows) != height or not last or last[0][:2] != ["SUM", test] or len(last[0]) != 3:
+        return None
+    if columns != [str(n) for n in range(len(columns))]:
+        return None
+    cells = [line.split() for _, line in rows]
+    if any(row[:1] != [str(n)] or len(row) != len(columns) + 1 for n, row in enumerate(cells)):
+        return None
+    values = [[0.0 if cell == "N/A" else number(cell) for cell in row[1:]] for row in cells]
+    every = [cell for row in values for cell in row]
+    total, known = number(last[0][2]), [cell for cell in every if cell is not None]
+    if total is None or len(known) < len(every) or abs(sum(known) - total) > 0.006 * (len(known) + 1):
+        return None
+    return _Table(test, [place for place, _ in rows], [[cell or None for cell in row] for row in values])
+
+
+def _values(table: _Table) -> Iterator[tuple[str, int, float | None]]:
+    """Yield device, line and value: each column of the host's row, or the slowest pair of each sender."""
+    if len(table.rows) == 1 and not table.test.startswith("device_to_device"):
+        for n, cell in enumerate(table.rows[0]):
+            yield f"gpu{n}", table.places[0], cell
+        return
+    for n, (place, row) in enumerate(zip(table.places, table.rows, strict=True)):
+        pairs = [cell for other, cell in enumerate(row) if other != n]
+        measured = [cell for cell in pairs if cell is not None]
+        yield f"gpu{n}", place, min(measured) if measured and len(measured) == len(pairs) else None

@@ -1,0 +1,46 @@
+"""What an output of another tool states, and what the readers of outputs share. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_accel.cli.external_results import ExternalFigure
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable
+from pytest_accel.core.untrusted import NUMBER_CHARACTERS
+
+NAMED = 5
+"""Lines, or tests, that a note names one by one."""
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """What the output of another tool states: figures, the devices of the first node, and what a reader has to know."""
+
+    tool: str
+    figures: list[ExternalFigure]
+    devices: list[Device]
+    notes: list[str]
+
+
+def numbered(text: str) -> list[tuple[int, str]]:
+    """Return the lines of an output with their numbers, without the space around them."""
+    return [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1)]
+
+
+def number(cell: str) -> float | None:
+    """Return a cell as a number; None if it is none that is finite and positive or zero."""
+    return float(cell) if len(cell) <= NUMBER_CHARACTERS and re.fullmatch(r"[0-9]+(\.[0-9]+)?", cell) else None
+
+
+def several(things: Sequence[object]) -> str:
+    """Return things as a list, of which the first NAMED are named."""
+    more = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
+    return f"{', '.join(printable(str(each), 60) for each in things[:NAMED])}{more}"
+
+
+def on_lines(what: str, places: Sequence[int]) -> list[str]:
+    """Return a note on lines of the file, if there are any."""
+    return [f"line{'s' * (len(places) > 1)} {several(places)}: {what}"] if places else []
