@@ -32,12 +32,12 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
-another tool's results by the limits of a SKU. Those are what nccl-tests or rccl-tests (all_reduce_perf) or nvbandwidth
-printed, or a CSV table with the columns device, metric, value and unit; further columns are conditions. A record is
-never accepted more easily than its run was: if the run was filtered, interrupted or simulated, that still counts.
-Results of another tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file
-or option, 6 not judged, or held where an accelerator's SKU is named. Where none is named, a record whose limits hold
-ends as its run did."""
+another tool's results by the limits of a SKU. Those are what nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth or
+BabelStream printed, or a CSV table with the columns device, metric, value and unit; further columns are conditions. A
+record is never accepted more easily than its run was: if the run was filtered, interrupted or simulated, that still
+counts. Results of another tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4
+wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is named, a record whose
+limits hold ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
