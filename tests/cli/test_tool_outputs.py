@@ -213,6 +213,14 @@ def test_without_its_version_or_with_small_copies_nvbandwidth_s_size_is_not_know
         assert "measured with mib=not stated, but the limits of h800-sxm are for mib=512" in " ".join(said.split())
 
 
+def test_a_table_of_thousands_of_devices_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n"
+    text = f"{head}{' '.join(map(str, range(9000)))}\n0 {'1.00 ' * 9000}\nSUM host_to_device_memcpy_ce 9000.00\n"
+    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    assert code == 4
+    assert "line 1: not read, because the table is not whole" in said
+
+
 def test_one_test_twice_is_refused_with_its_line() -> None:
     with pytest.raises(BadFile, match=r"f.txt:\d+: host_to_device_memcpy_ce is given twice"):
         read(H800 + H800)

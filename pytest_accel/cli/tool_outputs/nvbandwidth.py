@@ -28,6 +28,9 @@ context of the row. The read test copies otherwise, and a bidirectional test cou
 DEFAULT_MIB, EARLIER_MIB = 512, 64
 """Size of a copy where no option sets it: since v0.7, and before (common.h of NVIDIA/nvbandwidth)."""
 
+MOST_DEVICES = 256
+"""Columns of a table at most: far more than the devices of a node, and few enough to be judged at once."""
+
 _RUNNING = re.compile(r"Running (\w{1,80})\.")
 _TITLE = re.compile(r"memcpy (?:CE|SM) (.{1,60}?) bandwidth \(GB/s\)")
 _DEVICE = re.compile(r"Device ([0-9]{1,3}): (.{1,120}?)(?: \([0-9A-Fa-f:.]{7,24}\).{0,120})?")
@@ -123,7 +126,7 @@ def _table(test: str, body: Sequence[tuple[int, str]]) -> _Table | None:
     last = [line.split() for _, line in body[2 + height : 3 + height]]
     if len(rows) != height or not last or last[0][:2] != ["SUM", test] or len(last[0]) != 3:
         return None
-    if columns != [str(n) for n in range(len(columns))]:
+    if len(columns) > MOST_DEVICES or columns != [str(n) for n in range(len(columns))]:
         return None
     cells = [line.split() for _, line in rows]
     if any(row[:1] != [str(n)] or len(row) != len(columns) + 1 for n, row in enumerate(cells)):
