@@ -213,6 +213,19 @@ def test_without_its_version_or_with_small_copies_nvbandwidth_s_size_is_not_know
         assert "measured with mib=not stated, but the limits of h800-sxm are for mib=512" in " ".join(said.split())
 
 
+def test_a_sender_with_a_pair_that_was_not_measured_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = H800_AT_512.replace(LAST_SENDER, LAST_SENDER.replace("176.02", "N/A")).replace("9861.63", "9685.61")
+    senders = [name for name in read(text) if name.startswith("peer_copy")]
+    assert senders == [f"peer_copy.one_waygpu{n}" for n in range(7)]
+    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    assert code == 6
+    row = text.splitlines().index(LAST_SENDER.replace("176.02", "N/A")) + 1
+    assert f"line {row}: not judged, because a copy has no value" in said
+    assert "peer_copy.one_way (gpu7)" in " ".join(said.split()), "what the level requires of it is named as lacking"
+
+
 def test_a_table_of_thousands_of_devices_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n"
     text = f"{head}{' '.join(map(str, range(9000)))}\n0 {'1.00 ' * 9000}\nSUM host_to_device_memcpy_ce 9000.00\n"
@@ -274,6 +287,11 @@ def test_what_is_changed_in_an_output_of_babelstream_is_said(
     found, said = judged(A100.replace(before, after, 1), tmp_path, capsys, ON_A100)
     assert found == code, said
     assert says in " ".join(said.split())
+
+
+def test_of_a_device_with_wrong_arrays_no_rate_counts() -> None:
+    text = A100.replace("Function", "Validation failed on a[]. Average error 0.5\nFunction")
+    assert read(text) == {"stream.copy_kernelgpu0": None, "stream.triadgpu0": None}
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     notes = [
         *on_lines("the tool found wrong data, and does not say of which device: repeat the test alone", wrong),
         *on_lines("not read, because the table is not whole or does not add up to its line SUM", broken),
-        *on_lines("no copy was measured", unmeasured),
+        *on_lines("not judged, because a copy has no value", unmeasured),
         *[f"left out, because no limit is measured so: {several(others)}"] * bool(others),
         f"the output does not state the size of a copy: {size}",
     ]
