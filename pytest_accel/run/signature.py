@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.exits import WrongUse
@@ -95,11 +97,12 @@ def _signature(data: bytes, key: Path, *, ask: bool) -> str:
 
 
 def _ssh_keygen(action: str, *words: str, data: bytes = b"", ask: bool = False) -> subprocess.CompletedProcess[bytes]:
-    """Run `ssh-keygen -Y ACTION`. Unless it may `ask`, it has no terminal. Raises NotSigned where there is none."""
+    """Run `ssh-keygen -Y ACTION`. Unless it may `ask`, it has no terminal and no window. Raises NotSigned."""
     line = ["ssh-keygen", "-Y", action, *words]
+    silent: dict[str, Any] = {"start_new_session": True, "env": {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}}
     try:
         return subprocess.run(
-            line, input=data, capture_output=True, timeout=SECONDS, check=False, start_new_session=not ask
+            line, input=data, capture_output=True, timeout=SECONDS, check=False, **({} if ask else silent)
         )
     except FileNotFoundError:
         raise NotSigned("ssh-keygen was not found: install OpenSSH (openssh-client), at least 8.2") from None

@@ -235,6 +235,19 @@ def test_a_key_that_cannot_sign_is_known_before_the_run(tmp_path: Path) -> None:
     assert ran.out.startswith("ERROR: --accel-sign: key: ssh-keygen cannot sign with it: ")
 
 
+def test_a_key_with_a_passphrase_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run has no person to ask: neither at a terminal nor by a window."""
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
+    (tmp_path / "askpass").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\necho secret\n")
+    (tmp_path / "askpass").chmod(0o755)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SSH_ASKPASS", str(tmp_path / "askpass"))
+    with pytest.raises(signature.NotSigned, match="a key with a passphrase signs through ssh-agent"):
+        signature.demand_key(key)
+    assert not (tmp_path / "asked").exists()
+
+
 def test_a_run_signs_its_record(tmp_path: Path, keys: Path) -> None:
     as_user.write(tmp_path, test_mine="def test_it(accel_device):\n    assert accel_device.memory_bytes\n")
     options = ("--accel-simulate=h100-sxm", f"--accel-sign={keys / 'supplier'}", "--accel-nonce=PO-1")
