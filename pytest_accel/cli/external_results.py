@@ -33,6 +33,9 @@ from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
 from pytest_accel.skus.requirements import of_node
 
+ONCE = "another tool measured it once"
+"""Why a device that is behind the others is not rejected for it."""
+
 OTHER_WORDS = {
     "d2h": "host_copy.d2h",
     "h2d": "host_copy.h2d",
@@ -207,17 +210,20 @@ def _like(figure: ExternalFigure) -> object:
 def _verdict(
     figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform, alike: Sequence[Attempt]
 ) -> Verdict:
-    """Judge a value; it is UNMEASURED if it was measured under other conditions than those of the limit."""
+    """Judge a value; it is UNMEASURED if it was measured under other conditions than those of the limit.
+
+    Like devices are compared as in a run, where a repeat has to confirm that one is behind: the tool made none.
+    """
     measurement = figure.measurement
     metric, subject = measurement.metric, measurement.subject
-    other = other_conditions(measurement, sku) if limit else None
-    if other:
+    if limit and (other := other_conditions(measurement, sku)):
         why = (Note("other_conditions", other),)
         verdict = Verdict(metric, subject, Status.UNMEASURED, why, measurement.unit, measurement.value, limit=limit)
-        return held(verdict, [measurement], Background(alike, alike, sku.spread_of(metric)))
-    peak = peaks.peak(sku, metric, platform)
-    attempts = [replace(measurement, peak=Peak(*peak) if peak else None)]
-    return judge(attempts, limit, figure.software, background=Background(alike, alike, sku.spread_of(metric)))
+    else:
+        peak = peaks.peak(sku, metric, platform)
+        verdict = judge([replace(measurement, peak=Peak(*peak) if peak else None)], limit, figure.software)
+    once = replace(measurement, details={**measurement.details, "not_repeated": ONCE})
+    return held(verdict, [once], Background(alike, alike, sku.spread_of(metric)))
 
 
 def _header(line: str, where: str) -> list[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
-from pytest_accel.core.summary import ACCEPTED
+from pytest_accel.core.summary import ACCEPTED, REJECTED
 from pytest_accel.run import signature
-from pytest_accel.run.statement import REJECTED
 
 RESULTS = {ACCEPTED: exits.HOLDS, REJECTED: exits.REJECTED}
 """The exit status by the result of a proven record."""

@@ -52,7 +52,7 @@ NOTES: Mapping[str, str] = {
     "restricted": "restricted by {text}",
     # what became of the repeat
     "repeat_failed": "could not be measured again: {text}",
-    "repeat_without_time": "not measured again for lack of time: {text}",
+    "repeat_without_time": "not measured again: {text}",
     "first_failed": "measured only on the repeat; first: {text}",
     "beyond_noise": "which no noise explains",
     "one_round": "another round could not be compared",

@@ -121,7 +121,7 @@ class HostCountedEntry(TypedDict):
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher says about this task. `rank` and `nodes` are None where it does not say them."""
+    """The facts that a launcher states about this task. `rank` and `nodes` are None where it does not say them."""
 
     name: str
     """The launcher: slurm, torchrun, mpi or kubernetes."""

@@ -60,7 +60,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class ErrorAt(NamedTuple):
-    """What is wrong in a line of a file."""
+    """An error with the file and the line that it is in."""
 
     file: str
     line: int

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from pytest_accel.core.run import Run
 from pytest_accel.run import record
+from pytest_accel.run.statement import PAGE
 from pytest_accel.views.html import page
 from pytest_accel.views.terminal import Line
-
-FILE = "report.html"
-"""The name of the page beside its record."""
 
 
 def refused(chosen: str | bool) -> str | None:
@@ -44,7 +42,7 @@ def write(found: Run, folder: Path, chosen: str | bool) -> Line:
     An error of any kind is told in the line alone: the verdict does not depend on a view of it. Where the disk refuses
     the page, the line names the command that makes it later.
     """
-    path = Path(chosen) if isinstance(chosen, str) else folder / FILE
+    path = Path(chosen) if isinstance(chosen, str) else folder / PAGE
     try:
         record.replace_file(path, page.report(found, folder))
     except OSError as error:

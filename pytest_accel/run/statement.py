@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.run import Run
-from pytest_accel.core.summary import ACCEPTED
+from pytest_accel.core.summary import ACCEPTED, REJECTED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run import record
 
 STATEMENT, TEST_RESULT, SUMS = "statement.json", "test-result.json", "SHA256SUMS"
 PAGE = "report.html"
+"""The name of the page beside its record (--accel-report)."""
 TYPE = "https://in-toto.io/Statement/v1"
 """https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md"""
 OURS = "https://github.com/pytest-accel/pytest-accel/acceptance/v1"
 """The type of our predicate. It names a format and is never changed; nothing has to be found there."""
 RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 """https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md"""
-REJECTED = "REJECTED"
 LINE = re.compile(r"([0-9a-f]{64}) [ *]([^/\0]+)")
 """A line of SHA256SUMS: a sum, and the name of a file beside it."""
 

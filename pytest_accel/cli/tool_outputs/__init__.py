@@ -1,1 +1,1 @@
-"""What other tools printed, as figures that `judge` judges: a module for each tool."""
+"""Readers of the output of other tools, one module for each tool. `judge` judges the figures that they return."""

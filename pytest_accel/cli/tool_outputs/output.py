@@ -1,4 +1,4 @@
-"""What an output of another tool states, and what the readers of outputs share. Pure."""
+"""The figures, devices and notes that an output of another tool holds, and helpers that all readers share. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What the output of another tool states: figures, the devices of the first node, and what a reader has to know."""
+    """The figures of another tool's output, the devices of its first node, and notes for the reader."""
 
     tool: str
     figures: list[ExternalFigure]

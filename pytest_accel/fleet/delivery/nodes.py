@@ -40,7 +40,7 @@ class Node:
     objection: str
     """Why the result of its run does not count here, empty if it does."""
     signed_by: Sequence[str] = ()
-    """Who signed its record, where signatures were verified."""
+    """The names of the signers of its record; empty where signatures were not verified."""
 
 
 def node_of(record: NodeRecord) -> Node:

@@ -82,7 +82,7 @@ class NodeRecord(Summary):
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
     signed_by: Sequence[str] = ()
-    """Who signed it, where signatures were verified."""
+    """The names of its signers; empty where signatures were not verified."""
     waived: Sequence[str] = ()
     """The limits that waivers covered."""
     overridden: int = 0
@@ -122,7 +122,7 @@ def read(paths: Sequence[Path]) -> Records:
 
 
 Read = tuple["NodeRecord | None", str]
-"""What is kept of a record, and a line on why its file could not be used.
+"""The part of a record that the document needs, and a line on why its file could not be used.
 
 Without record and reason the file is none, and does not claim to be one.
 """

@@ -1,7 +1,7 @@
 """Works out the acceptance of a run from its record: what in the record does not follow from the rest of it. Pure.
 
 A change of the file that is not carried through everything that depends on it contradicts something here. One that is
-carried through cannot be told from the run itself, since a record is not signed. Only what no version has ever written
+carried through cannot be told from the run itself; a signature tells it. Only what no version has ever written
 is a contradiction, so that a record is not accused for having been judged by other rules.
 """
 
