@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.printable import printable
 from pytest_accel.drivers import pci
 
 
@@ -98,7 +99,10 @@ class Asker:
             self.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
 
     def device(self, uuid: str, index: int, address: str | None, *, driver: str, of_device: Sequence[str]) -> Device:
-        """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts."""
+        """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts.
+
+        A board's memory may hold bytes that are no text: they become escapes, since no record with them is read.
+        """
         known = {name: value for name, value in self.facts.items() if value is not None}
         node, stated = pci.numa_node(address), known.get("numa_node", -1)
         return Device(
@@ -107,7 +111,7 @@ class Asker:
             driver=driver,
             model=known.get("model", ""),
             memory_bytes=known.get("memory_bytes", 0),
-            serial=known.get("serial"),
+            serial=printable(str(known["serial"])) if "serial" in known else None,
             pci_id=known.get("pci_id"),
             pci_address=address,
             numa_node=node if node is not None else (stated if stated >= 0 else None),
