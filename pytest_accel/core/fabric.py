@@ -1,0 +1,159 @@
+"""The fabric run as data: its nodes, the groups of each round, what every node reported, and what was concluded.
+
+A fabric is the network between nodes. `fabric.json` holds one `Fabric`. Nodes are named by their place in its list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pytest_accel.core.verdict import Closing
+
+SCHEMA: Final = 1
+"""The version of the format of fabric.json."""
+
+RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "rails", "all"]
+"""Who meets in a round: the nodes of each NVLink domain; all nodes in pairs; suspects among themselves; each suspect
+with a proven partner; a short pair of good nodes once more; a named node with a proven one, each device by itself; all
+good nodes together."""
+
+ReportOutcome = Literal["measured", "wrong", "not reached", "waited", "failed", "no report"]
+"""What became of a node in a round.
+
+"wrong": a rank received other data than were sent. "not reached": a worker of this node did not reach the call, by what
+its own agent saw. "waited": its ranks were in the call, and the others did not come. "failed": the library raised an
+error, which may be the fault of any node of the group. "no report": its agent did not answer in time."""
+
+Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
+"""What was concluded of a node.
+
+"good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "island": it is fast
+with nodes that are slow to the rest like itself. "unclear": it was slow, and nobody could be named. "unmeasured": no
+group of it could be measured, and it was not the reason. "left out": it took no part."""
+
+NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
+"""What names a node as the one that is bad."""
+
+
+@dataclass(frozen=True)
+class FabricNode:
+    """A node of the fabric run."""
+
+    name: str
+    devices: int = 1
+    """Its accelerators, each of which is a rank."""
+    leaf: str = ""
+    """Its leaf switch; empty where the topology is not known."""
+    domain: str = ""
+    """Its NVLink domain: the cluster UUID and the clique; empty without one that holds several nodes."""
+    left_out: str = ""
+    """Why it takes no part, such as a failed check of its own; empty if it does."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node reports of its group in one round."""
+
+    outcome: ReportOutcome
+    value: float | None = None
+    """GB/s that each rank sent, and received at the same time: that of the slowest rank. In the round "all" the busbw
+    of the operation."""
+    rails: Sequence[float] = ()
+    """In the round "rails": GB/s of each device by itself."""
+    text: str = ""
+    """What the agent saw, in words: why there is no value, or what was wrong."""
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """A group of nodes that measured together, and the report of each in the same order."""
+
+    nodes: Sequence[int]
+    reports: Sequence[Report]
+
+    @property
+    def value(self) -> float | None:
+        """The value of the slowest node; None unless all of them measured."""
+        values = [each.value for each in self.reports if each.outcome == "measured" and each.value is not None]
+        return min(values) if len(values) == len(self.reports) else None
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A round that is to be measured. Its groups are disjoint, and work at the same time."""
+
+    kind: RoundKind
+    groups: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round that was measured."""
+
+    kind: RoundKind
+    results: Sequence[GroupResult]
+    started: float = 0.0
+    """Seconds since the epoch."""
+    ended: float = 0.0
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """What was concluded of one node, in the order of the fabric's nodes."""
+
+    found: Found
+    score: float | None = None
+    """GB/s: the best of its rounds; None if none was measured."""
+    partners: int = 0
+    """With how many different nodes it measured."""
+    rails: Sequence[float] = ()
+    """GB/s of each of its devices by itself with a proven partner, if it was named."""
+    text: str = ""
+    """What an agent saw of it, in words."""
+
+
+@dataclass(frozen=True)
+class NodePair:
+    """Two nodes that are good with others and not with each other: a link or a switch between them is to blame."""
+
+    nodes: Sequence[int]
+    value: float | None = None
+    """GB/s; None if they could not be measured."""
+    wrong: bool = False
+    """True if data arrived changed."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What the rounds say about the nodes and about the fabric."""
+
+    findings: Sequence[NodeFinding] = ()
+    median: float | None = None
+    """GB/s: the median of the scores."""
+    paths: Sequence[NodePair] = ()
+    islands: Sequence[Sequence[int]] = ()
+    together: float | None = None
+    """GB/s: the busbw of all good nodes in one group; None if it was not measured."""
+    closing: Closing = field(default_factory=Closing)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A fabric run, as fabric.json holds it."""
+
+    nodes: Sequence[FabricNode]
+    rounds: Sequence[Round] = ()
+    seed: int = 0
+    """The seed of the matchings."""
+    terms: Mapping[str, str | float] = field(default_factory=dict)
+    """What was measured, by name: SKU, platform, operation, size, backend."""
+    floor: float | None = None
+    """GB/s that each rank of a pair has to reach by the platform; None where it states none."""
+    together_floor: float | None = None
+    """GB/s of busbw that all nodes together have to reach; None where the platform states none."""
+    conclusion: Conclusion = field(default_factory=Conclusion)
+    simulated: str = ""
+    """The file of a simulated cluster; empty on hardware."""
+    schema: int = SCHEMA
