@@ -40,6 +40,7 @@ class Contradicts(str, Enum):
     SAMPLES = "{said} samples are left of {found}"
     RANK = "the value is that of no rank"
     COUNTER = "the value is {said}, but the counter increased by {found}"
+    ROUNDS = "the value is {said}, but {found} by the rounds of the fabric run"
     FACT = "the value is {said}, but the device states {found}"
     TELEMETRY = "the value is {said}, but {found} by the telemetry"
     # the verdicts

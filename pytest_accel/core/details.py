@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 Value = float | int | str | bool
 
@@ -286,6 +286,50 @@ class ErrorReport:
         return self.message or f"Xid {self.number}"
 
 
+RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "rails", "all"]
+"""Who meets in a round of a fabric run: the nodes of each NVLink domain; all nodes in pairs; suspects among themselves;
+each suspect with a proven partner; a short pair of good nodes once more; a named node with a proven one, each device by
+itself; all good nodes together."""
+
+Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
+"""What a fabric run concluded of a node.
+
+"good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "island": it is fast
+with nodes that are slow to the rest like itself. "unclear": it was slow, and nobody could be named. "unmeasured": no
+group of it could be measured, and it was not the reason. "left out": it took no part."""
+
+
+@dataclass(frozen=True)
+class NodeRound:
+    """A round of a fabric run, as one node saw it."""
+
+    kind: RoundKind
+    partners: Sequence[str]
+    """The names of the nodes that it met; empty in the round "all"."""
+    value: float | None = None
+    """GB/s, as the group measured it; None if it did not."""
+
+
+@dataclass(frozen=True)
+class FabricPart:
+    """What a fabric run says of one node: the part of fabric.json that the node's own record holds."""
+
+    found: Found
+    score: float | None = None
+    """GB/s that each rank sent in the best of its pairs; None if none was measured."""
+    median: float | None = None
+    """GB/s: the median of the scores of all nodes."""
+    partners: int = 0
+    """With how many different nodes it was measured in pairs."""
+    nodes: int = 0
+    """The nodes that took part."""
+    rails: Sequence[float] = ()
+    """GB/s of each of its devices by itself with a proven partner, if it was named."""
+    text: str = ""
+    """What was seen, in words: by an agent, or which nodes are on its island, or why nobody could be named."""
+    rounds: Sequence[NodeRound] = ()
+
+
 class JudgingDetails(TypedDict, total=False):
     """Details that judging adds, in the pytest process or in that of the command."""
 
@@ -352,6 +396,8 @@ class JudgingDetails(TypedDict, total=False):
     """peer_copy: the pair that the device is judged by, by name."""
     explains: str
     """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by verdicts/judge."""
+    fabric: FabricPart
+    """fabric.pairs: what the fabric run concluded of the node. Written by run/fabric, read by verdicts/references."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

@@ -9,15 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from pytest_accel.core.details import Found, RoundKind
 from pytest_accel.core.verdict import Closing
 
 SCHEMA: Final = 1
 """The version of the format of fabric.json."""
-
-RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "rails", "all"]
-"""Who meets in a round: the nodes of each NVLink domain; all nodes in pairs; suspects among themselves; each suspect
-with a proven partner; a short pair of good nodes once more; a named node with a proven one, each device by itself; all
-good nodes together."""
 
 ReportOutcome = Literal["measured", "wrong", "not reached", "waited", "failed", "no report"]
 """What became of a node in a round.
@@ -26,12 +22,8 @@ ReportOutcome = Literal["measured", "wrong", "not reached", "waited", "failed", 
 its own agent saw. "waited": its ranks were in the call, and the others did not come. "failed": the library raised an
 error, which may be the fault of any node of the group. "no report": its agent did not answer in time."""
 
-Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
-"""What was concluded of a node.
-
-"good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "island": it is fast
-with nodes that are slow to the rest like itself. "unclear": it was slow, and nobody could be named. "unmeasured": no
-group of it could be measured, and it was not the reason. "left out": it took no part."""
+SCORED: Final[tuple[RoundKind, ...]] = ("pairs", "suspects", "confirm", "path")
+"""The rounds of pairs, the best of which is the score of a node."""
 
 NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
 """What names a node as the one that is bad."""

@@ -50,6 +50,8 @@ NOTES: Mapping[str, str] = {
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",
     "restricted": "restricted by {text}",
+    "island": "fast with {text}, and slow with all others",
+    "nobody_named": "no node could be named: {text}",
     # what became of the repeat
     "repeat_failed": "could not be measured again: {text}",
     "repeat_without_time": "not measured again: {text}",
@@ -67,6 +69,7 @@ class Note:
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
     "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
+    "island", "nobody_named": what a fabric run says of a slow node that it does not blame.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
     """
 
@@ -289,6 +292,21 @@ class BehindPast(Figures):
     """The other facts that differ since, by name: the value then and the value now."""
     at_first: bool = False
     """True if the repeat does not show it any more."""
+
+
+@dataclass(frozen=True)
+class BehindNodes(Figures):
+    """The node lacks the share `lost` of the speed of the other nodes of a fabric run, with each of its partners."""
+
+    lost: float
+    middle: float
+    """The median of all nodes that were measured, in `unit`."""
+    unit: str
+    nodes: int
+    """The nodes that took part."""
+    partners: int
+    rails: tuple[int, ...] = ()
+    """The places of its devices that are slow by themselves."""
 
 
 @dataclass(frozen=True)

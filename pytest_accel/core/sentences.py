@@ -10,7 +10,7 @@ from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.reasons import NOTES, Reason
 from pytest_accel.core.verdict import Verdict, show, show_margin
-from pytest_accel.core.words import age, listed
+from pytest_accel.core.words import age, counted, listed
 
 
 def _compared(one: reasons.Compared, of: Verdict) -> str:
@@ -90,6 +90,12 @@ def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
     return f"{AT_FIRST * one.at_first}{behind} its {one.since} run of {one.day} ({show(one.value, '')}; {two}{differs})"
 
 
+def _behind_nodes(one: reasons.BehindNodes, _: Verdict) -> str:
+    rails = f"; slow by itself: device {listed([*map(str, one.rails)], 8)}" if one.rails else ""
+    told = f"{one.lost:.1%} behind the {one.nodes} nodes (median {show(one.middle, one.unit)})"
+    return f"{told} with each of {counted(one.partners, 'partner')}{rails}"
+
+
 WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.Note: lambda one, of: NOTES[one.kind].format(text=one.text, of=of, shown=show(of.value, of.unit)),
     reasons.WrongData: lambda one, _: one.text,
@@ -125,6 +131,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.Repeated: _repeated,
     reasons.BehindNeighbours: _behind_neighbours,
     reasons.BehindPast: _behind_past,
+    reasons.BehindNodes: _behind_nodes,
     reasons.AllAlike: lambda one, _: (
         f"all {one.devices} devices alike: look at what they share (power, cooling, settings, software)"
     ),

@@ -61,6 +61,8 @@ MORE: list[tuple[Verdict, Reason]] = [
     (SHORT, reasons.BehindNeighbours(0.061, 746.8, "TFLOPS", 7, 0.053, 0.012, at_clock=True, at_first=True)),
     (SHORT, reasons.BehindPast(0.12, 0.05, 2840.0, "GB/s", "first accepted", "2026-01-01", {"torch": ("2.6", "2.7")})),
     (SHORT, reasons.BehindPast(0.12, 0.05, 12.0, "ms", "last", "2026-01-01", {})),
+    (SHORT, reasons.BehindNodes(0.124, 45.2, "GB/s", 64, 5)),
+    (SHORT, reasons.BehindNodes(0.124, 45.2, "GB/s", 64, 5, rails=(3, 6))),
     (SHORT, reasons.AllAlike(8)),
     (SHORT, reasons.DidNotEnd("b7d3", "2026-11-25T16:20:31+00:00")),
     (SHORT, reasons.NoBudget("quick", "standard")),

@@ -16,9 +16,10 @@ from functools import partial
 
 from pytest_accel.core import simulated, versions
 from pytest_accel.core.contradiction import Contradiction, Contradicts
+from pytest_accel.core.fabric import SCORED
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Names, Value, is_rate, is_time, mean_of
-from pytest_accel.core.reasons import BehindNeighbours, BehindPast
+from pytest_accel.core.reasons import BehindNeighbours, BehindNodes, BehindPast
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.stats import SAMPLE_DIGITS
@@ -244,6 +245,13 @@ def _from_details(measured: Measurement, where: str) -> Found:
         total = sum(each["moved"] for each in windows)
         if measured.value != total:
             yield Contradiction(Contradicts.COUNTER, str(measured.value), str(total), where)
+    if part := measured.details.get("fabric"):
+        values = [each.value for each in part.rounds if each.kind in SCORED and each.value is not None]
+        best = max(values, default=None)
+        for said in (part.score, part.score if measured.trouble else measured.value):
+            if not _same(said, best):
+                yield Contradiction(Contradicts.ROUNDS, show(said, measured.unit), show(best, measured.unit), where)
+                break
 
 
 def _from_facts(run: Run, names: Names) -> Found:
@@ -306,12 +314,18 @@ def of_verdict(verdict: Verdict, attempts: Sequence[Measurement]) -> Iterator[tu
         return
     if not attempts or verdict.value is None:
         yield Contradicts.NO_MEASUREMENT, status, ""
-    elif any(each.trouble and each.trouble.kind == "device" for each in attempts) and not verdict.advises:
+    elif any(map(_failed, attempts)) and not verdict.advises:
         yield Contradicts.DEVICE_FAILED, status, ""
     elif not verdict.advises and _broken(verdict):
         yield Contradicts.BROKEN, status, shown
     elif _below_class(verdict):
         yield Contradicts.BELOW_CLASS, status, shown
+
+
+def _failed(measured: Measurement) -> bool:
+    """Return True if the device was the trouble of a measurement, or a fabric run named the node as slow."""
+    part = measured.details.get("fabric")
+    return bool(measured.trouble and measured.trouble.kind == "device") or bool(part and part.found == "slow")
 
 
 def _broken(verdict: Verdict) -> bool:
@@ -328,7 +342,7 @@ def _broken(verdict: Verdict) -> bool:
 
 def _may_fail(verdict: Verdict, attempts: Sequence[Measurement]) -> bool:
     """Return False if nothing in the record can make a verdict FAIL: every attempt has a value within the bounds."""
-    compared = any(isinstance(each, BehindNeighbours | BehindPast) for each in verdict.reasons)
+    compared = any(isinstance(each, BehindNeighbours | BehindNodes | BehindPast) for each in verdict.reasons)
     if compared or verdict.behind or verdict.fault or verdict.margin is None or _below_class(verdict):
         return True
     margins = [verdict.margin, *(_margin(each.value, verdict) for each in attempts)]

@@ -1,4 +1,4 @@
-"""Holds a measurement against its neighbours and its own past by the one comparison (`distance`). Pure.
+"""Holds a measurement against neighbours and its own past by one comparison (`distance`), and other nodes. Pure.
 
 A limit says what a product has to reach; the neighbours say what this device does under the same load, power and
 cooling. Where no limit decides they are all that can tell a slow device, and far behind them no limit clears it.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import Measurement, speed_share
-from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindPast, Reason, Since
+from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note, Reason, Since
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -32,8 +32,8 @@ from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt, compared
 
 
 def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
-    """Return the verdict on a device after it was held against its neighbours, and then against its own past."""
-    return _against_past(_beside(verdict, attempts, background), attempts, background)
+    """Return the verdict on a device or node after it was held against its neighbours, its own past and other nodes."""
+    return _among_nodes(_against_past(_beside(verdict, attempts, background), attempts, background), attempts)
 
 
 # -- like devices
@@ -200,6 +200,36 @@ def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
         return median(losses) if len(losses) >= ENOUGH - 1 else 0.0
 
     return drop(own, past, background.spread, shared_since) if past and not own.trouble else None
+
+
+# -- the other nodes of a fabric run
+
+SHORT = 0.92
+"""A node is slow, or a pair, below this share of the median of the nodes' scores. Healthy pairs vary by 2 %; one dead
+rail of eight takes 12.5 %."""
+
+
+def short_rails(rails: Sequence[float]) -> tuple[int, ...]:
+    """Return the places of the devices of a node that are slow beside the others of the same node."""
+    return tuple(place for place, each in enumerate(rails) if each < SHORT * median(rails))
+
+
+def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:
+    """Return the verdict on a node by what a fabric run concluded of it, which other troubles of it have said already.
+
+    A node that is short and not named is not rejected, by a limit either: the network between nodes is to blame.
+    """
+    part = attempts[-1].details.get("fabric")
+    if part is None or attempts[-1].trouble:
+        return verdict
+    if part.found == "slow" and part.median:
+        lost, unit = 1 - (part.score or 0.0) / part.median, attempts[-1].unit
+        reason = BehindNodes(lost, part.median, unit, part.nodes, part.partners, short_rails(part.rails))
+        return verdict.worsened(Status.FAIL, reason)
+    if (island := part.found == "island") or part.found == "unclear":
+        why = Note("island" if island else "nobody_named", part.text)
+        return replace(verdict.worsened(Status.INCONCLUSIVE, why), status=Status.INCONCLUSIVE)
+    return verdict
 
 
 # -- both
