@@ -12,7 +12,7 @@ FIRST = (
     "test_memory_pattern",
     "test_matmul",
     "test_peer_copy",
-    "test_all_reduce",
+    "test_collectives",
     "test_ddp_step",
 )
 """The modules that run first. Links come before collectives, so that a faulty link explains a slow collective."""

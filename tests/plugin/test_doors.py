@@ -441,7 +441,7 @@ def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None
     ran = run(tmp_path, "--collect-only", "-q", *options)
     modules = list(dict.fromkeys(re.findall(r"^(test_\w+)\.py::", ran.out, re.MULTILINE)))
 
-    assert modules.index("test_peer_copy") < modules.index("test_all_reduce") < modules.index("test_soak")
+    assert modules.index("test_peer_copy") < modules.index("test_collectives") < modules.index("test_soak")
     assert modules[0] == "test_inventory"
     assert modules[-1] == "test_counters"
 
