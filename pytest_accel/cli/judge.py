@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_accel.cli import external_results, rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.cli.tool_outputs.output import several
 from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, reader_of
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
@@ -32,12 +33,12 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
-another tool's results by the limits of a SKU. Those are what nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth or
-BabelStream printed, or a CSV table with the columns device, metric, value and unit; further columns are conditions. A
-record is never accepted more easily than its run was: if the run was filtered, interrupted or simulated, that still
-counts. Results of another tool are never accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4
-wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is named, a record whose
-limits hold ends as its run did."""
+another tool's results by the limits of a SKU. Those are what nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth
+(text or JSON) or BabelStream printed, or a CSV table with the columns device, metric, value and unit; further columns
+are conditions. A record is never accepted more easily than its run was: if the run was filtered, interrupted or
+simulated, that still counts. Results of another tool are never accepted. The exit statuses are those of a run: 0
+accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where none is
+named, a record whose limits hold ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -87,9 +88,22 @@ def run(chosen: argparse.Namespace) -> int:
     text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
     if reader_of(text) or path.suffix == ".csv":
         return _judge_figures(chosen, text)
-    if not text.lstrip().startswith("{"):
-        raise BadFile(f"{path}: is no record, no CSV table and no output of a known tool: {LOOKED_FOR}")
+    if not text.lstrip().startswith(("{", "[")):
+        raise _unknown(f"{path}: is")
+    try:
+        found = untrusted.parse_json(text.encode(), str(path))
+    except BadFile as bad:
+        raise _unknown(f"{bad};") from None
+    if not isinstance(found, dict):
+        raise _unknown(f"{path}: is a JSON list,")
+    if "schema" not in found:
+        raise _unknown(f"{path}: is JSON with {several(list(found)) or 'no key'}, but without 'schema',")
     return _judge_record(chosen)
+
+
+def _unknown(found: str) -> BadFile:
+    """Return the error for a file that is nothing that can be judged; `found` says what it is."""
+    return BadFile(f"{found} no record, no CSV table and no output of a known tool: {LOOKED_FOR}")
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,7 @@ def test_another_collective_is_no_all_reduce() -> None:
         (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
         (H100 + H100, "rank 0 where rank 8 is expected; judge each output by itself"),
         (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
+        (H100 + "#  Rank  9 device  0 [0x00] x\n" * 65_529, "65,537 ranks; at most 65,536 are read"),
     ],
 )
 def test_what_cannot_be_one_output_is_refused_with_its_line(text: str, says: str) -> None:
@@ -142,6 +144,25 @@ def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys:
     assert "no output of a known tool: nccl-tests and rccl-tests, by '# Rank  0" in said
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"DCGM Diagnostic": {}, "metadata": {}}', "is JSON with DCGM Diagnostic, metadata, but without 'schema'"),
+        ("{}", "is JSON with no key, but without 'schema'"),
+        ("[1]", "is a JSON list"),
+        ('{"nvbandwidth": [', ":1: is not JSON: Expecting value (column 18)"),
+    ],
+)
+def test_a_json_of_an_unknown_tool_is_named_by_what_it_holds(
+    text: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = judged(text, tmp_path, capsys)
+    assert code == 4
+    assert found in said
+    assert "no output of a known tool: nccl-tests and rccl-tests, by" in said
+    assert "nvbandwidth, by" in said
+
+
 H800_AT_512 = H800.replace("Version: v0.2", "Version: v0.8")
 LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    176.08"))
 
@@ -150,20 +171,37 @@ LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    1
     ("name", "sku", "code", "rows"),
     [
         (
-            "h800-8",
+            "h800-8.txt",
             "h800-sxm",
             6,
             ["UNMEASURED gpu4 peer_copy.one_way 176 GB/s", "64 MiB is taken, the default of v0.2"],
         ),
-        ("gh200-1", "gh200-96gb", 6, ["UNMEASURED gpu0 host_copy.h2d 299.5 GB/s", "measured with mib=64"]),
-        ("rtx-4090-8", "rtx-4090", 6, ["NOT JUDGED", "9.1% behind its 7 neighbours", "not measured again"]),
-        ("a100-wrong-data", "a100-sxm-80gb", 4, ["line 18: the tool found wrong data, and does not say of which"]),
+        ("gh200-1.txt", "gh200-96gb", 6, ["UNMEASURED gpu0 host_copy.h2d 299.5 GB/s", "measured with mib=64"]),
+        ("rtx-4090-8.txt", "rtx-4090", 6, ["NOT JUDGED", "9.1% behind its 7 neighbours", "not measured again"]),
+        ("a100-wrong-data.txt", "a100-sxm-80gb", 4, ["line 18: the tool found wrong data, and does not say of which"]),
+        (
+            "h200-8.json",
+            "h200-sxm",
+            6,
+            [
+                "PASS all 8, gpu2 < peer_copy.one_way 396.3 to 396.4 GB/s advice floor 382.5 GB/s +3.6%",
+                "PASS all 8, gpu3 < host_copy.h2d 55.42 to 55.53 GB/s advice floor 52.66 GB/s +5.2%",
+                "512 MiB is taken, the default of v0.8",
+                "left out, because no limit is measured so: host_to_device_bidirectional_memcpy_ce",
+                "NOT JUDGED 24/24 limits hold",
+            ],
+        ),
+        ("b200-2.json", "b200-sxm", 6, ["PASS gpu1 < host_copy.d2h 55.95 GB/s floor 39.69", "missing device 2"]),
+        ("h100-8-v0.5.json", "h100-sxm", 6, ["UNMEASURED gpu7 host_copy.h2d 27.67", "mib=64", "names no product"]),
+        ("t4-8-wrong-data.json", "t4", 1, ["line 1: the tool found wrong data", "the tool states: ASSERT in", "6.241"]),
+        ("a100-not-ready.json", "a100-sxm-40gb", 4, ["can be judged: the tool states: [CUDA_ERROR_SYSTEM_NOT_READY]"]),
+        ("h200-8.json", "h100-sxm", 4, ["names gpu0 NVIDIA H200, which is another product"]),
     ],
 )
 def test_nvbandwidth_is_judged_by_the_size_of_its_version(
     name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", str(OUTPUTS / f"nvbandwidth/{name}.txt"), f"--accel-sku={sku}"]) == code
+    assert main(["judge", str(OUTPUTS / "nvbandwidth" / name), f"--accel-sku={sku}"]) == code
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
     assert all(row in said for row in rows), said
@@ -239,6 +277,34 @@ def test_one_test_twice_is_refused_with_its_line() -> None:
         read(H800 + H800)
 
 
+H200 = (OUTPUTS / "nvbandwidth" / "h200-8.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"396.288"', '"296.288"'),
+        ('"396.288"', "[396.288]"),
+        ('"396.288",', ""),
+        ('"GPU(row)', '"'),
+        ("GPU(row) <- GPU(column)", "GPU(row) <-> GPU(column)"),
+        ("22197.914752043012", '"none"'),
+        ('_memcpy_write_ce",\n\t\t\t\t"status" : "Passed"', '_memcpy_write_ce",\n\t\t\t\t"status" : "Error"'),
+        ('"7: NVIDIA H200', '"9: NVIDIA H200'),
+    ],
+)
+def test_a_matrix_that_is_not_whole_is_not_judged(before: str, after: str) -> None:
+    found = read(H200.replace(before, after))
+    assert any(name.startswith("peer_copy") for name in found) == (before not in H200 or "7: NVIDIA" in before)
+    assert found["host_copy.h2dgpu3"] == 55.4164
+
+
+@pytest.mark.parametrize("nothing", ['"nvbandwidth" : {}', '"nvbandwidth" : {"testcases": [[], {"name": 3}]}'])
+def test_a_json_without_a_test_says_that_nothing_can_be_judged(nothing: str) -> None:
+    with pytest.raises(BadFile, match=r"f\.txt: output of nvbandwidth, but nothing in it can be judged"):
+        read(f"{{{nothing}}}")
+
+
 A100 = (OUTPUTS / "babelstream" / "a100-40gb-v5.txt").read_text()
 TRIAD = next(line for line in A100.splitlines() if line.startswith("Triad"))
 ON_A100 = "--accel-sku=a100-sxm-40gb"
@@ -302,13 +368,14 @@ def test_a_rate_that_does_not_follow_from_its_time_is_not_judged(before: str, af
     assert set(read(A100.replace(before, after))) == {"stream.copy_kernelgpu0"}
 
 
-@pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.*")), ids=lambda path: path.stem)
 def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> None:
     text = path.read_text()
     limits = {f"all_reduce.busbw@{size}": LIMITS["all_reduce.busbw@8GiB"] for size in ("1GiB", "4GiB", "8GiB", "16GiB")}
     there, draw, kept = _read_or_none(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
     for _ in range(100):
-        found = _read_or_none(_mutated(text, draw), limits)
+        mutated = _changed_json if path.suffix == ".json" and draw.random() < 0.8 else _mutated
+        found = _read_or_none(mutated(text, draw), limits)
         for metric, value in found.items():
             assert value is None or value == pytest.approx(
                 there[metric], rel=3e-2 if metric.startswith("stream") else 3e-3
@@ -322,6 +389,28 @@ def _read_or_none(text: str, limits: dict[str, Limit]) -> dict[str, object]:
         return read(text, limits)
     except BadFile:
         return {}
+
+
+def _changed_json(text: str, draw: random.Random) -> str:
+    """Return a JSON with up to three of its texts, keys and numbers replaced: most cuts leave no JSON at all."""
+    for _ in range(draw.randint(1, 3)):
+        part = draw.choice(list(re.finditer(r'"[^"\n]*"|(?<![\w."])[0-9.]+', text)))
+        digits = part[0].strip('"')
+        cut = draw.randrange(len(digits) + 1)
+        new = [
+            '"nan"',
+            '"-1"',
+            '"1e999"',
+            "null",
+            "[]",
+            "[[9]]",
+            "{}",
+            "9",
+            '""',
+            f'"{digits[:cut]}{digits[cut + 1 :]}"',
+        ]
+        text = text[: part.start()] + draw.choice(new) + text[part.end() :]
+    return text
 
 
 def _mutated(text: str, draw: random.Random) -> str:

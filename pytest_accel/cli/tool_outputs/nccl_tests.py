@@ -20,6 +20,8 @@ LOOKED_FOR = (
     "nccl-tests and rccl-tests, by '# Rank  0 ... device  0 [...]' and a table with the columns algbw and busbw"
 )
 METRIC = "all_reduce.busbw@"
+MOST_RANKS = 1 << 16
+"""Ranks of an output at most: more than the accelerators of one fabric."""
 
 _TABLE = re.compile(r"#? *size +count +type +redop .*algbw +busbw")
 _RANK = re.compile(
@@ -99,6 +101,8 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
 def _ranks(lines: list[tuple[int, str]], shown: str) -> list[tuple[str, tuple[int, str]]]:
     """Return host, index and model of the device of every rank. Raises BadFile unless each rank is there once."""
     found = [(place, match) for place, line in lines if (match := _RANK.match(line))]
+    if len(found) > MOST_RANKS:
+        raise BadFile(ErrorAt(shown, found[MOST_RANKS][0], f"{len(found):,} ranks; at most {MOST_RANKS:,} are read"))
     for expected, (place, match) in enumerate(found):
         if int(match[1]) != expected:
             text = f"rank {int(match[1])} where rank {expected} is expected; judge each output by itself, uncut"

@@ -1,20 +1,24 @@
-"""The text that nvbandwidth prints, as figures that `judge` judges. Pure."""
+"""What nvbandwidth prints, as text or as JSON, as figures that `judge` judges. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_accel.cli.external_results import ExternalFigure
 from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.untrusted import BadFile, ErrorAt
+from pytest_accel.core.untrusted import BadFile, ErrorAt, parse_json
 
 TOOL = "nvbandwidth"
-LOOKED_FOR = "nvbandwidth, by 'Running host_to_device_memcpy_ce.' or another test, and 'memcpy CE ... bandwidth (GB/s)'"
+LOOKED_FOR = (
+    "nvbandwidth, by 'Running host_to_device_memcpy_ce.' or another test, and 'memcpy CE ... bandwidth (GB/s)', or by "
+    """'{"nvbandwidth": {' of its JSON"""
+)
 
 _METRICS = {
     "host_to_device_memcpy_ce": ("host_copy.h2d", "CPU(row) -> GPU(column)"),
@@ -37,6 +41,7 @@ _DEVICE = re.compile(r"Device ([0-9]{1,3}): (.{1,120}?)(?: \([0-9A-Fa-f:.]{7,24}
 _VERSION = re.compile(r"nvbandwidth Version: v([0-9]{1,3})\.([0-9]{1,3})\b")
 _WRONG = "Invalid value when checking the pattern"
 _SMALLER = "You have chosen a buffer size that is smaller"
+_JSON = re.compile(r'\{\s*"nvbandwidth"\s*:\s*\{')
 
 
 @dataclass(frozen=True)
@@ -49,21 +54,24 @@ class _Table:
 
 
 def recognises(text: str) -> bool:
-    """Return True for a text of nvbandwidth, known by the name of a test and what follows it."""
+    """Return True for an output of nvbandwidth: its JSON, or a text with the name of a test and what follows it."""
+    if _JSON.search(text):
+        return True
     lines = [line.strip() for line in text.splitlines()]
     return any(map(_RUNNING.fullmatch, lines)) and (any(map(_TITLE.fullmatch, lines)) or _WRONG in text)
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:  # noqa: ARG001
-    """Return what a text states of copies between host and device, and between devices. Raises BadFile.
+    """Return what an output states of copies between host and device, and between devices. Raises BadFile.
 
     `limits` are not looked at: each test is one metric. A table counts if its rows are whole and add up to the line
-    SUM behind it. Of a sender the slowest pair counts, as for our probe. The text does not state the size of a copy: it
-    is taken as the default of the version, if the text states that.
+    SUM behind it. Of a sender the slowest pair counts, as for our probe. The output does not state the size of a copy:
+    it is taken as the default of the version, if the output states that.
     """
-    lines = numbered(text)
+    start = _JSON.search(text)
+    lines, said = (numbered(text), []) if start is None else _as_text(text, start.start(), shown)
     found = {int(match[1]): printable(match[2], 80) for _, line in lines if (match := _DEVICE.fullmatch(line))}
-    versions = {(int(a), int(b)) for a, b in _VERSION.findall(text)}
+    versions = {(int(a), int(b)) for a, b in _VERSION.findall("\n".join(line for _, line in lines))}
     version = min(versions, default=None)
     mib = EARLIER_MIB if version and version < (0, 7) else DEFAULT_MIB
     of_default = version and _SMALLER not in text
@@ -99,6 +107,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
         *on_lines("the tool found wrong data, and does not say of which device: repeat the test alone", wrong),
         *on_lines("not read, because the table is not whole or does not add up to its line SUM", broken),
         *on_lines("not judged, because a copy has no value", unmeasured),
+        *said,
         *[f"left out, because no limit is measured so: {several(others)}"] * bool(others),
         f"the output does not state the size of a copy: {size}",
     ]
@@ -107,11 +116,46 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     return ToolOutput(TOOL, figures, [Device(f"gpu{n}", n, driver, found.get(n, "")) for n in range(count)], notes)
 
 
+def _as_text(text: str, start: int, shown: str) -> tuple[list[tuple[int, str]], list[str]]:
+    """Return a JSON as the lines of the text that states the same, and notes on what the tool says of itself.
+
+    `start` is where the JSON begins; what the tool printed before it is kept. The lines of a test have the number of
+    the line that names it. Raises BadFile.
+    """
+    before, end = text[:start], text.rfind("}") + 1
+    whole = parse_json(("\n" * before.count("\n") + text[start:end]).encode(), shown)["nvbandwidth"]
+    stated: dict[str, Any] = whole if isinstance(whole, dict) else {}
+    head = [f"nvbandwidth Version: {stated.get('version')}"]
+    head += [f"Device {each}" for each in _list(stated, "GPU Device list")]
+    place, lines = start, [*numbered(before), *((before.count("\n") + 1, line) for line in head)]
+    said = [f"the tool states: {printable(str(stated[key]), 120)}" for key in ("error", "warning") if stated.get(key)]
+    for each in _list(stated, "testcases"):
+        case: dict[str, Any] = each if isinstance(each, dict) else {}
+        test, status = str(case.get("name")), str(case.get("status"))
+        place = max(place, text.find(f'"{test}"', place))
+        rows = [row for row in _list(case, "bandwidth_matrix") if isinstance(row, list)]
+        if test in _METRICS and (status != "Passed" or not rows):
+            said.append(f"{test} has no figures; its status is {printable(status, 60)}")
+            continue
+        columns = " ".join(map(str, range(len(rows[0]) if rows else 0)))
+        table = [" ".join(map(str, [n, *row])) for n, row in enumerate(rows)]
+        title, total = str(case.get("bandwidth_description")).strip(), f"SUM {test} {case.get('sum')}"
+        line = text.count("\n", 0, place) + 1
+        lines += [(line, part) for part in (f"Running {test}.", title, columns, *table, total)]
+    return lines, said
+
+
+def _list(stated: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the list under a key; an empty one if there is none."""
+    found = stated.get(key)
+    return found if isinstance(found, list) else []
+
+
 def _tests(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:
     """Yield line and name of each test, and the lines up to the next one that are not empty."""
     starts = [(here, match[1]) for here, (_, line) in enumerate(lines) if (match := _RUNNING.fullmatch(line))]
     ends = [here for here, _ in starts[1:]] + [len(lines)]
-    for (here, test), end in zip(starts, ends, strict=True):
+    for (here, test), end in zip(starts, ends, strict=False):
         yield lines[here][0], test, [(place, line) for place, line in lines[here + 1 : end] if line]
 
 
@@ -134,7 +178,9 @@ def _table(test: str, body: Sequence[tuple[int, str]]) -> _Table | None:
     values = [[0.0 if cell == "N/A" else number(cell) for cell in row[1:]] for row in cells]
     every = [cell for row in values for cell in row]
     total, known = number(last[0][2]), [cell for cell in every if cell is not None]
-    if total is None or len(known) < len(every) or abs(sum(known) - total) > 0.006 * (len(known) + 1):
+    if total is None or len(known) < len(every):
+        return None
+    if abs(sum(known) - total) > max(0.006 * (len(known) + 1), 1e-5 * total):  # two decimals, or six digits
         return None
     return _Table(test, [place for place, _ in rows], [[cell or None for cell in row] for row in values])
 

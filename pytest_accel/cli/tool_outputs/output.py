@@ -43,4 +43,5 @@ def several(things: Sequence[object]) -> str:
 
 def on_lines(what: str, places: Sequence[int]) -> list[str]:
     """Return a note on lines of the file, if there are any."""
-    return [f"line{'s' * (len(places) > 1)} {several(places)}: {what}"] if places else []
+    lines = list(dict.fromkeys(places))
+    return [f"line{'s' * (len(lines) > 1)} {several(lines)}: {what}"] if lines else []
