@@ -256,15 +256,23 @@ def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
     return over
 
 
-def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
-    """Return a hint with the choices closest to `word`, followed by all choices.
+MANY = 20
+"""More choices than this hide those that are close."""
 
-    Where these are too many to print, `listed_by` is what to do to see them: "'pytest-accel sku list' shows all".
+
+def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
+    """Return a hint with the choices closest to `word`, followed by all choices, or by `listed_by`.
+
+    `listed_by` is what to do to see them: "'pytest-accel sku list' shows all". More than MANY follow only where no
+    choice is close.
     """
     known = sorted(choices)
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     listed = listed_by or f"known: {', '.join(known)}"
-    return f"did you mean {' or '.join(repr(match) for match in close)}? ({listed})" if close else listed
+    if not close:
+        return listed
+    hint = f"did you mean {' or '.join(repr(match) for match in close)}?"
+    return f"{hint} ({listed})" if listed_by or len(known) <= MANY else hint
 
 
 # -- checks

@@ -143,6 +143,8 @@ class Acceptance:
             self._interrupts.begin()
         try:
             self.accel_session.open(measuring=not self._plans)
+            if self._plans:
+                self.accel_session.setup.plan_without_devices()
         except Refused as refused:
             raise pytest.UsageError(str(refused)) from None
         except OSError as error:

@@ -127,6 +127,18 @@ class Setup:
         terms.refuse_divided(self.devices, self.terms.platform)
         pool.hold(self.devices)
 
+    def plan_without_devices(self) -> None:
+        """Plan for the devices that the platform expects where none is found, such as on a login node."""
+        sku = self.terms.sku
+        if self.devices or sku is None:
+            return
+        vendor, model = registry.vendor(sku.vendor), f"{sku.name} (expected; none is here)"
+        self.devices = [
+            Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
+            for index in range(max(1, self.terms.expected_devices))
+        ]
+        self.rule_out("there is no device here")
+
     def _recognise(self, output: Path | None) -> Sku | None:
         """Return the shipped SKU that the devices match, None without devices.
 

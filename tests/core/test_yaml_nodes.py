@@ -110,6 +110,15 @@ def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
 
 
+@pytest.mark.parametrize(("choices", "all_listed"), [(20, True), (21, False)])
+def test_a_close_choice_is_not_buried_under_many(choices: int, all_listed: bool) -> None:
+    known = [f"fault-{number:02}" for number in range(choices)]
+    hint = yaml_nodes.nearest("fault-071", known)
+    assert hint.startswith("did you mean 'fault-07' or ")
+    assert ("fault-19" in hint) == all_listed
+    assert "fault-19" in yaml_nodes.nearest("other", known)
+
+
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
     root = parsed(tmp_path, "a: &a {floor: 1, unit: s}\nb:\n  <<: *a\n  floor: 2\n")
     assert root.plain()["b"] == {"floor": 2, "unit": "s"}

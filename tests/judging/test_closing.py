@@ -241,7 +241,9 @@ def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
 
 
 def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
-    assert "--accel-sku=NAME" in closed(full(), no_acceptance=["auto"]).next
+    on_cpus = closed(full(), no_acceptance=["auto", "a CPU is not an accelerator"]).next
+    assert on_cpus.startswith("on a node with accelerators, ")
+    assert "--accel-sku=NAME" in on_cpus
     assert "without the options" in closed(full(), wants_acceptance=True, filtered=["filtered by -k"]).next
     assert "sku show a" in closed(full(), wants_acceptance=True, unfit="no limit for memory", sku="a").next
     assert closed(full()).next == ""

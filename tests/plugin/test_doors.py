@@ -71,6 +71,18 @@ def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: 
     assert "pytest_accel.probes.device.worker" not in (tmp_path / "children.txt").read_text()
 
 
+def test_a_plan_on_a_machine_without_the_devices_is_that_of_the_expected_ones(tmp_path: Path) -> None:
+    """Whoever plans on the login node of a cluster sees the tests and the time of the node."""
+    ran = as_user.pytest(tmp_path, "--accel-sku=gaudi2", "--collect-only", sku=None, paths=())
+
+    assert ran.exit == 0, ran.out
+    assert "8 x gaudi2 (expected; none is here)" in ran.out
+    assert "test_matmul[gpu7-bf16]" in ran.out
+    assert "NOTSET" not in ran.out
+    assert re.search(r"^at most about \d+ s on 8 devices, ", ran.out, re.MULTILINE)
+    assert "it cannot end in ACCEPTED: there is no device here; " in ran.out
+
+
 @pytest.mark.devices
 @pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
 def test_a_plan_takes_no_device(tmp_path: Path, option: str) -> None:

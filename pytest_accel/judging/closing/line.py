@@ -123,7 +123,10 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
 def _next(around: Circumstances) -> str:
     """Return what leads from a run that holds to an acceptance."""
     if not around.wants_acceptance:
-        return "name the product, and no test files: pytest --accel-sku=NAME ('pytest-accel sku list' shows all)"
+        return (
+            "on a node with accelerators, name their product, and no test files: pytest --accel-sku=NAME "
+            "('pytest-accel sku list' shows all)"
+        )
     if around.filtered:
         return "run all tests on all devices, without the options that the line names"
     if around.behind_floors:
