@@ -105,8 +105,10 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
         return None
     packaged, _ = conditions_of(declared.function, dict(sku.probes.get(declared.name, {})), {})
     pattern, name = declared.metric, measurement.metric
-    for key, wanted in packaged.items():
-        found = measurement.conditions.get(key, wanted)
+    for key, whole in packaged.items():
+        found = measurement.conditions.get(key, whole)
+        of_some = isinstance(whole, Mapping) and isinstance(found, Mapping)  # shapes by dtype: compared where found
+        wanted = {each: whole.get(each) for each in found} if of_some else whole
         named = "{" + key + "}" in pattern
         if named and key in measurement.conditions and pattern.replace("{" + key + "}", str(found)) != name:
             return f"measured with {key}={found}, but the metric is {name}"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 
 from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, only
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile, ErrorAt
 from pytest_accel.probes.stream import TRAFFIC
 
@@ -35,7 +35,7 @@ def recognises(text: str) -> bool:
     return any(map(_HEAD.fullmatch, lines)) and any(map(_DEVICE.fullmatch, lines))
 
 
-def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:  # noqa: ARG001
+def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
     """Return what a text states of one device, which is named gpu0. Raises BadFile unless it is one whole run.
 
     `limits` are not looked at: each kernel is one metric. A row counts if its rate follows from the array size and its
@@ -43,9 +43,9 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     hold what it should is a device error; the sum of Dot is no array, and in fp32 it is not exact.
     """
     lines = numbered(text)
-    device = printable(_one(lines, _DEVICE, "Using CUDA device", shown), 80)
-    dtype = {"double": "fp64", "float": "fp32"}[_one(lines, _PRECISION, "Precision:", shown)]
-    array = float(_one(lines, _ARRAY, "Array size:", shown))
+    device = printable(only(lines, _DEVICE, "Using CUDA device", TOOL, shown), 80)
+    dtype = {"double": "fp64", "float": "fp32"}[only(lines, _PRECISION, "Precision:", TOOL, shown)]
+    array = float(only(lines, _ARRAY, "Array size:", TOOL, shown))
     whole = round(array / _MIB)
     mib = whole if abs(whole * _MIB - array) <= 0.051 else round(array / _MIB, 1)
     wrong = next(
@@ -74,19 +74,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     if not figures:
         raise BadFile(f"{shown}: output of BabelStream, but no row of Copy or Triad in it agrees with itself")
     notes = on_lines("not read, because the columns do not agree with each other or with the array size", broken)
-    return ToolOutput(TOOL, figures, [Device(SUBJECT, 0, driver, device)], notes)
-
-
-def _one(lines: list[tuple[int, str]], pattern: re.Pattern[str], what: str, shown: str) -> str:
-    """Return what the only line of a kind states. Raises BadFile if there is none, or more than one."""
-    found = [(place, match[1]) for place, line in lines if (match := pattern.fullmatch(line))]
-    if not found:
-        raise BadFile(f"{shown}: output of BabelStream without its line '{what} ...'; judge the whole output")
-    if len(found) > 1:
-        raise BadFile(
-            ErrorAt(shown, found[1][0], f"a second line '{what} ...'; judge the output of each run by itself")
-        )
-    return found[0][1]
+    return ToolOutput(TOOL, figures, [Device(SUBJECT, 0, sku.vendor, device)], notes)
 
 
 def _rate(columns: list[str], megabytes: float) -> float | None:

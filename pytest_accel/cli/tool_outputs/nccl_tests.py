@@ -11,7 +11,7 @@ from pytest_accel.cli.external_results import ExternalFigure
 from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.units import OF_SIZES, in_bytes
 from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt
 
@@ -50,7 +50,7 @@ def recognises(text: str) -> bool:
     return any(map(_TABLE.match, lines)) and any(map(_RANK.match, lines))
 
 
-def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:
+def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
     """Return what an output states of the sizes that a SKU has limits for. Raises BadFile.
 
     `shown` is the name of the file in messages. The figure of a row is its bus bandwidth in place, as our probe and our
@@ -94,7 +94,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
         *["the output is cut off: its last line, '# Out of bounds values', is missing"] * (not last),
         *["values were not checked by the tool"] * ("validation: 0" in text),
     ]
-    named = [Device(f"gpu{place}", place, driver, model) for place, model in dict(devices).items()]
+    named = [Device(f"gpu{place}", place, sku.vendor, model) for place, model in dict(devices).items()]
     return ToolOutput(TOOL, list(figures.values()), named, notes)
 
 

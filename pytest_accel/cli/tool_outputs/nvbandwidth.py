@@ -11,7 +11,7 @@ from pytest_accel.cli.external_results import ExternalFigure
 from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile, ErrorAt, parse_json
 
 TOOL = "nvbandwidth"
@@ -61,7 +61,7 @@ def recognises(text: str) -> bool:
     return any(map(_RUNNING.fullmatch, lines)) and (any(map(_TITLE.fullmatch, lines)) or _WRONG in text)
 
 
-def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:  # noqa: ARG001
+def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
     """Return what an output states of copies between host and device, and between devices. Raises BadFile.
 
     `limits` are not looked at: each test is one metric. A table counts if its rows are whole and add up to the line
@@ -113,7 +113,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> Too
     ]
     if not figures:
         raise BadFile(f"{shown}: output of nvbandwidth, but nothing in it can be judged: {'; '.join(notes[:-1])}")
-    return ToolOutput(TOOL, figures, [Device(f"gpu{n}", n, driver, found.get(n, "")) for n in range(count)], notes)
+    return ToolOutput(TOOL, figures, [Device(f"gpu{n}", n, sku.vendor, found.get(n, "")) for n in range(count)], notes)
 
 
 def _as_text(text: str, start: int, shown: str) -> tuple[list[tuple[int, str]], list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_accel.cli.external_results import ExternalFigure
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import NUMBER_CHARACTERS
+from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt
 
 NAMED = 5
 """Lines, or tests, that a note names one by one."""
@@ -28,6 +28,18 @@ class ToolOutput:
 def numbered(text: str) -> list[tuple[int, str]]:
     """Return the lines of an output with their numbers, without the space around them."""
     return [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1)]
+
+
+def only(lines: Sequence[tuple[int, str]], pattern: re.Pattern[str], what: str, tool: str, shown: str) -> str:
+    """Return what the only line of a kind states. Raises BadFile if there is none, or more than one."""
+    found = [(place, match[1]) for place, line in lines if (match := pattern.fullmatch(line))]
+    if not found:
+        raise BadFile(f"{shown}: output of {tool} without its line '{what} ...'; judge the whole output")
+    if len(found) > 1:
+        raise BadFile(
+            ErrorAt(shown, found[1][0], f"a second line '{what} ...'; judge the output of each run by itself")
+        )
+    return found[0][1]
 
 
 def number(cell: str) -> float | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_accel.cli.tool_outputs import babelstream, nccl_tests, nvbandwidth
+from pytest_accel.cli.tool_outputs import babelstream, mamf_finder, nccl_tests, nvbandwidth
 from pytest_accel.cli.tool_outputs.output import ToolOutput
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Limit, Sku
 
 
 class OutputReader(Protocol):
@@ -18,11 +18,11 @@ class OutputReader(Protocol):
     def recognises(self, text: str) -> bool:
         """Return True for an output of the tool."""
 
-    def read(self, text: str, shown: str, limits: Mapping[str, Limit], driver: str) -> ToolOutput:
+    def read(self, text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
         """Return what an output states; `shown` is the name of the file in messages. Raises BadFile."""
 
 
-READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, babelstream)
+READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, babelstream, mamf_finder)
 LOOKED_FOR = "; ".join(each.LOOKED_FOR for each in READERS)
 
 
