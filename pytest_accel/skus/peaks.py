@@ -20,12 +20,15 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
     variant = parse(metric).variant
     dtype, ways = DATASHEET_DTYPE.get(variant, variant), 2 if variant == "both" else 1
     host: Mapping[str, float] = platform.host_link or platform.pcie
+    wire, devices = platform.wire_gb_per_s, platform.devices
     figures = {
         "tflops": (sku.datasheet.tflops.get(dtype), f"{dtype} datasheet peak"),
         "memory": (sku.datasheet.memory.get("gb_per_s"), "memory datasheet peak"),
         "host_link": (host.get("gb_per_s"), "host link rate"),
         "peer_link": (platform.pair_gb_per_s, "peer link rate"),
         "peer_links": (platform.link.get("gb_per_s"), "rate of all peer links of a device"),
+        "port": (wire / devices if wire and devices else None, "wire rate of a device"),
+        "ports": (wire, "wire rate of a node"),
     }
     figure, name = figures.get(declared.peak, (None, ""))
     return (figure * ways, name) if figure else None

@@ -161,6 +161,9 @@ _limit_keys = yaml_nodes.record_of(
     required=("unit", "source"),
 ).stating(title="limit", dependentRequired={**{figure: ["source"] for figure in SOURCED_KEYS}, "because": ["effect"]})
 
+FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet")
+"""Ways in which NICs are connected."""
+
 BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference")
 """Keys of a limit whose figures have its unit."""
 
@@ -221,6 +224,17 @@ _platform = yaml_nodes.record_of(
         ).described("the PCIe link from the host to one device"),
         "host_link": _link("the link from the host to one device, where that is not PCIe"),
         "link": _link("the links from one device to the others"),
+        "fabric": yaml_nodes.record_of(
+            {
+                "nics": count.described("number of NICs of a node for the traffic of its devices"),
+                "gbit_per_s": positive.described("Gbit/s of one NIC, for each direction"),
+                "link": yaml_nodes.one_of(*FABRICS).described("how the NICs are connected"),
+                "nvls": flag.described("true: the switch between the devices of a node reduces (NVLink SHARP)"),
+                "nvlink_domain": count.described("number of devices that NVLink joins, where that is several nodes"),
+                "source": _source.described("where the figures come from"),
+            },
+            required=("source",),
+        ).described("the network to other nodes, where a source states how nodes of this platform are cabled"),
         "limits": _limits.described("limits of this platform by metric; they replace those of the SKU"),
         "source": _source.described("where the figures of the platform come from"),
     }

@@ -38,8 +38,8 @@ def test_the_file_is_on_stdout_and_its_hash_on_stderr(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("h100-sxm", "--accel-platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8'?"),
-        (("h100-sxm",), "name the platform that is delivered, one of hgx8, single, vm-passthrough"),
+        (("h100-sxm", "--accel-platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8' or 'dgx'?"),
+        (("h100-sxm",), "name the platform that is delivered, one of hgx8, single, vm-passthrough, dgx"),
         (("h100-smx", "--accel-platform=hgx8"), "did you mean 'h100-sxm'"),
         (("contract.yaml",), "contract.yaml: is frozen already, as sha256 "),
         (("h100-sxm", "--accel-platform=hgx8", "--output=contract.yaml"), "--output: contract.yaml exists"),

@@ -12,7 +12,7 @@ from pytest_accel.skus.lint.linted_file import LintedFile
 from pytest_accel.skus.lint.physics import physics, reach
 from pytest_accel.views import lint_report
 
-TODAY = "2026-11-24"
+TODAY = "2026-11-26"
 SOURCE = "{kind: measured, by: us, date: 2026-08}"
 OTHERS = "{kind: published, by: them, date: 2026-08}"
 FP32 = "fp32_clock_mhz: 1980, fp32_flops_per_clock: 256"
@@ -229,6 +229,8 @@ SLIPS = [
     (("type: nvlink4", "type: NVLink 5"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("type: nvlink4", "type: 18x200GbE RoCE"), []),
     (("type: nvlink4", "type: 18x100GbE RoCE"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
+    (("power_watts: 700", "fabric: {nics: 8, gbit_per_s: 50, link: roce, source: SOURCE}"),
+     [("fabric", 30, f"{HGX8}.fabric.gbit_per_s")]),
     # collectives of other sizes and ranks
     (("      host_copy.h2d:",
       "      all_reduce.busbw@1GiB: {floor: 520, unit: GB/s, algorithm: nvls, source: SOURCE}\n      host_copy.h2d:"),

@@ -11,7 +11,7 @@ from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
 
-TODAY = "2026-11-24"
+TODAY = "2026-11-26"
 SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
 
 

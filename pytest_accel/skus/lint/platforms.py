@@ -1,4 +1,4 @@
-"""Rules on the links of a platform: type, count, generation, width and rate."""
+"""Rules on the links and NICs of a platform: type, count, generation, width and rate."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ XGMI = {"CDNA2": "xgmi2", "CDNA3": "xgmi3", "CDNA4": "xgmi4"}
 """The generation of a link that is named xgmi alone, by architecture."""
 ETHERNET = re.compile(r"(\d+)gbe", re.IGNORECASE)
 """A type of link that names its rate in Gbit/s."""
+NICS = (100, 200, 400, 800)
+"""Gbit/s of one NIC of a node with accelerators. 50 would be GB/s of one of 400."""
 WITHIN = 0.025
 
 
@@ -64,6 +66,26 @@ def link_rate(subject: LintedFile) -> Iterator[LintFinding]:
                 rated = " or ".join(f"{count * each:g}" for each in rates)
                 expected = f"expected {rated} per direction: {count} {link['type']} of {one}"
             yield subject.error(f"{key}.gb_per_s", rate, expected)
+
+
+@rule
+def fabric(subject: LintedFile) -> Iterator[LintFinding]:
+    """Require NICs of a rate that exists, an equal share of them for each device, and an NVLink domain of whole nodes.
+
+    Floors above the wire rate are found by the rule `physics`.
+    """
+    for platform in subject.sku.platforms.values():
+        key, stated, devices = f"platforms.{platform.name}.fabric", platform.fabric, platform.devices
+        nics, rate, domain = (stated.get(name) for name in ("nics", "gbit_per_s", "nvlink_domain"))
+        if rate and rate not in NICS:
+            yield subject.error(f"{key}.gbit_per_s", rate, f"expected {', '.join(map(str, NICS))}: Gbit/s of one NIC")
+        for name in ("nics", "gbit_per_s", "link"):
+            if {"nics", "gbit_per_s"} & stated.keys() and name not in stated:
+                yield subject.warning(key, f"no {name}", "expected nics, gbit_per_s and link together")
+        if nics and devices and nics % devices and devices % nics:
+            yield subject.error(f"{key}.nics", nics, f"expected a multiple or a divisor of {devices}, the devices")
+        if domain and devices and (domain % devices or domain == devices):
+            yield subject.error(f"{key}.nvlink_domain", domain, f"expected several times {devices}, the devices")
 
 
 def link_rates(link: Mapping[str, Any], architecture: str) -> tuple[float, ...]:

@@ -1,0 +1,98 @@
+"""The NICs of platforms, and what a bus bandwidth over several nodes means for them, by published figures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import shipped
+
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.skus import fabric, loader
+from pytest_accel.skus.lint import lint
+
+DGX = shipped.load("h100-sxm").platforms["dgx"]
+
+
+@pytest.mark.parametrize(
+    ("sku", "platform", "each", "node"),
+    [
+        ("h100-sxm", "dgx", 50.0, 400.0),
+        ("h100-sxm", "vm-passthrough", 50.0, 400.0),
+        ("gb200", "dgx-tray", 50.0, 200.0),
+        ("gb300", "vm-passthrough", 100.0, 400.0),
+    ],
+)
+def test_the_nics_of_a_platform_give_each_device_its_wire_rate(
+    sku: str, platform: str, each: float, node: float
+) -> None:
+    found = shipped.load(sku).platforms[platform]
+    assert (fabric.port_rate(found), found.wire_gb_per_s) == (each, node)
+
+
+@pytest.mark.parametrize(("sku", "platform"), [("h100-sxm", "hgx8"), ("gb200", "gb200-tray"), ("cpu", "host")])
+def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate(sku: str, platform: str) -> None:
+    found = shipped.load(sku).platforms[platform]
+    assert fabric.port_rate(found) is None
+    assert fabric.expected(found, 4, 32) == {}
+
+
+@pytest.mark.parametrize(
+    ("busbw", "nodes", "ranks", "ring", "tree"),
+    [
+        (381.8, 4, 32, 47.7, 36.9),  # B200, stas00/ml-engineering
+        (330.93, 4, 32, 41.4, 32.0),  # H100, aigatech/vpbenchmarking
+        (470.0, 2, 16, 58.8, 31.3),  # H100, NVIDIA/nccl-tests issue 309: no ring of 400 Gbit/s
+        (337.35, 2, 16, 42.2, 22.5),  # H100 with 8 x 200 Gbit/s, tests/data/tool_outputs/nccl-tests/h100-2-nodes.txt
+        (480.0, 1, 8, 60.0, 0.0),
+    ],
+)
+def test_a_bus_bandwidth_is_the_load_of_a_port(busbw: float, nodes: int, ranks: int, ring: float, tree: float) -> None:
+    assert fabric.ring_load(busbw, nodes, ranks) == pytest.approx(ring, abs=0.05)
+    assert fabric.port_load(busbw, nodes, ranks) == pytest.approx(tree, abs=0.05)
+
+
+def test_healthy_ports_give_what_nvidia_says_and_a_node_bounds_few_nodes() -> None:
+    ring, tree = fabric.expected(DGX, 4, 32)["ring"], fabric.expected(DGX, 4, 32)["tree"]
+    assert ring == pytest.approx((368, 384)), "NVIDIA: 48 GB/s from each NIC of 400 Gbit/s, all of them with rings"
+    assert tree[0] == pytest.approx(46 * 31 / 3)
+    assert fabric.expected(DGX, 2, 16)["tree"] == (478.87, 478.87), "two nodes reach what one does"
+    assert fabric.expected(DGX, 128, 1024)["tree"][1] == pytest.approx(48 * 1023 / 127), "as many a ring"
+    for nodes in (2, 4, 64):
+        for at in fabric.expected(replace(DGX, limits={}), nodes, 8 * nodes)["tree"]:
+            assert 46 <= fabric.port_load(at, nodes, 8 * nodes) <= 48.001
+
+
+WRONG = """
+sku: h100-mine
+extends: h100-sxm
+platforms:
+  hgx8:
+    fabric: {{{fabric}, source: {{kind: agreed, by: me, date: 2026-11-26}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [
+        ("nics: 8, gbit_per_s: 50000, link: roce", "gbit_per_s: 50000: expected 100, 200, 400, 800"),
+        ("nics: 6, gbit_per_s: 400, link: roce", "nics: 6: expected a multiple or a divisor of 8"),
+        ("nics: 8, link: roce", "fabric: no gbit_per_s"),
+        ("nics: 8, gbit_per_s: 400", "fabric: no link"),
+        ("nvlink_domain: 8", "nvlink_domain: 8: expected several times 8"),
+        ("nics: 4, gbit_per_s: 400, link: roce", ""),
+    ],
+)
+def test_lint_finds_what_no_node_has(stated: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(WRONG.format(fabric=stated))
+    said = [f"{each.key}: {each.value}: {each.expected}" for each in lint([str(path)], "2026-11-27").findings]
+    of_fabric = [each for each in said if ".fabric" in each]
+    assert any(found in each for each in of_fabric) if found else not of_fabric
+
+
+def test_a_fabric_needs_its_source_and_no_other_key(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("sku: mine\nextends: h100-sxm\nplatforms: {hgx8: {fabric: {nics: 8, gb_per_s: 50}}}\n")
+    with pytest.raises(BadFile, match=r"mine.yaml:3: .*fabric.*gb_per_s") as bad:
+        loader.load(str(path))
+    assert "source" in str(bad.value)
