@@ -34,11 +34,11 @@ from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
 another tool's results by the limits of a SKU. Those are what nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth
-(text or JSON), BabelStream or mamf-finder printed, or a CSV table with the columns device, metric, value and unit;
-further columns are conditions. A record is never accepted more easily than its run was: if the run was filtered,
-interrupted or simulated, that still counts. Results of another tool are never accepted. The exit statuses are those of
-a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is named. Where
-none is named, a record whose limits hold ends as its run did."""
+(text or JSON), BabelStream, mamf-finder or dcgmi diag (JSON) printed, or a CSV table with the columns device, metric,
+value and unit; further columns are conditions. A record is never accepted more easily than its run was: if the run was
+filtered, interrupted or simulated, that still counts. Results of another tool are never accepted. The exit statuses
+are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is
+named. Where none is named, a record whose limits hold ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -260,10 +260,11 @@ def _figures(text: str, shown: str, sku: Sku) -> tuple[list[external_results.Ext
         names = external_results.names(figures)
         return figures, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)], []
     found = reader.read(text, shown, limits, sku)
-    other = next((each for each in found.devices if each.model and not sku.recognises(each)), None)
+    known = [each for each in found.devices if each.model or each.pci_id]
+    other = next((each for each in known if not sku.recognises(each)), None)
     if other:
-        raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.model}, which is another product")
-    unnamed = [] if all(each.model for each in found.devices) else ["the output names no product; it is taken as named"]
+        raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.product}, which is another product")
+    unnamed = [] if found.devices and known == found.devices else ["the output names no product; it is taken as named"]
     return found.figures, found.devices, [f"{found.tool}: {note}" for note in (*found.notes, *unnamed)]
 
 

@@ -147,7 +147,7 @@ def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"DCGM Diagnostic": {}, "metadata": {}}', "is JSON with DCGM Diagnostic, metadata, but without 'schema'"),
+        ('{"test_info": {}, "results": []}', "is JSON with test_info, results, but without 'schema'"),
         ("{}", "is JSON with no key, but without 'schema'"),
         ("[1]", "is a JSON list"),
         ('{"nvbandwidth": [', ":1: is not JSON: Expecting value (column 18)"),
@@ -459,6 +459,65 @@ def test_what_a_terminal_shows_of_mamf_finder_is_read() -> None:
     shown = "\r".join([*MAMF[MAMF.index("     1 |") : MAMF.index(ROW)].splitlines(), ROW])
     text = f"{MAMF[: MAMF.index('     1 |')]}{shown}\x1b[K\n{MAMF[MAMF.index('Tried') :]}"
     assert read(text) == {"matmul_mamf.bf16gpu0": 757.2}
+
+
+GB10 = (OUTPUTS / "dcgmi-diag" / "gb10-level-1.json").read_text()
+FAILED = "not judged: gpu0 software: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable"
+
+
+@pytest.mark.parametrize(
+    ("name", "sku", "code", "rows"),
+    [
+        ("t4-level-2", "t4", 6, ["results: 11 Pass; none is judged", "names no product"]),
+        ("t4-level-3", "t4", 6, ["results: 15 Pass, 1 Skip; none is judged", "NOT JUDGED 0/0 limits hold"]),
+        ("gb10-level-1", "gb10", 6, [FAILED, "results: 1 Fail; none is judged", "NOT JUDGED"]),
+        ("gb10-level-1", "h100-sxm", 4, ["names gpu0 PCI id 10de:2e12, which is another product"]),
+    ],
+)
+def test_what_dcgmi_diag_found_is_named_and_not_judged(
+    name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["judge", str(OUTPUTS / f"dcgmi-diag/{name}.json"), f"--accel-sku={sku}"]) == code
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert all(row in said for row in rows), said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "says"),
+    [
+        ("{", "Successfully ran diagnostic for group.\n{", 6, FAILED),
+        (
+            '"entity_group" : "GPU"',
+            '"gpu_ids" : "0,1,2"',
+            6,
+            "not judged: gpu0, gpu1, gpu2 software: Fail: Persistence",
+        ),
+        ('"entity_group" : "GPU"', '"entity_group" : "CPU"', 6, "not judged: node software: Fail: Persistence"),
+        ('"status" : "Fail"', '"status" : "Warn"', 6, "not judged: gpu0 software: Warn: Persistence"),
+        ('"metadata"', '"runtime_error" : "no GPU", "metadata"', 6, "dcgmi diag: the tool states: no GPU"),
+        ('"tests"', '"no tests"', 4, "output of dcgmi diag, but no result is in it"),
+        ('"version" : "4.2.3"', '"version" : ', 4, ":62: is not JSON: Expecting value"),
+    ],
+)
+def test_what_is_changed_in_an_output_of_dcgmi_diag_is_said(
+    before: str, after: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert before in GB10
+    found, said = judged(GB10.replace(before, after, 1), tmp_path, capsys, "--accel-sku=gb10")
+    assert says in " ".join(said.split())
+    assert found == code
+
+
+def test_results_that_are_no_pass_are_named_up_to_a_number() -> None:
+    result = '{"gpu_id": "0", "status": "Fail"}'
+    text = GB10.replace('"results" : \n', f'"results" : [{", ".join([result] * 40)}], "x" : \n')
+    reader = reader_of(text)
+    assert reader
+    notes = reader.read(text, "f.txt", LIMITS, SKU).notes
+    assert notes.count("not judged: gpu0 software: Fail") == 32
+    assert notes[-2:] == ["and 8 more", notes[-1]]
+    assert notes[-1].startswith("results: 40 Fail; none is judged")
 
 
 @pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.*")), ids=lambda path: path.stem)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import ToolOutput, entries, json_from, number, numbered, on_lines, several
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
-from pytest_accel.core.untrusted import BadFile, ErrorAt, parse_json
+from pytest_accel.core.untrusted import BadFile, ErrorAt
 
 TOOL = "nvbandwidth"
 LOOKED_FOR = (
@@ -122,18 +122,17 @@ def _as_text(text: str, start: int, shown: str) -> tuple[list[tuple[int, str]], 
     `start` is where the JSON begins; what the tool printed before it is kept. The lines of a test have the number of
     the line that names it. Raises BadFile.
     """
-    before, end = text[:start], text.rfind("}") + 1
-    whole = parse_json(("\n" * before.count("\n") + text[start:end]).encode(), shown)["nvbandwidth"]
+    before = text[:start]
+    whole = json_from(text, start, shown).get("nvbandwidth")
     stated: dict[str, Any] = whole if isinstance(whole, dict) else {}
     head = [f"nvbandwidth Version: {stated.get('version')}"]
-    head += [f"Device {each}" for each in _list(stated, "GPU Device list")]
+    head += [f"Device {each}" for each in entries(stated, "GPU Device list", str)]
     place, lines = start, [*numbered(before), *((before.count("\n") + 1, line) for line in head)]
     said = [f"the tool states: {printable(str(stated[key]), 120)}" for key in ("error", "warning") if stated.get(key)]
-    for each in _list(stated, "testcases"):
-        case: dict[str, Any] = each if isinstance(each, dict) else {}
+    for case in entries(stated, "testcases", dict):
         test, status = str(case.get("name")), str(case.get("status"))
         place = max(place, text.find(f'"{test}"', place))
-        rows = [row for row in _list(case, "bandwidth_matrix") if isinstance(row, list)]
+        rows = entries(case, "bandwidth_matrix", list)
         if test in _METRICS and (status != "Passed" or not rows):
             said.append(f"{test} has no figures; its status is {printable(status, 60)}")
             continue
@@ -143,12 +142,6 @@ def _as_text(text: str, start: int, shown: str) -> tuple[list[tuple[int, str]], 
         line = text.count("\n", 0, place) + 1
         lines += [(line, part) for part in (f"Running {test}.", title, columns, *table, total)]
     return lines, said
-
-
-def _list(stated: Mapping[str, Any], key: str) -> list[Any]:
-    """Return the list under a key; an empty one if there is none."""
-    found = stated.get(key)
-    return found if isinstance(found, list) else []
 
 
 def _tests(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from pytest_accel.cli.external_results import ExternalFigure
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt
+from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt, parse_json
+
+_Kind = TypeVar("_Kind")
 
 NAMED = 5
 """Lines, or tests, that a note names one by one."""
@@ -40,6 +43,19 @@ def only(lines: Sequence[tuple[int, str]], pattern: re.Pattern[str], what: str, 
             ErrorAt(shown, found[1][0], f"a second line '{what} ...'; judge the output of each run by itself")
         )
     return found[0][1]
+
+
+def json_from(text: str, start: int, shown: str) -> dict[str, Any]:
+    """Return the JSON that begins at `start` and ends with the last bracket. Raises BadFile with the line."""
+    lines = "\n" * text.count("\n", 0, start)
+    found = parse_json(f"{lines}{text[start : text.rfind('}') + 1]}".encode(), shown)
+    return found if isinstance(found, dict) else {}
+
+
+def entries(stated: Mapping[str, Any], key: str, kind: type[_Kind]) -> list[_Kind]:
+    """Return what is of a kind in the list under a key; nothing if there is no list."""
+    found = stated.get(key)
+    return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
 
 
 def number(cell: str) -> float | None:
