@@ -27,7 +27,7 @@ from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
-from pytest_accel.views import differences, terminal
+from pytest_accel.views import differences, fabric, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
@@ -226,6 +226,8 @@ def _judge_figures(chosen: argparse.Namespace, text: str) -> int:
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
     screen.show([(note, "yellow") for note in notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
+    for figure in figures:
+        screen.show(fabric.port_lines(figure.measurement, terms.platform, screen.width()))
     screen.show([(line, "yellow") for line in external_results.not_judged(verdicts)])
     missing = external_results.lacking(lacking, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])

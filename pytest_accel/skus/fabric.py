@@ -50,7 +50,8 @@ def expected(platform: Platform, nodes: int, ranks: int) -> Mapping[str, tuple[f
     if rate is None or nodes < 2 or ranks < nodes:
         return {}
     inside = platform.limits.get(INSIDE)
-    most = (inside.reference if inside else None) or float("inf")
+    own, of_node = (inside.reference if inside else None) or float("inf"), max(2, ranks // nodes)
+    most = own * of_node / (of_node - 1) * (ranks - 1) / ranks  # at most the algbw of a node by itself
     ring, tree = ranks / nodes, (ranks - 1) / (nodes - 1)
     low, high = (share * rate for share in HEALTHY)
     return {"ring": (low * ring, high * ring), "tree": (min(most, low * tree), min(most, high * tree))}

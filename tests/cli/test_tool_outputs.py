@@ -42,7 +42,15 @@ def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: s
     ("name", "sku", "rows"),
     [
         ("nccl-tests/h100-1-node", "h100-sxm", ["PASS node all_reduce.busbw@8GiB 479.8 GB/s floor 450.1 GB/s +6.6%"]),
-        ("nccl-tests/h100-2-nodes", "h100-sxm", ["measured with 16 ranks; the limit is for 8"]),
+        (
+            "nccl-tests/h100-2-nodes",
+            "h100-sxm",
+            [
+                "info node fabric.all_reduce 337.4 GB/s",
+                "2 nodes, 8GiB: a port carries 42.2 GB/s by rings, 22.5 by trees (nodes reduce first)",
+                "platform hgx8 states no NICs; name one that does",
+            ],
+        ),
         (
             "nccl-tests/a100-1-node",
             "a100-sxm-40gb",
@@ -52,7 +60,7 @@ def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: s
             ],
         ),
         ("rccl-tests/mi300x-1-node", "mi300x", ["PASS node all_reduce.busbw@8GiB 315.9 GB/s floor 304 GB/s +3.9%"]),
-        ("rccl-tests/mi300x-2-nodes", "mi300x", ["measured with 16 ranks; the limit is for 8"]),
+        ("rccl-tests/mi300x-2-nodes", "mi300x", ["info node fabric.all_reduce 357.4 GB/s 2 nodes, 16GiB: a port"]),
         ("rccl-tests/mi355x-2-nodes", "mi355x", ["the output is cut off: its last line", "names no product"]),
     ],
 )
@@ -65,6 +73,46 @@ def test_what_others_published_is_judged_as_a_run_is(
     assert all(row in said for row in rows), said
     assert "required, but not in the file: matmul_mamf.bf16" in said
     assert "NOT JUDGED" in said
+
+
+H100_2 = (OUTPUTS / "nccl-tests" / "h100-2-nodes.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("replaced", "rows"),
+    [
+        (
+            ("", ""),
+            [
+                "wire rate of a port: 50 GB/s; used: 84% by rings, 45% by trees",
+                "healthy: 368 to 384 GB/s by rings, up to 513 by trees",
+            ],
+        ),
+        (("47743  179.92  337.35", "34268  250.67  470.00"), ["wire rate of a port: 50 GB/s; used: 63%, by trees"]),
+        (
+            ("179.92  337.35      0", "179.92  337.35      7"),
+            ["REJECTED node: fabric.all_reduce", "7 values are wrong"],
+        ),
+    ],
+)
+def test_ranks_on_several_nodes_are_held_against_the_nics_of_the_platform(
+    replaced: tuple[str, str], rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = judged(H100_2.replace(*replaced), tmp_path, capsys, "--accel-sku=h100-sxm", "--accel-platform=dgx")
+    said = " ".join(said.split())
+    assert code == (1 if "REJECTED" in rows[0] else 6)
+    assert all(row in said for row in rows), said
+    assert "all_reduce.busbw@8GiB 3" not in said, "no limit of a single node judges it"
+
+
+def test_of_nodes_with_unequal_ranks_and_of_small_messages_nothing_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = judged(H100_2.replace("on      node1 device  7", "on      node2 device  7"), tmp_path, capsys)
+    assert (code, "its nodes have 1, 7, 8 ranks" in said) == (4, True)
+    small = "".join(line for line in H100_2.splitlines(keepends=True) if not line.strip().startswith(tuple("1248")))
+    assert read(H100_2) == {"fabric.all_reduce": 337.35}
+    assert read(small) == {}
 
 
 def test_a_slow_collective_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -527,12 +575,15 @@ def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> N
     there, draw, kept = _read_or_none(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
     for _ in range(100):
         mutated = _changed_json if path.suffix == ".json" and draw.random() < 0.8 else _mutated
-        found = _read_or_none(mutated(text, draw), limits)
+        changed = mutated(text, draw)
+        found = _read_or_none(changed, limits)
+        kept += bool(found)
+        if of_nodes := found.pop("fabric.all_reduce", None):  # of the largest size that is left
+            assert f" {of_nodes:.2f} " in text
         for metric, value in found.items():
             assert value is None or value == pytest.approx(
                 there[metric], rel={"stream": 3e-2, "matmul_mamf": 0.25}.get(metric.partition(".")[0], 3e-3)
             )
-        kept += bool(found)
     assert kept > 20 * bool(there) - 1, "the mutations leave something to read"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
@@ -20,6 +21,10 @@ LOOKED_FOR = (
     "nccl-tests and rccl-tests, by '# Rank  0 ... device  0 [...]' and a table with the columns algbw and busbw"
 )
 METRIC = "all_reduce.busbw@"
+FABRIC = "fabric.all_reduce"
+"""The metric of ranks on several nodes: that of the largest size."""
+LARGE = 1 << 30
+"""Bytes from which on the links between nodes bound it, and not the latency."""
 MOST_RANKS = 1 << 16
 """Ranks of an output at most: more than the accelerators of one fabric."""
 
@@ -56,12 +61,15 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     `shown` is the name of the file in messages. The figure of a row is its bus bandwidth in place, as our probe and our
     limits have it. A row counts if its bandwidths follow from its size, its time and the number of ranks: size / time,
     and that x 2 (n - 1) / n, which no other collective has (nccl-tests, doc/PERFORMANCE.md). A row with wrong values is
-    a device error, whatever its size.
+    a device error, whatever its size. Of ranks on several nodes the largest size is read, if it is LARGE.
     """
     lines = numbered(text)
     ranks = _ranks(lines, shown)
     hosts = [host for host, _ in ranks]
     devices = [device for host, device in ranks if host == hosts[0]]
+    nodes, of_each = len(set(hosts)), set(Counter(hosts).values())
+    if len(of_each) > 1:
+        raise BadFile(f"{shown}: its nodes have {several(sorted(of_each))} ranks; judge one of nodes with equally many")
     versions = _VERSION.findall(text)
     software = {name.lower(): version for name, version in versions}
     sizes = {in_bytes(name.removeprefix(METRIC)): name for name in limits if name.startswith(METRIC)}
@@ -75,16 +83,21 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
             broken.append(place)
         elif (row.dtype, row.redop) != ("float", "sum"):
             other.append(place)
-        elif row.wrong or row.size in sizes:
+        elif row.wrong or (row.size >= LARGE if nodes > 1 else row.size in sizes):
             if row.size in figures:
                 first = figures[row.size].line
                 raise BadFile(ErrorAt(shown, place, f"size {row.size} is given twice (first in line {first})"))
             conditions = {"ranks": len(ranks), "dtype": "fp32", "in_place": True}
+            conditions |= {"nodes": nodes, "size": _size(row.size)} if nodes > 1 else {}
             wrong = Trouble("device", f"{row.wrong} values are wrong (line {place})", wrong=True) if row.wrong else None
-            metric = sizes.get(row.size, f"{METRIC}{_size(row.size)}")
+            metric = FABRIC if nodes > 1 else sizes.get(row.size, f"{METRIC}{_size(row.size)}")
             value = None if wrong else row.busbw
             found = Measurement(metric, NODE, "GB/s", value, conditions=conditions, trouble=wrong)
             figures[row.size] = ExternalFigure(found, software, place)
+    if nodes > 1 and figures:
+        wrong_ones = [size for size, each in figures.items() if each.measurement.trouble]
+        chosen = min(wrong_ones, default=max(figures))
+        figures = {chosen: figures[chosen]}
     last = next((line for _, line in lines if _LAST in line), "")
     if re.search(r": *[1-9]", last) and not any(each.measurement.trouble for each in figures.values()):
         raise BadFile(f"{shown}: {printable(last, 80)!r}, but no row that can be read has wrong values")
