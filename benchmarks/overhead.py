@@ -186,7 +186,7 @@ def workloads(options: argparse.Namespace, library: Path | None, world: int) -> 
         size, amount = f"{kib}KiB", kib * 2**10 / 1e9 * 2 * (world - 1) / world
         plain = [Plain("torch", "torch_all_reduce", {"size": kib * 2**10}, ranks=True)]
         metric = f"all_reduce.busbw@{size}"
-        found.append(Workload(metric, probes.all_reduce, {"size": size}, amount, "GB/s", 0.98, plain))
+        found.append(Workload(metric, probes.collective, {"size": size}, amount, "GB/s", 0.98, plain))
     return [each for each in found if not options.only or any(word in each.metric for word in options.only)]
 
 

@@ -113,8 +113,8 @@ def _metrics() -> Iterator[Sequence[str]]:
 
 def _names(declared: Declaration) -> list[str]:
     """Return the metrics of a probe; those of any size as the one of the packaged suite."""
-    listed = list(declared.names())
-    return listed or [declared.metric.format(**conditions_of(declared.function, {}, {})[0])]
+    conditions, _ = conditions_of(declared.function, {}, {})
+    return list(declared.names()) or [each.format(**conditions) for each in declared.forms]
 
 
 def _unit(declared: Declaration, metric: str) -> str:

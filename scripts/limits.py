@@ -142,15 +142,15 @@ def _both(statuses: tuple[Status, Status]) -> str:
 
 def _methods() -> list[str]:
     packaged = [each for each in declarations() if each.method and each.packaged]
-    metrics = [metric for each in packaged for metric in [*each.names()] or [_usual(each)] if metric not in each.also]
+    metrics = [metric for each in packaged for metric in [*each.names()] or _usual(each) if metric not in each.also]
     rows = [(metric, method_of(metric, {})) for metric in metrics]
     return table(("metric", "method"), list(_alike(rows)))
 
 
-def _usual(declared: Declaration) -> str:
-    """Return the metric under the probe's own conditions, for a probe whose metrics cannot be listed."""
+def _usual(declared: Declaration) -> list[str]:
+    """Return the metrics under the probe's own conditions, for a probe whose metrics cannot be listed."""
     conditions, _ = conditions_of(declared.function, {}, {})
-    return declared.metric.format(**conditions)
+    return [each.format(**conditions) for each in declared.forms]
 
 
 def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[str, str]]:

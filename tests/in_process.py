@@ -303,7 +303,7 @@ def run(
         for subject in subjects:
             here.check(probes.soak, {}, subject, metric="soak.clock_swing")
         here.pool.part()
-        here.check(probes.all_reduce, {}, NODE)
+        here.check(probes.collective, {}, NODE)
     _count(here, subjects)
     return here, here.finish()
 

@@ -89,7 +89,7 @@ def not_applicable(made: Run) -> list[Verdict]:
     """Return what the packaged suite says besides: no other metric can be measured on these nodes."""
     measured = {each.metric for each in made.measurements}
     packaged = [each for each in declarations() if each.packaged]
-    asked = {one for each in packaged for one in [*each.asked()] or [each.metric.replace("{fact}", "other")]}
+    asked = {one for each in packaged for one in [*each.asked()] or [each.forms[0].replace("{fact}", "other")]}
     return [Verdict(each, NODE, Status.NOT_APPLICABLE) for each in sorted(asked - measured)]
 
 

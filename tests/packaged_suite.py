@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.probes.declare import conditions_of, declaration_for
 from pytest_accel.suite import ORDER
 
@@ -41,8 +42,9 @@ def requests() -> list[Request]:
 
 
 def _cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """The arguments of every case of a test, fixtures as None."""
+    """The arguments of every case of a test, fixtures as None, and a collective at the size of the suite."""
     fixtures = dict.fromkeys(inspect.signature(test).parameters)
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    marks += [("accel_operation", OPERATIONS)] * ("accel_operation" in fixtures)
     for values in itertools.product(*(values for _, values in marks)):
         yield {**fixtures, **dict(zip((name for name, _ in marks), values, strict=True))}

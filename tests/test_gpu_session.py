@@ -189,7 +189,7 @@ def test_the_plan_fits_in_nine_minutes_and_leaves_half_a_minute(monkeypatch: pyt
 
 def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one device, where nothing is copied to a peer. V11 predicts no less than that."""
-    several = ("peer_copy", "all_reduce", "ddp_step")
+    several = ("peer_copy", "collective", "ddp_step")
     every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
     alone = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
     sku = shipped.load("h200-sxm")

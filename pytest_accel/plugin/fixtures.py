@@ -60,8 +60,14 @@ def accel_counters(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def accel_operation(request: pytest.FixtureRequest) -> str:
+    """Return a collective, such as "all_reduce"; the test runs once for each of this run and each of its sizes."""
+    return _parameter(request)
+
+
+@pytest.fixture
 def accel_size(request: pytest.FixtureRequest) -> str:
-    """Return a size of an all-reduce, such as "8GiB"; the test runs once for each size of this run."""
+    """Return a size of the collective `accel_operation`, such as "8GiB"; the test runs once for each of this run."""
     return _parameter(request)
 
 

@@ -203,7 +203,8 @@ class Acceptance:
                 facts = self.accel_session.setup.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if "accel_size" in names:
-            metafunc.parametrize("accel_size", self.accel_session.setup.all_reduce_sizes(), indirect=True)
+            pairs = self.accel_session.setup.collectives()
+            metafunc.parametrize(("accel_operation", "accel_size"), pairs, indirect=True)
         if SUBJECT not in names:
             return
         subjects = {device.uuid: device.name for device in self.accel_session.setup.devices}

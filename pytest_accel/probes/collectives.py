@@ -1,7 +1,9 @@
-"""All-reduce over all devices; each worker process is a rank (nccl on GPUs, gloo on CPUs)."""
+"""Collectives over all devices; each worker process is a rank (nccl on GPUs, gloo on CPUs)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.units import in_bytes
@@ -9,82 +11,206 @@ from pytest_accel.probes.declare import SIZES, Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
-_CHUNK = 2**26
-"""Elements that are made and compared at a time, so that the check needs little memory besides the payload."""
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
+DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
+"""The operations whose size is that of the parts of all ranks together."""
+OUT_OF_PLACE = ("all_to_all", "sendrecv")
+"""The operations that need a second buffer, in nccl-tests too."""
+LATENCY_BYTES = 8
+"""Size of the smallest call; each rank's part of it, where it is divided."""
+
+_COMPARED = 2**26
+"""Elements that are compared at a time, so that the check needs little memory besides the payload."""
+_PERIOD, _EXACT = 65521, 2**24
+"""The longest period of the payload in elements, and the whole number up to which fp32 is exact."""
 
 
-@probe(
-    "all_reduce.busbw@{size}",
-    runs="ranks",
-    unit="GB/s",
-    method=lambda: {"dtype": "fp32", "in_place": True, "statistic": "mean"},  # ranks and algorithm are compared apart
-    stresses=["link"],
-    variants={"size": SIZES},
-    budgets={"quick": 3.0, "standard": 8.0, "long": 20.0},
-    peak="peer_links",
-    derived_floor=0.94,
-    required="collectives",
-    verifies="sums",
-    cost=Cost("link", share=0.8),
-    small={"size": "64KiB"},
-)
-def all_reduce(device: Compute, *, size: str = "8GiB") -> ProbeResult:
-    """Measure the bus bandwidth in GB/s of an all-reduce (sum) of `size` per rank: size / time x 2 (n - 1) / n.
+Sources = list[tuple[Iterable[int], int]]
+"""For each part that a rank receives: the ranks that it is the sum of, and where it begins in their payload."""
 
-    The formula is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is that of the slowest rank. The payload
-    is fp32, as in nccl-tests: NVSwitches add four floats at once, but integers one by one (NCCL,
-    src/device/reduce_kernel.h). As there, the sum replaces the payload, calls are queued back to back, and the mean
-    counts. Their number differs: nccl-tests makes 20 calls after 1 to 5 of warm-up, this probe as many as its budget
-    holds after a quarter of it. The packaged suite measures every size that the SKU has a limit for.
 
-    Before and after the timing the payload holds integers whose sum is exact in any order, and every rank compares the
-    result bit by bit. During the timing it holds zeros, because other numbers would grow with every sum.
+@dataclass(frozen=True)
+class Collective:
+    """An operation of the process group with fp32 buffers of its own, which hold zeros while it is timed."""
 
-    Raises NotApplicable for a single device, WrongResult for a wrong sum.
+    operation: str
+    size: int
+    """S of nccl-tests in bytes."""
+    factor: float
+    """Bus bandwidth / (S / time)."""
+    call: Callable[[], object]
+    """Does the operation once. Later work on the current stream waits for it."""
+    device: Compute
+    sent: Any
+    received: Any
+    sources: Sources
+
+    def check(self) -> None:
+        """Do the operation once with whole numbers, and compare every bit of the result. Raises WrongResult."""
+        self.received.zero_()
+        whole, rest, own = _in_periods(self.sent, self.device, [self.device.rank], 0)
+        whole.copy_(own)
+        rest.copy_(own[: rest.numel()])
+        self.call()
+        parts = self.received.view(len(self.sources), -1)
+        wrong = sum(_differing(part, self.device, *source) for part, source in zip(parts, self.sources, strict=True))
+        self.sent.zero_()
+        self.received.zero_()
+        if wrong:
+            values = f"{wrong} of {self.received.numel()} values are wrong"
+            raise WrongResult(f"{self.operation}: {values} on rank {self.device.rank}")
+
+
+def collective_on(device: Compute, operation: str, size: int, distance: int = 1) -> Collective:
+    """Return one of `OPERATIONS` over the process group that the device is a rank of, with a payload of `size` bytes.
+
+    S and the factors are those of nccl-tests (doc/PERFORMANCE.md; src/sendrecv.cu). Where S is divided between the
+    ranks, a part is rounded down to 16 bytes, as there, and has at least 8. For "sendrecv" rank i sends to rank
+    i + `distance` and receives from i - `distance`, modulo the number n of ranks: 1 is the ring of nccl-tests; n / 2
+    are pairs that exchange in both directions at once.
+
+    Raises NotApplicable for a single device, Unmeasurable if its memory does not suffice.
     """
     import torch.distributed as dist
 
-    n = in_bytes(size) // 4
-    if device.world < 2:
-        raise NotApplicable("all-reduce needs at least two devices")
-    device.require_memory(4 * n + 4 * 8 * _CHUNK)
-    payload = device.torch.empty(n, dtype=device.torch.float32, device=device.torch_device)
-    _check(device, payload, dist)
-    result = device.sample(
-        lambda: dist.all_reduce(payload),
-        amount=n * 4 / 1e9 * 2 * (device.world - 1) / device.world,
-        unit="GB/s",
-        metric=f"all_reduce.busbw@{size}",
-        collective=True,
-        conditions={"size": size, "ranks": device.world, "dtype": "fp32", "data": "zeros", **device.collectives},
+    torch, rank, world = device.torch, device.rank, device.world
+    if world < 2:
+        raise NotApplicable(f"{operation} needs at least two devices")
+    part = max(LATENCY_BYTES // 4, size // 4 // world // 4 * 4)
+    count = part * world if operation in DIVIDED else size // 4
+    buffers = 1 + (operation in OUT_OF_PLACE)
+    device.require_memory(4 * buffers * count + 4 * _COMPARED)
+    payload, other = (
+        torch.zeros(count if each < buffers else 0, dtype=torch.float32, device=device.torch_device) for each in (0, 1)
     )
-    _check(device, payload, dist)
-    stated, account = device.account("allreduce", 4 * n)
+    own, every, share = payload[rank * part : (rank + 1) * part], range(world), (world - 1) / world
+    to, source = (rank + distance) % world, (rank - distance) % world
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before torch 2.13
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def exchange() -> None:
+        ends = [dist.P2POp(dist.isend, payload, to), dist.P2POp(dist.irecv, other, source)]
+        for each in dist.batch_isend_irecv(ends):
+            each.wait()
+
+    table: dict[str, tuple[float, Callable[[], object], Any, Any, Sources]] = {
+        "all_reduce": (2 * share, lambda: dist.all_reduce(payload), payload, payload, [(every, 0)]),
+        "all_gather": (
+            share, lambda: gather(payload, own), own, payload, [([each], 0) for each in every],
+        ),
+        "reduce_scatter": (
+            share, lambda: scatter(own, payload), payload, own, [(every, rank * part)],
+        ),
+        "all_to_all": (
+            share, lambda: dist.all_to_all_single(other, payload), payload, other,
+            [([each], rank * part) for each in every],
+        ),
+        "broadcast": (1.0, lambda: dist.broadcast(payload, 0), payload, payload, [([0], 0)]),
+        "sendrecv": (1.0, exchange, payload, other, [([source], 0)]),
+    }  # fmt: skip
+    factor, call, *data = table[operation]
+    return Collective(operation, 4 * count, factor, call, device, *data)
+
+
+def _in_periods(payload: Any, device: Compute, ranks: Iterable[int], start: int) -> tuple[Any, Any, Any]:
+    """Return a payload as rows of one period and what is left, and the sum of the patterns of `ranks` over a period.
+
+    A pattern is made of whole numbers from 1 on that depend on rank and index, so that a shift, a swap and a part that
+    never arrived show. Sums over all ranks of the group stay within what fp32 holds exactly. `start` is the index of
+    the first element.
+    """
+    torch, period = device.torch, min(_PERIOD, _EXACT // device.world)
+    places = torch.arange(start, start + period, dtype=torch.int64, device=device.torch_device).mul_(7919)
+    total = torch.zeros_like(places)
+    for rank in ranks:
+        total += (places + rank * 104729).remainder_(period).add_(1)
+    rows = payload.numel() // period
+    return payload[: rows * period].view(rows, period), payload[rows * period :], total.to(torch.float32)
+
+
+def _differing(payload: Any, device: Compute, ranks: Iterable[int], start: int) -> int:
+    """Return the number of elements that are not the sum of the patterns of `ranks`, to the last bit."""
+    whole, rest, expected = (each.view(device.torch.int32) for each in _in_periods(payload, device, ranks, start))
+    chunks = [(each, expected) for each in whole.split(_COMPARED // expected.numel())]
+    chunks.append((rest, expected[: rest.numel()]))
+    return sum(int((found != wanted).count_nonzero().item()) for found, wanted in chunks)
+
+
+def _timed(device: Compute, collective: Collective, **how: Any) -> ProbeResult:
+    """Time an operation, after it was checked and before it is checked again."""
+    conditions = {"operation": collective.operation, "ranks": device.world, "dtype": "fp32", "data": "zeros"}
+    conditions.update(device.collectives, **how.pop("conditions", {}))
+    collective.check()
+    result = device.sample(collective.call, collective=True, conditions=conditions, **how)
+    collective.check()
+    stated, account = device.account(collective.operation.replace("_", ""), collective.size)
     result.conditions.update(stated)
     if account:
         result.details["account"] = account
     return result
 
 
-def _pattern(device: Compute, start: int, end: int, rank: int) -> Any:
-    """Return the payload of `rank`: integers below 65521 that depend on rank and index, so that a shift or swap shows.
+@probe(
+    "{operation}.busbw@{size}",
+    runs="ranks",
+    unit="GB/s",
+    method=lambda operation: {  # ranks and algorithm are compared apart
+        "dtype": "fp32", "in_place": operation not in OUT_OF_PLACE, "statistic": "mean",
+    },
+    stresses=["link"],
+    variants={"operation": OPERATIONS, "size": SIZES},
+    budgets={"quick": 0.0, "standard": 1.0, "long": 10.0},
+    budgets_of={"all_reduce": {"quick": 3.0, "standard": 8.0, "long": 20.0}},
+    peak="peer_links",
+    derived_floor=0.94,
+    required="collectives",
+    verifies="sums",
+    cost=Cost("link", share=0.8),
+    small={"size": "64KiB"},
+)  # fmt: skip
+def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8GiB", distance: int = 1) -> ProbeResult:
+    """Measure the bus bandwidth in GB/s of an operation with a payload of `size` for each rank.
 
-    Sums of up to 256 ranks stay below 2^24, up to which fp32 is exact.
+    It is S / time, times 2 (n - 1) / n for "all_reduce", (n - 1) / n for "all_gather", "reduce_scatter" and
+    "all_to_all", and 1 for "broadcast" and "sendrecv". S is the payload of one rank, or of "all_gather" its result, as
+    in NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is that of the slowest rank. `distance` is of "sendrecv"
+    alone: see `collective_on`.
+
+    The payload is fp32, as in nccl-tests: NVSwitches add four floats at once, but integers one by one (NCCL,
+    src/device/reduce_kernel.h). As there, the result replaces the payload if the operation can do so, calls are queued
+    back to back, and the mean counts. Their number differs: nccl-tests makes 20 calls after 1 to 5 of warm-up, this
+    probe as many as its budget holds after a quarter of it. The packaged suite measures every size that the SKU has a
+    limit for.
+
+    Before and after the timing the payload holds whole numbers whose sums are exact in any order, and every rank
+    compares its result bit by bit. During the timing it holds zeros, because other numbers would grow with every sum.
+
+    Raises NotApplicable for a single device, WrongResult for a wrong result.
     """
-    place = device.torch.arange(start, end, dtype=device.torch.int64, device=device.torch_device)
-    return place.mul_(7919).add_(rank * 104729).remainder_(65521)
+    made = collective_on(device, operation, in_bytes(size), distance)
+    metric, conditions = f"{operation}.busbw@{size}", {"size": size}
+    return _timed(device, made, amount=made.size * made.factor / 1e9, unit="GB/s", metric=metric, conditions=conditions)
 
 
-def _check(device: Compute, payload: Any, dist: Any) -> None:
-    """All-reduce the pattern, subtract the part of every rank, and count what is not zero. Raises WrongResult."""
-    n, wrong = payload.numel(), 0
-    chunks = [(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
-    for start, end in chunks:
-        payload[start:end] = _pattern(device, start, end, device.rank)
-    dist.all_reduce(payload)
-    for start, end in chunks:
-        for rank in range(device.world):
-            payload[start:end] -= _pattern(device, start, end, rank)
-        wrong += int(payload[start:end].count_nonzero().item())
-    if wrong:
-        raise WrongResult(f"{wrong} of {n} sums are wrong on rank {device.rank}")
+@probe(
+    "{operation}.latency",
+    runs="ranks",
+    unit="us",
+    stresses=["link"],
+    variants={"operation": OPERATIONS},
+    suite=["all_reduce.latency"],
+    budgets={"quick": 0.0, "standard": 0.2, "long": 2.0},
+    verifies="sums",
+)
+def collective_latency(device: Compute, *, operation: str = "all_reduce") -> ProbeResult:
+    """Measure the microseconds of one call of an operation with 8 bytes; with 8 for each rank if it divides them.
+
+    It is the mean of calls that are queued back to back, as in nccl-tests; the time is that of the slowest rank.
+
+    Raises NotApplicable for a single device, WrongResult for a wrong result.
+    """
+    made = collective_on(device, operation, LATENCY_BYTES)
+    conditions = {"bytes": made.size}
+    return _timed(
+        device, made, amount=1.0, unit="us", as_duration=True, metric=f"{operation}.latency", conditions=conditions
+    )

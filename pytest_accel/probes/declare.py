@@ -192,17 +192,22 @@ class Declaration:
         return self.runs in ("ranks", "peers")
 
     @property
-    def family(self) -> str:
-        """The first word of its metrics."""
-        return parse(self.metric).probe
+    def forms(self) -> list[str]:
+        """The names of its main metric, of which those of any size or fact are left open: "all_reduce.busbw@{size}"."""
+        found = [self.metric]
+        for key, value in self.variants.items():
+            if not isinstance(value, re.Pattern):
+                found = [name.replace(f"{{{key}}}", each) for name in found for each in value]
+        return found
+
+    @property
+    def families(self) -> set[str]:
+        """The first words of its metrics."""
+        return {parse(name).probe for name in self.forms}
 
     def names(self) -> Iterator[str]:
         """Yield the metrics that the probe can find, as far as they can be listed."""
-        listed = {key: value for key, value in self.variants.items() if not isinstance(value, re.Pattern)}
-        for key, value in listed.items():
-            yield from (self.metric.replace(f"{{{key}}}", each) for each in value)
-        if not self.variants:
-            yield self.metric
+        yield from (name for name in self.forms if "{" not in name)
         yield from self.also
 
     def asked(self) -> Iterable[str]:
@@ -237,9 +242,14 @@ class Declaration:
         known = {**conditions_of(self.function, {}, {})[0], **conditions}
         return dict(self.method(**{name: known[name] for name in _signature(self.method).parameters}))
 
-    def cost_of(self, variant: str) -> Cost | None:
-        """Return the cost of one variant of the metric."""
-        return self.cost.get(variant) if isinstance(self.cost, Mapping) else self.cost
+    def variant_of(self, metric: str) -> str:
+        """Return the variant of a metric, by which budgets and costs name it: "triad", or for a collective its name."""
+        name = parse(metric)
+        return name.probe if self.metric.startswith("{") else name.variant
+
+    def cost_of(self, metric: str) -> Cost | None:
+        """Return the cost of one metric."""
+        return self.cost.get(self.variant_of(metric)) if isinstance(self.cost, Mapping) else self.cost
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -338,7 +348,7 @@ def declaration_of(metric: str) -> Declaration | None:
     metrics begin with the same word.
     """
     family = parse(metric).probe
-    alike = (each for each in _DECLARED.values() if each.family == family)
+    alike = (each for each in _DECLARED.values() if family in each.families)
     return finder_of(metric) or finder_of(parse(metric).base) or next(alike, None)
 
 
@@ -348,9 +358,9 @@ def unit_of(metric: str) -> str | None:
     return declared.unit_of(metric) if declared else None
 
 
-def known_metrics(family: str = "") -> list[str]:
-    """Return the metrics that probes measure, as far as they can be listed; of one first word only, if it is given."""
-    return [name for each in declarations() if not each.fact and family in ("", each.family) for name in each.names()]
+def known_metrics() -> list[str]:
+    """Return the metrics that probes measure, as far as they can be listed."""
+    return [name for each in declarations() if not each.fact for name in each.names()]
 
 
 def conditions_of(

@@ -18,7 +18,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.probes import all_reduce
+from pytest_accel.probes.collectives import OPERATIONS, collective
 from pytest_accel.run import earlier_records, record, simulation, terms
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
@@ -210,16 +210,16 @@ class Setup:
             if parse(metric).probe == probe and metric != "inventory.sku" and not requirements.of_node(metric)
         ]
 
-    def all_reduce_sizes(self) -> list[str]:
-        """Return the sizes of the all-reduces of this run: that of the packaged suite, and those that have a limit.
+    def collectives(self) -> list[tuple[str, str]]:
+        """Return operation and size of the collectives of this run: the packaged sizes, and those that have a limit.
 
         At level quick only limits count that the level requires.
         """
-        packaged = request_of(all_reduce, {}, None, self.terms.sku)
-        quick = self.terms.level == "quick"
-        limited = [parse(metric) for metric, limit in self.terms.limits.items() if not quick or "quick" in limit.levels]
-        alike = [each.size for each in limited if each.base == parse(packaged.metric).base]
-        return list(dict.fromkeys([str(packaged.conditions["size"]), *alike]))
+        packaged = [request_of(collective, {"operation": each}, None, self.terms.sku).metric for each in OPERATIONS]
+        quick, bases = self.terms.level == "quick", {parse(each).base for each in packaged}
+        limited = [metric for metric, limit in self.terms.limits.items() if not quick or "quick" in limit.levels]
+        found = [parse(metric) for metric in dict.fromkeys([*packaged, *limited]) if parse(metric).base in bases]
+        return [(each.probe, each.size) for each in sorted(found, key=lambda each: OPERATIONS.index(each.probe))]
 
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:

@@ -19,7 +19,7 @@ from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
-from pytest_accel.probes.device.torch_device import Compute, ProbeResult
+from pytest_accel.probes.device.torch_device import DURATIONS, Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import Symptoms
 from pytest_accel.simulate.libraries import never
@@ -138,7 +138,7 @@ class SimulatedDevice(Compute):
 
     def join(self, rendezvous: str, rank: int, world: int) -> None:
         """Become a rank of the process group, unless a fault keeps this one out."""
-        self._begin("all_reduce")
+        self._begin("collective")
         if self._symptoms(self.places[0]).event == "late":
             never()
         super().join(rendezvous, rank, world)
@@ -263,7 +263,7 @@ class SimulatedDevice(Compute):
         amount *= self._scale
         simulated = SPEEDUP * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
-        batch = 1 if as_duration else max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
+        batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
         self._clock = SimulatedClock(self, block, batch)
         result = super().sample(
             self._clock.counted(work, always=bool(more.get("collective"))),
@@ -276,6 +276,7 @@ class SimulatedDevice(Compute):
         )
         self._clock = None
         result.seconds = [significant(each / batch) for each in result.seconds]
+        result.samples = [significant(each / batch) for each in result.samples] if as_duration else result.samples
         result.conditions["operations_per_block"] *= batch
         return result
 
@@ -294,7 +295,7 @@ class SimulatedDevice(Compute):
                 _strike(each.event)
             values = [self.model.value(name, unit, place, each) for place, each in zip(places, symptoms, strict=True)]
             noise = next(noises[0])
-            return share * max(values) / 1000 / noise if as_duration else amount / (min(values) * noise)
+            return share * max(values) / DURATIONS[unit] / noise if as_duration else amount / (min(values) * noise)
 
         return block
 
@@ -339,6 +340,11 @@ def _strike(event: str) -> None:
 PRODUCTS = ("mm", "_int_mm", "_scaled_mm", "addmm")
 STORES = ("fill_", "mul_")
 """Operations that write the patterns of the memory test."""
+COLLECTIVES = (
+    *("all_reduce", "all_gather_single", "all_gather_into_tensor", "reduce_scatter_single", "reduce_scatter_tensor"),
+    *("all_to_all_single", "broadcast", "batch_isend_irecv"),
+)
+"""Functions of torch.distributed whose first argument receives the result, or is a list of sends and receives."""
 SMALLEST = 32
 """Least number of elements of a payload. Smaller tensors control the measurement, such as the duration of a block."""
 STRIDE = 7919
@@ -388,16 +394,28 @@ def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[.
                 flip(result, next(places))
             return result
 
-    def reduced(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        done = all_reduce(tensor, *args, **kwargs)
+    def received(tensor: Any) -> None:
         if where() == "collective":
             flip(tensor, next(places))
-        return done
 
-    all_reduce = dist.all_reduce
-    dist.all_reduce = reduced
+    functions = {name: getattr(dist, name) for name in COLLECTIVES if hasattr(dist, name)}
+    vars(dist).update({name: _followed(function, received) for name, function in functions.items()})
     try:
         with Flips():  # type: ignore[no-untyped-call]
             yield
     finally:
-        dist.all_reduce = all_reduce
+        vars(dist).update(functions)
+
+
+def _followed(collective: Callable[..., Any], received: Callable[[Any], None]) -> Callable[..., Any]:
+    """Return a collective that calls `received` with the tensor that has its result."""
+
+    def followed(result: Any, *args: Any, **kwargs: Any) -> Any:
+        done = collective(result, *args, **kwargs)
+        if isinstance(result, list):
+            done = [each.wait() for each in done][:0]
+            result = next(each.tensor for each in result if each.op.__name__ == "irecv")
+        received(result)
+        return done
+
+    return followed

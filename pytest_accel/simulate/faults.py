@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.yaml_nodes import Check
+from pytest_accel.probes.collectives import OPERATIONS
 
 DEEPEST = 0.8
 """The largest share of the clock that a throttle takes while it holds; what `by` has beyond that is always lost."""
@@ -187,10 +188,10 @@ def _(symptoms: Symptoms, by: float = 0.12) -> None:
     symptoms.slow["host_copy.d2h"] = 1 - by
 
 
-@fault("slow-collective", "all_reduce.*")
+@fault("slow-collective", "all_reduce.* and the other collectives")
 def _(symptoms: Symptoms, by: float = 0.23) -> None:
     """Slow down collectives but not copies between two devices, as without reduction in the network."""
-    symptoms.slow["all_reduce"] = 1 - by
+    symptoms.slow.update(dict.fromkeys(OPERATIONS, 1 - by))
 
 
 @fault("peers-staged", "peer_copy.*")
@@ -211,7 +212,7 @@ def _(symptoms: Symptoms, gen: int = 4) -> None:
     symptoms.shows["pcie_gen"] = gen
 
 
-@fault("slow-link", "peer_copy.*, all_reduce.*")
+@fault("slow-link", "peer_copy.*, all_reduce.* and the other collectives")
 def _(symptoms: Symptoms, by: float = 0.12) -> None:
     """Reduce the bandwidth of the peer links. Collectives are as slow as their slowest device."""
     symptoms.speed["link"] *= 1 - by
@@ -335,7 +336,7 @@ def _(symptoms: Symptoms) -> None:
     symptoms.event = "ecc"
 
 
-@fault("rank-never-arrives", "all_reduce.*, ddp.*, after three times --accel-patience seconds")
+@fault("rank-never-arrives", "all collectives, ddp.*, after three times --accel-patience seconds")
 def _(symptoms: Symptoms) -> None:
     """Keep the rank of the device from joining the process group."""
     symptoms.event = "late"
@@ -371,9 +372,9 @@ def _(symptoms: Symptoms, number: int = 79) -> None:
 # -- wrong
 
 
-@fault("wrong-result", "matmul.*, exact_matmul.*, soak.rate; stream.*, host_copy.*; memory_pattern.*; all_reduce.*")
+@fault("wrong-result", "matmul.*, exact_matmul.*, soak.rate; stream.*, host_copy.*; memory_pattern.*; all collectives")
 def _(symptoms: Symptoms, what: str = "matmul") -> None:
-    """Flip one bit of every product, copy, stored pattern or all-reduce payload, in the real data."""
+    """Flip one bit of every product, copy, stored pattern or result of a collective, in the real data."""
     symptoms.flips = what
 
 

@@ -280,9 +280,8 @@ def rates(node: SimulatedNode) -> dict[str, Rate]:
 
 def _costs(declared: Declaration) -> Iterator[tuple[str, Cost]]:
     """Yield the metrics of a packaged probe whose healthy value follows from another figure, and how."""
-    names = [name for name in declared.names() if name not in declared.also] or [parse(declared.metric).base]
-    for name in names if declared.packaged else ():
-        if cost := declared.cost_of(parse(name).variant):
+    for name in (parse(each).base for each in declared.forms if declared.packaged):
+        if cost := declared.cost_of(name):
             yield name, cost
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Declaration
 
@@ -40,7 +39,7 @@ def _stated(declared: Declaration, metric: str, level: str, budgets: Budgets) ->
     if declared.fact:
         return 0.0
     own = budgets.get(level, {})
-    variant = parse(metric).variant
+    variant = declared.variant_of(metric)
     name = f"{declared.name}.{variant}"
     if name in own:
         return own[name]

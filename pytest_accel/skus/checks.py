@@ -113,7 +113,7 @@ def _check_derived(key: str, metric: str, at: Located, findings: Findings) -> No
     elif at.data["unit"].data == "of peak":
         findings.add(at.data["floor"], f"{key}: a derived floor has the unit of its reference, not 'of peak'")
     elif declared is None or declared.derived_floor is None:
-        known = ", ".join(sorted({each.family for each in declarations() if each.derived_floor}))
+        known = ", ".join(sorted({name for each in declarations() if each.derived_floor for name in each.families}))
         findings.add(at.data["floor"], f"{key}: {metric} has no rule for a derived floor (only these have: {known})")
 
 

@@ -44,8 +44,9 @@ def why_unknown(metric: str) -> str | None:
     if not declared.packaged or (not declared.fact and finder_of(metric)):
         return None
     if not declared.fact:
-        alike = known_metrics(parse(metric).probe)
-        return f"no probe measures {metric}; {nearest(metric, alike or [declared.metric])}"
+        measured = (name for each in declarations() if not each.fact for name in (*each.forms, *each.also))
+        alike = [name for name in measured if parse(name).probe == parse(metric).probe]
+        return f"no probe measures {metric}; {nearest(metric, alike)}"
     known = known_facts()
     return None if metric in known else f"no driver states {metric}; {_closest(metric, known)}"
 
@@ -55,7 +56,8 @@ def _closest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name[:80], dict.fromkeys(known), n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"names begin with {', '.join(sorted({each.family for each in declarations() if each.packaged}))}"
+    first = {name for each in declarations() if each.packaged for name in each.families}
+    return f"names begin with {', '.join(sorted(first))}"
 
 
 def check_platforms(root: Located, under: Located, findings: Findings) -> None:

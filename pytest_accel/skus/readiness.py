@@ -102,6 +102,6 @@ def _excluded(declared: Declaration, sku: Sku) -> bool:
     """Return whether the file declares that no metric of the probe can exist on this SKU."""
     platforms = [platform.limits for platform in sku.platforms.values()]
     limited = [metric for limits in (sku.limits, *platforms) for metric in limits]
-    return any(parse(metric).probe == declared.family for metric in sku.not_applicable) and not any(
-        parse(metric).probe == declared.family for metric in limited
+    return any(parse(metric).probe in declared.families for metric in sku.not_applicable) and not any(
+        parse(metric).probe in declared.families for metric in limited
     )

@@ -1,8 +1,13 @@
-"""The all-reduce over all devices."""
+"""The collectives over all devices."""
 
 from pytest_accel import probes
 
 
-def test_all_reduce(accel_check, accel_devices, accel_size):
-    """Check that the sum over all ranks is exact and that the bus bandwidth of a size reaches its floor."""
-    accel_check(probes.all_reduce, size=accel_size)
+def test_collective(accel_check, accel_devices, accel_operation, accel_size):
+    """Check that every rank has the exact result, and that the bus bandwidth of an operation reaches its floor."""
+    accel_check(probes.collective, operation=accel_operation, size=accel_size)
+
+
+def test_latency(accel_check, accel_devices):
+    """Show the duration of the smallest all-reduce."""
+    accel_check(probes.collective_latency)

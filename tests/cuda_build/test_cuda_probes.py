@@ -114,7 +114,7 @@ def test_one_wrong_bit_between_peers_is_seen(build: Build, tmp_path: Path, case:
 
 
 @pytest.mark.parametrize(
-    ("case", "words"), [("all_reduce", "sums are wrong on rank 0"), ("ddp", "differs from that of rank 0")]
+    ("case", "words"), [("all_reduce", "values are wrong on rank 0"), ("ddp", "differs from that of rank 0")]
 )
 def test_one_wrong_bit_in_a_sum_is_seen(build: Build, tmp_path: Path, case: str, words: str) -> None:
     settings = {**COMPUTED, "LAUNCH_US": 3, "FLIP": "all_reduce"}

@@ -61,7 +61,7 @@ def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[s
 def test_the_packaged_probes_say_what_they_stress() -> None:
     assert {"stream", "stream_windows", "memory_pattern"} <= stressing("memory")
     assert {"matmul", "matmul_best", "matmul_burst", "exact_matmul", "soak", "ddp_step"} <= stressing("compute")
-    assert {"peer_copy", "peer_copy_all", "all_reduce", "ddp_step"} <= stressing("link")
+    assert {"peer_copy", "peer_copy_all", "collective", "ddp_step"} <= stressing("link")
     assert not stressing("memory") & stressing("compute")
 
 
@@ -82,7 +82,7 @@ def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
     assert preconditions.stopped(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
     assert "gpu1: its driver requests recovery: node reboot" in str(
-        preconditions.stopped(MEASURING["all_reduce"], NODE, node, SWITCHED)
+        preconditions.stopped(MEASURING["collective"], NODE, node, SWITCHED)
     )
 
 

@@ -149,7 +149,9 @@ def test_the_metrics_of_a_probe_lead_back_to_it(declared: Declaration) -> None:
 @pytest.mark.parametrize(
     ("metric", "name", "unit"),
     [
-        ("all_reduce.busbw@8GiB", "all_reduce", "GB/s"),
+        ("all_reduce.busbw@8GiB", "collective", "GB/s"),
+        ("sendrecv.busbw@64KiB", "collective", "GB/s"),
+        ("all_reduce.latency", "collective_latency", "us"),
         ("ddp.exposed", "ddp_step", "1"),
         ("host_copy.latency_p99", "host_latency", "us"),
         ("host_copy.pcie_gen", "host_copy", "count"),
@@ -158,7 +160,7 @@ def test_the_metrics_of_a_probe_lead_back_to_it(declared: Declaration) -> None:
         ("matmul.bf16@m=4096", "matmul", None),  # a shape of one's own is no metric of the suite
         ("inventory.anything", "inventory", None),
         ("matmul.bf61", "matmul", None),
-        ("all_reduce.busbw@8GB", "all_reduce", None),
+        ("all_reduce.busbw@8GB", "collective", None),
     ],
 )
 def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, unit: str | None) -> None:

@@ -35,7 +35,7 @@ ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (probes.host_latency, {}),
     (probes.memory_pattern, {}),
     (probes.soak, {}),
-    (probes.all_reduce, {"size": "8GiB"}),
+    (probes.collective, {"size": "8GiB"}),
 ]
 WHATEVER_IS_FREE = (probes.stream_windows, probes.memory_pattern)
 SMALL = 2**21

@@ -367,7 +367,7 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
             "dtype 'fp16' is not supported",
         ),
         (lambda device: next(probes.peer_copy(device)), "copies between devices need at least two devices"),
-        (lambda device: probes.all_reduce(device, size="1MiB"), "all-reduce needs at least two devices"),
+        (lambda device: probes.collective(device, size="1MiB"), "all_reduce needs at least two devices"),
         (probes.ddp_step, "training needs at least two devices"),
     ],
 )
@@ -504,7 +504,7 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
     device = Compute([gpu()], AtOnce())
     device.world = 2
     with pytest.raises(Unmeasurable, match=r"the probe needs 139\.6 GB of memory; 80\.0 of 81\.0 GB are free"):
-        probes.all_reduce(device, size="128GiB")
+        probes.collective(device, size="128GiB")
 
 
 @pytest.mark.parametrize(
@@ -813,7 +813,7 @@ def test_two_ranks(tmp_path: Path) -> None:
         assert answer["reduce_conditions"] == {"ranks": 2, "dtype": "fp32", "backend": "gloo"}
         assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
         assert answer["step_units"] == ["ms", "1"]
-        assert "sums are wrong on rank" in answer["wrong_sum"]
+        assert "values are wrong on rank" in answer["wrong_sum"]
         assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
     assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
 
@@ -827,7 +827,7 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     device.seconds = 0.3
     device.join(meeting, rank, 2)
     device.join(meeting, rank, 2)  # the second time it is there already
-    reduced = probes.all_reduce(device, size="1MiB")
+    reduced = probes.collective(device, size="1MiB")
     step, exposed = probes.ddp_step(device, layers=2, width=64, batch=8)
     answer: dict[str, Any] = {
         "reduce": [per_call(reduced)],
@@ -848,7 +848,7 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
         tensor.view(-1)[-1] += 1
 
     dist.all_reduce = wrong_sum
-    answer["wrong_sum"] = _wrong(lambda: probes.all_reduce(device, size="1MiB"))
+    answer["wrong_sum"] = _wrong(lambda: probes.collective(device, size="1MiB"))
     dist.all_reduce, dist.broadcast = all_reduce, wrong_first
     answer["wrong_step"] = _wrong(lambda: probes.ddp_step(device, layers=1, width=16, batch=2))
     answers.put(answer)
@@ -1224,7 +1224,9 @@ def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
 @pytest.mark.parametrize(("unit", "as_duration"), [("ms", False), ("GB/s", True)])
 def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -> None:
     """A rate under the unit of a duration would pass every ceiling."""
-    with pytest.raises(TypeError, match=f"goes with unit='ms' and no other; unit='{unit}', as_duration={as_duration}"):
+    with pytest.raises(
+        TypeError, match=f"goes with unit='ms' or 'us' and no other; unit='{unit}', as_duration={as_duration}"
+    ):
         compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
 
 

@@ -154,7 +154,7 @@ def twins(raw: dict[str, Any]) -> None:
 
 def without_triad(raw: dict[str, Any]) -> None:
     """The verdicts of an acceptance on all that the suite asks for, but one metric."""
-    asked = {one for each in declarations() for one in [*each.asked()] or [each.metric]} - {"stream.triad"}
+    asked = {one for each in declarations() for one in [*each.asked()] or each.forms[:1]} - {"stream.triad"}
     raw["verdicts"] += [{"metric": each, "subject": NODE, "status": "NOT APPLICABLE"} for each in asked]
     accepted(raw)
 
@@ -269,7 +269,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "SKU": (other_level, "the run states the SKU h200-sxm, and its circumstances h100-sxm"),
     "nothing required": (nothing_required, "gpu0 matmul.bf16: the limit is required, and not among those that"),
     "no time of a measurement": (put("measurements.0.started", 0.0), "gpu0 matmul.bf16: it was measured outside the"),
-    "suite": (suite, "node: the node was accepted without a verdict on all_reduce, ddp_step"),
+    "suite": (suite, "node: the node was accepted without a verdict on collective, collective_latency"),
     "a metric less on all devices": (without_triad, "node: the node was accepted without a verdict on stream.triad"),
     "a metric less": (suite, "gpu1: the node was accepted without a verdict on host.a"),
 }

@@ -585,7 +585,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 COLLECTIVE = """
         def test_collective(accel_check, accel_devices):
-            accel_check(probes.all_reduce)
+            accel_check(probes.collective)
 """
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import shipped
 
+from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.run.options import Options
 from pytest_accel.run.setup import Setup
 from pytest_accel.run.terms import Terms
@@ -30,11 +32,26 @@ def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callabl
     standard = setup("h200-sxm", "hgx8", "standard")
     limited = {metric.partition("@")[2] for metric in standard.terms.limits if metric.startswith("all_reduce.busbw@")}
     assert len(limited) > 1
-    assert standard.all_reduce_sizes()[0] == "8GiB"
-    assert set(standard.all_reduce_sizes()) == {"8GiB", *limited}
-    assert len(standard.all_reduce_sizes()) == len(limited)
-    assert setup("h200-sxm", "hgx8", "quick").all_reduce_sizes() == ["8GiB"]
+    assert sizes(standard)[0] == "8GiB"
+    assert set(sizes(standard)) == {"8GiB", *limited}
+    assert len(sizes(standard)) == len(limited)
+    assert sizes(setup("h200-sxm", "hgx8", "quick")) == ["8GiB"]
+
+
+def test_every_operation_is_measured_at_the_size_of_the_suite_and_where_it_has_a_limit(
+    setup: Callable[..., Setup],
+) -> None:
+    here = setup("h200-sxm", "hgx8", "standard")
+    platform = here.terms.platform
+    alike = replace(platform.limits["all_reduce.busbw@8GiB"], metric="sendrecv.busbw@1GiB")
+    here.terms = replace(here.terms, platform=replace(platform, limits={**platform.limits, alike.metric: alike}))
+    found = [each for each in here.collectives() if each[0] != "all_reduce"]
+    assert found == [*((each, "8GiB") for each in OPERATIONS[1:]), ("sendrecv", "1GiB")]
+
+
+def sizes(setup: Setup) -> list[str]:
+    return [size for operation, size in setup.collectives() if operation == "all_reduce"]
 
 
 def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Setup]) -> None:
-    assert setup("cpu", "host", "standard").all_reduce_sizes() == ["16MiB"]
+    assert dict(setup("cpu", "host", "standard").collectives()) == dict.fromkeys(OPERATIONS, "16MiB")

@@ -9,6 +9,7 @@ from shipped import load as shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
+from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_for, declaration_of, declarations
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget, levels_with_time
@@ -40,7 +41,9 @@ def seconds_for(name: str, level: str, sku: Sku | None = None, size: str = "") -
 def test_the_suite_asks_for_what_the_probes_declare() -> None:
     """An accepted record lacks none of these."""
     declared = {metric for each in MEASURING.values() for metric in each.asked()}
-    assert {each.metric for each in packaged_suite.requests()} == declared | {"all_reduce.busbw@8GiB"}
+    assert {each.metric for each in packaged_suite.requests()} == declared | {
+        f"{each}.busbw@8GiB" for each in OPERATIONS
+    }
 
 
 def test_every_packaged_probe_declares_a_budget_at_every_level() -> None:

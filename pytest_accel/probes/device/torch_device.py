@@ -45,6 +45,8 @@ factor of 500."""
 SPINS = (200_000, 600_000)
 """Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
 
+DURATIONS = {"ms": 1e3, "us": 1e6}
+"""How many of a unit of durations a second has."""
 MOST_CALLS = 1000
 """The most calls of which the fastest makes a sample: nothing is heard of a worker as long as they take."""
 ENDS_DIGITS = 6
@@ -415,7 +417,7 @@ class Compute(Rank):
         fastest_of: int = 0,
         statistic: Statistic = "mean",
     ) -> ProbeResult:
-        """Time `work` and return `amount` per second in `unit`, or with `as_duration` its duration in milliseconds.
+        """Time `work` and return `amount` per second in `unit`, or with `as_duration` its duration in "ms" or "us".
 
         Args:
             work: Call to time.
@@ -427,12 +429,12 @@ class Compute(Rank):
             seconds: Longest duration of the sampling.
             collective: True if every rank of a process group has to do the same number of calls.
             conditions: Conditions of the result.
-            as_duration: Return milliseconds for each call instead of a rate; `unit` has to be "ms" then.
+            as_duration: Return the duration of each call instead of a rate; `unit` has to be "ms" or "us" then.
             streams: Streams that `work` runs on, if it does not use the current one.
             fastest_of: If set, a sample is the fastest of this many calls, each timed by the host, and not a block.
             statistic: What the value is of the samples.
 
-        Raises TypeError for the unit "ms" without `as_duration`, and the reverse: the samples would be of another unit.
+        Raises TypeError for such a unit without `as_duration`, and the reverse: the samples would be of another unit.
         Raises ValueError for an amount that is not finite and above 0, and for what no sampling can be done by.
         """
         for name, given, right, what in (
@@ -444,9 +446,9 @@ class Compute(Rank):
         ):
             if not right:
                 raise ValueError(f"sample: {name}={given!r}; {what}")
-        if as_duration != (unit == "ms"):
+        if as_duration != (unit in DURATIONS):
             raise TypeError(
-                f"sample: as_duration=True returns milliseconds, so it goes with unit='ms' and no other; "
+                f"sample: as_duration=True returns a duration, so it goes with unit='ms' or 'us' and no other; "
                 f"unit={unit!r}, as_duration={as_duration}"
             )
         how: dict[str, Any] = {
@@ -475,7 +477,7 @@ class Compute(Rank):
         return ProbeResult(
             metric=metric,
             unit=unit,
-            samples=[significant(once * 1000 if as_duration else amount / once) for once in durations],
+            samples=[significant(once * DURATIONS[unit] if as_duration else amount / once) for once in durations],
             seconds=durations,
             peak=peak,
             conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),

@@ -47,7 +47,7 @@ PEERS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"peer_copy_all.{how}": (probes.peer_copy_all, {"how": how, "mib": 1}) for how in ("rounds", "all")},
 }
 RANKS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "all_reduce": (probes.all_reduce, {"size": "64KiB"}),
+    "all_reduce": (probes.collective, {"size": "64KiB"}),
     "ddp": (probes.ddp_step, {"layers": 2, "width": 64, "batch": 16}),
 }
 FULL: dict[str, tuple[Any, dict[str, Any]]] = {

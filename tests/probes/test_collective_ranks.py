@@ -1,0 +1,167 @@
+"""Collectives between four processes: what they count, and that no byte of a result may be wrong."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from probe_device import AtOnce, cpu
+
+from pytest_accel import probes
+from pytest_accel.probes.collectives import OPERATIONS, collective_on
+from pytest_accel.probes.device.error_class import WrongResult
+from pytest_accel.probes.device.torch_device import Compute
+
+pytestmark = pytest.mark.slow
+
+WORLD, FAULTY, SIZE = 4, 1, 2**20 + 64
+CALLS = {
+    "all_reduce": ["all_reduce"],
+    "all_gather": ["all_gather_single", "all_gather_into_tensor"],
+    "reduce_scatter": ["reduce_scatter_single", "reduce_scatter_tensor"],
+    "all_to_all": ["all_to_all_single"],
+    "broadcast": ["broadcast"],
+    "sendrecv": ["batch_isend_irecv"],
+}
+"""The functions of torch, by newest name, that an operation may call."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    """What each rank answers, in the order of the ranks."""
+    context = multiprocessing.get_context("spawn")
+    answers: queue.Queue[dict[str, Any]] = context.Queue()  # type: ignore[assignment]
+    meeting = str(tmp_path_factory.mktemp("ranks") / "meet")
+    ranks = [context.Process(target=_rank, args=(each, meeting, answers), daemon=True) for each in range(WORLD)]
+    try:
+        for each in ranks:
+            each.start()
+        yield sorted((answers.get(timeout=90) for _ in ranks), key=lambda answer: int(answer["rank"]))
+    finally:
+        for each in ranks:
+            each.kill()
+            each.join()
+
+
+def _rank(rank: int, meeting: str, answers: Any) -> None:
+    torch.set_num_threads(1)
+    gate = AtOnce()
+    gate.compute = device = Compute(cpu(), gate)
+    device.seconds = 0.3
+    device.join(meeting, rank, WORLD)
+    every = {each: partial(collective_on, device, each, SIZE) for each in OPERATIONS}
+    every["pairs"] = partial(collective_on, device, "sendrecv", SIZE, WORLD // 2)
+    timed = {each: probes.collective(device, operation=each, size="1MiB") for each in OPERATIONS}
+    short = probes.collective_latency(device)
+    answer: dict[str, Any] = {
+        "rank": rank,
+        "per call": {name: each.samples[0] * each.seconds[0] for name, each in timed.items()},
+        "conditions": {name: each.conditions for name, each in timed.items()},
+        "latency": (short.metric, short.unit, short.samples, short.seconds, short.conditions["bytes"]),
+        "right": {name: _said(made) for name, made in every.items()},
+        "flipped": {name: _said(made, partial(_flipped, rank)) for name, made in every.items()},
+        "nothing": {name: _said(made, _idle) for name, made in every.items()},
+        "neighbour": _said(lambda: _as_pairs(every["sendrecv"]())),
+        "after": _said(partial(probes.collective, device, size="64KiB"), partial(_flipped, rank, after=1)),
+    }
+    answers.put(answer)
+    answers.close()
+    answers.join_thread()
+
+
+def _as_pairs(ring: Any) -> Any:
+    """An exchange in a ring whose result is compared as that of an exchange in pairs."""
+    ring.sources[0] = ([(ring.device.rank + WORLD // 2) % WORLD], 0)
+    return ring
+
+
+def _said(call: Callable[[], Any], broken: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None) -> str:
+    """What is found wrong by a probe, or by the check of a collective, with those of torch `broken` beneath it."""
+    names = [name for every in CALLS.values() for name in every if hasattr(dist, name)]
+    kept = {name: getattr(dist, name) for name in names if broken}
+    vars(dist).update({name: broken(each) for name, each in kept.items() if broken})
+    try:
+        getattr(call(), "check", bool)()
+    except WrongResult as wrong:
+        return str(wrong)
+    finally:
+        vars(dist).update(kept)
+    return ""
+
+
+def _flipped(rank: int, collective: Callable[..., Any], after: int = 0) -> Callable[..., Any]:
+    """A collective that flips one byte of the last value on one rank, in the first payload of ours from `after` on."""
+    seen: list[int] = []
+
+    def wrong(result: Any, *more: Any, **how: Any) -> Any:
+        requests = collective(result, *more, **how)
+        if isinstance(result, list):
+            for each in requests:
+                each.wait()
+            requests, result = [], result[-1].tensor
+        if result.numel() > 1 and result.any():
+            seen.append(1)
+            if rank == FAULTY and len(seen) == after + 1:
+                result.view(-1).view(torch.uint8)[-1] ^= 0x80  # the sign alone
+        return requests
+
+    return wrong
+
+
+def _idle(collective: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: []
+
+
+NAMES = (*OPERATIONS, "pairs")
+
+
+def test_bus_bandwidth_is_counted_as_nccl_tests_do(found: list[dict[str, Any]]) -> None:
+    """Its factors for four ranks, by the size of 1 MiB (doc/PERFORMANCE.md)."""
+    factors = {"all_reduce": 1.5, "all_gather": 0.75, "reduce_scatter": 0.75, "all_to_all": 0.75}
+    for answer in found:
+        per_call: Mapping[str, float] = answer["per call"]
+        assert per_call == {each: pytest.approx(2**20 / 1e9 * factors.get(each, 1.0), rel=1e-6) for each in OPERATIONS}
+        assert {answer["conditions"][each]["operation"] for each in OPERATIONS} == set(OPERATIONS)
+        assert answer["conditions"]["sendrecv"]["ranks"] == WORLD
+
+
+def test_the_latency_is_that_of_one_call_in_microseconds(found: list[dict[str, Any]]) -> None:
+    metric, unit, samples, seconds, size = found[0]["latency"]
+    assert (metric, unit, size) == ("all_reduce.latency", "us", 8)
+    assert samples == pytest.approx([1e6 * once for once in seconds])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_result_of_every_operation_is_exact(found: list[dict[str, Any]], name: str) -> None:
+    assert [answer["right"][name] for answer in found] == [""] * WORLD
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_flipped_byte_in_one_rank_is_seen(found: list[dict[str, Any]], name: str) -> None:
+    said = [answer["flipped"][name] for answer in found]
+    operation = "sendrecv" if name == "pairs" else name
+    values = (2**20 + 64) // 4 // (WORLD if name == "reduce_scatter" else 1)
+    assert said[FAULTY] == f"{operation}: 1 of {values} values are wrong on rank {FAULTY}"
+    assert [each for place, each in enumerate(said) if place != FAULTY] == [""] * (WORLD - 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_data_that_never_arrived_are_seen(found: list[dict[str, Any]], name: str) -> None:
+    """On every rank, but on the one that the data are from."""
+    said = [bool(answer["nothing"][name]) for answer in found]
+    assert said == [name != "broadcast", *[True] * (WORLD - 1)]
+
+
+def test_data_of_another_rank_are_seen(found: list[dict[str, Any]]) -> None:
+    assert all("sendrecv: " in answer["neighbour"] for answer in found)
+
+
+def test_a_byte_that_is_wrong_after_the_timing_is_seen(found: list[dict[str, Any]]) -> None:
+    assert "1 of 16384 values are wrong on rank 1" in found[FAULTY]["after"]
+    assert found[0]["after"] == ""
