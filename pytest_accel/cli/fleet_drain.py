@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_accel.cli.fleet_run import folder_or_nights
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
-from pytest_accel.core.durations import duration
+from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
@@ -24,7 +24,7 @@ from pytest_accel.fleet.jobs import ledger, slurm
 from pytest_accel.fleet.jobs.drain import DrainPlan, Step
 from pytest_accel.fleet.jobs.slurm import NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
-from pytest_accel.fleet.jobs.waiting import NightsWatch, watch_of
+from pytest_accel.fleet.jobs.waiting import watch_of
 from pytest_accel.run import folder_summary, record
 
 DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
@@ -42,7 +42,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "the largest share of the expected nodes that this command keeps drained, those of earlier calls and nights "
         "counted; at least one node (default: %(default)g)"
     )
-    add("--most", metavar="SHARE", type=_share, default=plans.MOST, help=text)
+    share = value_that(lambda found: 0 < found <= 1, "a share above 0, at most 1", float)
+    add("--most", metavar="SHARE", type=share, default=plans.MOST, help=text)
     text = (
         "drain this node for the line that its health check printed; within --max-age such checks may drain the share "
         "--most of all nodes"
@@ -52,20 +53,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-age", metavar="TIME", type=duration, default=plans.MAX_AGE, help=text)
 
 
-def _share(text: str) -> float:
-    """Return a share. Raises ValueError, which argparse reports with the option."""
-    value = float(text)
-    if not 0 < value <= 1:
-        raise ValueError(text)
-    return value
-
-
 def drain(chosen: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
     if chosen.broken is not None:
         return _drain_here(chosen)
     watch = watch_of(chosen.folder.absolute(), chosen.nights)
-    if chosen.resume and isinstance(watch, NightsWatch):
+    if chosen.resume and len(watch.runs) > 1:
         raise BadFile(f"--resume: {chosen.folder} holds several runs; name the one that measured the nodes again")
     nodes = watch.look()
     now = slurm.nodes([each.node for each in nodes if each.expected])

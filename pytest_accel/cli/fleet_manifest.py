@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from dataclasses import fields
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+
+import yaml
 
 from pytest_accel.cli.parser import Subcommand
 from pytest_accel.core import exits
@@ -16,7 +16,6 @@ from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.kubernetes import manifest, node_labels
-from pytest_accel.fleet.kubernetes.manifest import ManifestRequest
 from pytest_accel.run.options import time_limit
 
 MOST_NODES = 100_000
@@ -68,11 +67,9 @@ def _manifest_arguments(parser: argparse.ArgumentParser) -> None:
 def _print_manifest(chosen: argparse.Namespace) -> int:
     """Print the manifest; return 0."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    asked: dict[str, Any] = {each.name: getattr(chosen, each.name, stamp) for each in fields(ManifestRequest)}
-    wanted = ManifestRequest(**asked)
-    if "@sha256:" not in wanted.image:
+    if "@sha256:" not in chosen.image:
         print("note: --image names no digest (NAME@sha256:...), so that nodes may run other images", file=sys.stderr)
-    print(manifest.text([manifest.manifest(wanted)]), end="")
+    print(yaml.safe_dump(manifest.manifest(chosen, stamp), sort_keys=False, width=120), end="")
     return 0
 
 

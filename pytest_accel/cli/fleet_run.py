@@ -30,7 +30,7 @@ from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
-from pytest_accel.fleet.jobs.waiting import NIGHTS, FolderWatch, NightsWatch, ProgressLine, until_done, watch_of
+from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
 from pytest_accel.run.options import AUTO, STANDARD
 from pytest_accel.skus import loader
 
@@ -161,7 +161,6 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.dry_run:
         if not run_folder.exists(folder):
             return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
-        _tell_all(submission.changes(run_folder.load(folder), fleet))
         nodes, notes = _needed(fleet, folder, chosen)
         _tell_all(notes)
         return _show_plan(fleet, folder, nodes)
@@ -169,7 +168,6 @@ def run(chosen: argparse.Namespace) -> int:
     with run_folder.submitting(folder):
         if run_folder.exists(folder):  # another process may have begun the run, or submitted jobs, before the lock
             fleet = _asked(chosen, fleet.id, folder)
-            _tell_all(submission.changes(run_folder.load(folder), fleet))
         run_folder.save(fleet, folder)
         nodes, notes = _needed(fleet, folder, chosen)
         skipped = sum(bool(each.skipped) for each in fleet.expected)
@@ -216,7 +214,7 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         where = f" in partition {chosen.partition}" if chosen.partition else ""
         raise BadFile(f"--nodes: Slurm knows no {slurm.fold(unknown)}{where}")
     if not chosen.nodes and not chosen.partition:
-        found = [each for each in found if each.default] or found
+        found = [each for each in found if not each.partition] or found
     if not found:
         raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
     return Fleet(
@@ -323,9 +321,8 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(each for each in fleet.expected if each.name == nodes[0])
-        job = submission.job_of(fleet, folder, first, submission.script_of(fleet, folder))
-        print(printable(f"the first one: {' '.join(job.command())}"))
-        print(job.script, end="")
+        print(printable(f"the first one: {' '.join(submission.command_of(fleet, folder, first))}"))
+        print(submission.script_of(fleet, folder), end="")
     return 0
 
 
@@ -340,7 +337,7 @@ def status(chosen: argparse.Namespace) -> int:
     return states.exit_status(found)
 
 
-def _look(watch: FolderWatch | NightsWatch) -> list[NodeResult]:
+def _look(watch: Watch) -> list[NodeResult]:
     """Return the states, and say on standard error why the queue could not be asked."""
     found, problem = watch.look_anywhere()
     _tell(problem)
@@ -359,7 +356,7 @@ def wait(chosen: argparse.Namespace) -> int:
 
 
 def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) -> int:
-    watch = FolderWatch(folder)
+    watch = Watch([RunWatch(folder)])
     found, problem = until_done(watch, ProgressLine(), seconds)
     _tell(problem)
     late = [each.job for each in found if each.state is State.WAITING and each.job]
@@ -394,9 +391,9 @@ def report(chosen: argparse.Namespace) -> int:
         raise BadFile("--expect and --name are for --acceptance")
     watch = watch_of(chosen.folder.absolute(), chosen.nights, trusts=chosen.trust_summaries)
     if chosen.nodes:
-        if isinstance(watch, NightsWatch) or watch.fleet.listed:
+        if watch.fleet.listed:
             raise BadFile(f"--nodes: {chosen.folder} holds the list of a 'fleet run'")
-        watch.expect(chosen.nodes)
+        watch.runs[0].expect(chosen.nodes)
     found = _look(watch)
     if form == "prometheus":
         result_file.write(chosen.output, metrics.text(watch.fleet, found, ledger.last(chosen.folder.absolute())))
@@ -416,10 +413,10 @@ def _prune_arguments(parser: argparse.ArgumentParser) -> None:
 def prune(chosen: argparse.Namespace) -> int:
     """Remove the records of old runs, or print which; return 0. Raises BadFile, OSError or SlurmError."""
     watch = watch_of(chosen.folder.absolute(), sys.maxsize)
-    if isinstance(watch, FolderWatch):
+    if watch.runs[0].folder == chosen.folder.absolute():
         raise BadFile(f"{chosen.folder}: holds one run, and not those of several nights")
     needed = watch.needed()
-    for folder in watch.folders[: -chosen.keep_nights]:
+    for folder in [each.folder for each in watch.runs[: -chosen.keep_nights]]:
         if why := needed.get(folder):
             print(printable(f"kept {folder.name}: {why}"))
             continue

@@ -135,22 +135,14 @@ def _rendered(found: Night, form: str) -> str:
     from pytest_accel.fleet.nights import metrics, text
 
     if form == "json":
-        return (
-            _json(
-                {
-                    "schema": 1,
-                    **asdict(found),
-                    **{name: getattr(found, name) for name in ("nodes", "devices", "gone", "exit")},
-                }
-            )
-            + "\n"
-        )
+        counts = {"nodes": found.nodes, "devices": found.devices, "gone": found.gone, "exit": found.exit}
+        return _json({"schema": 1, **asdict(found), **counts})
     return metrics.text(found) if form == "prometheus" else text.text(found)
 
 
 def _json(data: object) -> str:
-    """Return data as JSON; days are ISO 8601."""
-    return json.dumps(data, indent=1, allow_nan=False, default=str)
+    """Return data as JSON with an end of line; days are ISO 8601."""
+    return json.dumps(data, indent=1, allow_nan=False, default=str) + "\n"
 
 
 # -- sql
@@ -198,9 +190,12 @@ def _device(chosen: argparse.Namespace) -> int:
         known = fleet.device(chosen.device)
         if not known:
             raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
-        found = [history.history(fleet, row, chosen.metric) for row in known]
+        found = [
+            history.DeviceHistory(fleet.simulated, uuid, serial, model, fleet.history(uuid, chosen.metric))
+            for uuid, serial, model in known
+        ]
     if chosen.format == "json":
-        print(_json(list(map(asdict, found))))
+        print(_json(list(map(asdict, found))), end="")
     else:
         print("\n".join(printable(line) for each in found for line in history.text(each, show)))
     return exits.NOT_JUDGED if any(each.doubled for each in found) else exits.HOLDS

@@ -379,7 +379,7 @@ def test_output_of_sinfo() -> None:
     text = "\n".join(line.replace(" ", "\x1f") if not line.startswith("forged") else line for line in lines)
     one, two = slurm.parse_nodes(text)
     assert (one.name, one.gres, one.reason, one.since) == ("n1", "gpu:8", "", None)
-    assert (two.default, two.partitions, two.reason) == (True, ("gpu",), "a|b forged n3 idle")
+    assert (two.partition, two.reason) == ("", "a|b forged n3 idle")
     assert two.since is not None
 
 

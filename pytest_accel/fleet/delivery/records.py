@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
@@ -30,18 +30,20 @@ from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
 
-TERMS = (
-    "contract",
-    "SKU",
-    "platform",
-    "level",
-    "threshold files",
-    "packing list of the runs",
-    "pytest_accel",
-    "torch",
-    "driver",
-)
-"""The terms on which all nodes of one delivery should be judged."""
+TERMS: Mapping[str, Callable[[Run], object]] = {
+    "contract": lambda run: run.sku.get("contract"),
+    "SKU": lambda run: run.sku.get("name"),
+    "platform": lambda run: run.run.get("platform"),
+    "level": lambda run: run.run.get("level"),
+    "threshold files": lambda run: ", ".join(
+        f"{name} {str(sha)[:12]}" for name, sha in sorted(run.sku.get("files", {}).items())
+    ),
+    "packing list of the runs": lambda run: run.packing_list.get("sha256"),
+    "pytest_accel": lambda run: run.software.get("pytest_accel"),
+    "torch": lambda run: run.software.get("torch"),
+    "driver": lambda run: run.software.get("driver"),
+}
+"""The terms on which all nodes of one delivery should be judged, each with what reads it from a record."""
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
 MANY, CHUNK = 20, 5
 """Records from which on several processes read them, and how many each takes at a time."""
@@ -165,7 +167,7 @@ def _node(run: Run) -> NodeRecord:
         **{**vars(told), "line": line, "devices": devices},
         node=run.host,
         sha256=run.sha256,
-        judged_on=_terms(run),
+        judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
         faults=list(_faults(run)),
         marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
         measured=list(_figures(run.verdicts)),
@@ -174,23 +176,6 @@ def _node(run: Run) -> NodeRecord:
         overridden=around.overridden,
         rejected_before=around.rejected_before,
     )
-
-
-def _terms(record: Run) -> dict[str, str]:
-    """Return the terms of a record that are known, by their names in `TERMS`."""
-    run, sku, software = record.run, record.sku, record.software
-    known = {
-        "contract": sku.get("contract"),
-        "SKU": sku.get("name"),
-        "platform": run.get("platform"),
-        "level": run.get("level"),
-        "threshold files": ", ".join(f"{name} {str(sha)[:12]}" for name, sha in sorted(sku.get("files", {}).items())),
-        "packing list of the runs": record.packing_list.get("sha256"),
-        "pytest_accel": software.get("pytest_accel"),
-        "torch": software.get("torch"),
-        "driver": software.get("driver"),
-    }
-    return {name: str(known[name]) for name in TERMS if known[name]}
 
 
 def _faults(run: Run) -> Iterator[Fault]:

@@ -43,13 +43,8 @@ def _families(fleet: Fleet, nodes: Sequence[NodeResult], ledger: Ledger) -> Iter
     status = "Exit status of the report: 0 all limits hold, 1 a node is rejected, 6 one has no verdict."
     yield "accel_fleet_exit_status", status, [(sku, float(states.exit_status(nodes)))]
     newest = "Time at which the newest run with a result began, in seconds since the epoch."
-    yield "accel_fleet_newest_result_timestamp_seconds", newest, [(sku, each) for each in _newest(found)]
-
-
-def _newest(found: Sequence[Summary]) -> list[float]:
-    """Return when the newest of these runs began; nothing if there is none."""
     began = [each.timestamp() for summary in found if (each := summary.began)]
-    return [max(began)] if began else []
+    yield "accel_fleet_newest_result_timestamp_seconds", newest, [(sku, max(began))] if began else []
 
 
 def _is_drained(each: NodeResult, ledger: Ledger) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from pytest_accel.core.exits import WrongUse
@@ -62,10 +62,8 @@ class NodeState:
     """Such as "idle", "drained" or "down*"; the last character may be a flag."""
     gres: str = ""
     """Such as "gpu:h100:8"; empty if it has none."""
-    partitions: tuple[str, ...] = ()
-    """The partitions that it is in, the default one first."""
-    default: bool = False
-    """True if it is in the default partition."""
+    partition: str = ""
+    """The first partition that it is in; empty for the default one."""
     reason: str = ""
     """Why it is drained or down; empty without a reason."""
     since: datetime | None = None
@@ -140,7 +138,8 @@ def nodes(names: Iterable[str] = (), partition: str = "") -> list[NodeState]:
         of_partition = ["-p", partition] if partition else []
         form = _SEPARATOR.join(("%N", "%T", "%G", "%P", "%H", "%E"))
         for each in parse_nodes(_run(["sinfo", "-h", "-N", *named, *of_partition, "-o", form])):
-            found[each.name] = _merged(found.get(each.name), each)
+            if each.name not in found or not each.partition:
+                found[each.name] = each
     return list(found.values())
 
 
@@ -162,19 +161,10 @@ def parse_nodes(text: str) -> Iterator[NodeState]:
             name,
             state.lower(),
             "" if gres in ("(null)", "N/A") else gres,
-            (partition.rstrip("*"),),
-            partition.endswith("*"),
+            "" if partition.endswith("*") else partition,
             "" if reason.lower() == NO_REASON else reason,
             _time(since),
         )
-
-
-def _merged(one: NodeState | None, other: NodeState) -> NodeState:
-    """Return a node with the partitions of both lines about it, the default partition first."""
-    if one is None:
-        return other
-    both = (*other.partitions, *one.partitions) if other.default else (*one.partitions, *other.partitions)
-    return replace(one, partitions=tuple(dict.fromkeys(both)), default=one.default or other.default)
 
 
 def _time(text: str) -> datetime | None:
@@ -209,35 +199,13 @@ def fold(names: Sequence[str]) -> str:
 # -- jobs
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A job for one node, which runs `script` there."""
-
-    node: str
-    name: str
-    script: str
-    log: str
-    minutes: int
-    partition: str = ""
-    gres: str = ""
-    reservation: str = ""
-    more: tuple[str, ...] = ()
-    """Further options of sbatch."""
-
-    def command(self) -> list[str]:
-        """Return the command line that submits it; the script is its standard input."""
-        chosen = {"-p": self.partition, "--gres": self.gres, "--reservation": self.reservation}
-        given = [
-            f"{name}={text}" if name.startswith("--") else f"{name}{text}" for name, text in chosen.items() if text
-        ]
-        fixed = ["-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL", f"-t{self.minutes}"]
-        return ["sbatch", "--parsable", "-w", self.node, *fixed, "-J", self.name, "-o", self.log, *given, *self.more]
+SUBMIT = ("sbatch", "--parsable", "-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL")
+"""The beginning of the command that submits a job for one node; `-w` names it, and standard input is the script."""
 
 
-def submit(job: Submission) -> str:
-    """Submit a job, and return its id. Raises SlurmError."""
-    command = job.command()
-    said = _run(command, text_in=job.script, seconds=SUBMIT_SECONDS)
+def submit(command: Sequence[str], script: str) -> str:
+    """Submit a job by a command that begins with `SUBMIT`, and return its id. Raises SlurmError."""
+    said = _run(command, text_in=script, seconds=SUBMIT_SECONDS)
     number = said.strip().split(";")[0]
     if not number.isdigit():
         raise SlurmError(command, f"printed no job id but {said!r}")

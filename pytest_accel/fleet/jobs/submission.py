@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, slurm
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
-from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError, Submission
+from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
 
@@ -59,7 +59,7 @@ def expected_of(state: NodeState, partition: str, reservation: str, idle: bool =
     """
     return ExpectedNode(
         state.name,
-        partition or ("" if state.default else next(filter(None, state.partitions), "")),
+        partition or state.partition,
         gres_of(state.gres),
         skipped_of(state, reserved=bool(reservation), idle=idle),
     )
@@ -82,24 +82,8 @@ def gres_of(shown: str) -> str:
 
     Other resources, such as licences, are not asked for.
     """
-    found = []
-    for each in _outside_brackets(shown):
-        bare = each.partition("(")[0].strip()
-        if bare.split(":")[0] == "gpu" and bare.rpartition(":")[2].isdigit():
-            found.append(bare)
-    return ",".join(found)
-
-
-def _outside_brackets(text: str) -> list[str]:
-    """Return the parts of a text between commas that are not in brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
+    each_of = re.sub(r"\([^)]*\)", "", shown).split(",")  # a bracket with sockets may hold commas
+    return ",".join(each.strip() for each in each_of if re.fullmatch(r"gpu(:.+)?:\d+", each.strip()))
 
 
 def script_of(fleet: Fleet, folder: Path) -> str:
@@ -174,17 +158,6 @@ def not_again(nodes: Sequence[NodeResult], again: Collection[str]) -> list[tuple
     ]
 
 
-def changes(before: Fleet, after: Fleet) -> list[str]:
-    """Return a sentence for each option with which a run goes on otherwise than before."""
-    found = []
-    if after.minutes != before.minutes:
-        found.append(f"the time limit of jobs is {after.minutes} minutes from now on; it was {before.minutes}")
-    if after.reservation != before.reservation:
-        was = before.reservation or "none"
-        found.append(f"the reservation of jobs is {after.reservation} from now on; it was {was}")
-    return found
-
-
 def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     """Return that a run has nothing left to measure, and when its results are from; nothing while jobs are queued."""
     if any(each.state in PENDING for each in nodes):
@@ -197,19 +170,12 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
 
 
-def job_of(fleet: Fleet, folder: Path, node: ExpectedNode, script: str) -> Submission:
-    """Return the job of one node."""
-    return Submission(
-        node=node.name,
-        name=fleet.job_name(node.name),
-        script=script,
-        log=str(folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"),
-        minutes=fleet.minutes,
-        partition=node.partition,
-        gres=node.gres,
-        reservation=fleet.reservation,
-        more=fleet.sbatch,
-    )
+def command_of(fleet: Fleet, folder: Path, node: ExpectedNode) -> list[str]:
+    """Return the command that submits the job of one node."""
+    log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
+    of_job = ["-w", node.name, "-J", fleet.job_name(node.name), "-o", str(log), f"-t{fleet.minutes}"]
+    chosen = {"partition": node.partition, "gres": node.gres, "reservation": fleet.reservation}
+    return [*slurm.SUBMIT, *of_job, *(f"--{name}={text}" for name, text in chosen.items() if text), *fleet.sbatch]
 
 
 def jobs_of(fleet: Fleet, folder: Path) -> list[JobState]:
@@ -268,21 +234,20 @@ class Submitter:
 
     def _submit(self, node: ExpectedNode, script: str, left: int) -> None:
         """Submit the job of one node, and keep its id."""
-        job = job_of(self.fleet, self._folder, node, script)
-        number = self._accepted(job, left)
+        number = self._accepted(command_of(self.fleet, self._folder, node), script, left)
         self._tell("")
         self.fleet = replace(self.fleet, jobs=(*self.fleet.jobs, Submitted(node.name, number, now())))
         self._unsaved += 1
         if self._unsaved >= SAVE_EVERY:
             self._save()
 
-    def _accepted(self, job: Submission, left: int) -> str:
+    def _accepted(self, command: Sequence[str], script: str, left: int) -> str:
         """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
         pause = SHORTEST_WAIT
         while True:
             self._pause(0)  # raises where the time is over
             try:
-                return slurm.submit(job)
+                return slurm.submit(command, script)
             except SlurmError as error:
                 if not error.is_limit or not self._active():
                     raise

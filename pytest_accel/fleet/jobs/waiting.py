@@ -31,7 +31,7 @@ LINE_EVERY = 30.0
 """Fewest seconds between two lines where there is no terminal."""
 
 
-class FolderWatch:
+class RunWatch:
     """Looks at the run in a folder; its results are worked out from the records unless it `trusts` the summaries."""
 
     def __init__(self, folder: Path, *, trusts: bool = True) -> None:
@@ -46,26 +46,12 @@ class FolderWatch:
         self.fleet = replace(self.fleet, expected=tuple(map(ExpectedNode, names)), listed=True)
         self._asked = False
 
-    def look(self) -> list[NodeResult]:
-        """Return the state of every node. Raises BadFile or SlurmError."""
-        if not self._asked:
-            return self._states([])
-        jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
-        self.fleet = run_folder.load(self.folder)
-        return self._states(jobs)
-
-    def look_without_queue(self) -> list[NodeResult]:
-        """Return the state of every node by the files alone, where Slurm cannot be asked. Raises BadFile."""
-        return self._states(None)
-
-    def look_anywhere(self) -> tuple[list[NodeResult], str]:
-        """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
-        try:
-            return self.look(), ""
-        except SlurmError as error:
-            return self.look_without_queue(), str(error)
-
-    def _states(self, jobs: list[JobState] | None) -> list[NodeResult]:
+    def look(self, *, queue: bool = True) -> list[NodeResult]:
+        """Return the state of every node; without `queue` by the files alone. Raises BadFile or SlurmError."""
+        jobs: list[JobState] | None = [] if queue else None
+        if queue and self._asked:
+            jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
+            self.fleet = run_folder.load(self.folder)
         results = self._results.read()
         self.fleet = replace(self.fleet, others=states.others(self.fleet, results))
         return states.of_all(
@@ -78,25 +64,21 @@ class FolderWatch:
         )
 
 
-class NightsWatch:
-    """Looks at the last runs in a folder of runs, such as one for each night."""
+@dataclass(frozen=True)
+class Watch:
+    """Looks at the run in a folder, or at the last runs in a folder of several, such as one for each night."""
 
-    def __init__(self, folders: Sequence[Path], *, trusts: bool = True) -> None:
-        self._watches = [FolderWatch(each, trusts=trusts) for each in folders]
+    runs: Sequence[RunWatch]
+    """Oldest first; at least one."""
 
     @property
     def fleet(self) -> Fleet:
         """What the last run was asked."""
-        return self._watches[-1].fleet
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders of the runs, oldest first."""
-        return [each.folder for each in self._watches]
+        return self.runs[-1].fleet
 
     def needed(self) -> dict[Path, str]:
         """Return the runs whose records are needed whatever their age, and why. Raises BadFile or SlurmError."""
-        looks = [(each.folder, each.look()) for each in self._watches]
+        looks = [(each.folder, each.look()) for each in self.runs]
         open_ = {
             folder: "it has jobs in the queue" for folder, found in looks if any(n.state in PENDING for n in found)
         }
@@ -107,25 +89,26 @@ class NightsWatch:
             folder: f"{name} is rejected in it, and was not accepted since" for folder, name in of_run.items()
         } | open_
 
-    def look(self) -> list[NodeResult]:
-        """Return the state of every node (`states.over_nights`). Raises BadFile or SlurmError."""
-        return states.over_nights([(each.folder.name, each.look()) for each in self._watches])
+    def look(self, *, queue: bool = True) -> list[NodeResult]:
+        """Return the state of every node (`states.over_nights`), as `RunWatch.look` does for one run."""
+        return states.over_nights([(each.folder.name, each.look(queue=queue)) for each in self.runs])
 
     def look_anywhere(self) -> tuple[list[NodeResult], str]:
         """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
-        found = [each.look_anywhere() for each in self._watches]
-        named = [(watch.folder.name, nodes) for watch, (nodes, _) in zip(self._watches, found, strict=True)]
-        return states.over_nights(named), next((problem for _, problem in found if problem), "")
+        try:
+            return self.look(), ""
+        except SlurmError as error:
+            return self.look(queue=False), str(error)
 
 
-def watch_of(folder: Path, nights: int, *, trusts: bool = True) -> FolderWatch | NightsWatch:
+def watch_of(folder: Path, nights: int = NIGHTS, *, trusts: bool = True) -> Watch:
     """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile."""
     try:
         runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
     except OSError as error:
         raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
     runs.sort(key=lambda each: run_folder.load(each).created)
-    return NightsWatch(runs[-nights:], trusts=trusts) if runs else FolderWatch(folder, trusts=trusts)
+    return Watch([RunWatch(each, trusts=trusts) for each in runs[-nights:] or [folder]])
 
 
 @dataclass
@@ -176,7 +159,7 @@ class ProgressLine:
 
 
 def until_done(
-    watch: FolderWatch,
+    watch: Watch,
     progress: ProgressLine,
     seconds: float | None = None,
     sleep: Callable[[float], None] = time.sleep,

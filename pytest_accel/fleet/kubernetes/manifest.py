@@ -7,8 +7,7 @@ only a privileged one could read, is exported by others, such as node-problem-de
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -37,35 +36,6 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-@dataclass(frozen=True)
-class ManifestRequest:
-    """What a manifest is made for. `nodes` are names, empty for any `count` nodes that have the resource."""
-
-    image: str
-    sku: str
-    level: str
-    nodes: tuple[str, ...]
-    count: int
-    gpus: int
-    resource: str = "nvidia.com/gpu"
-    name: str = "accel"
-    namespace: str = ""
-    cron: str = ""
-    claim: str | None = None
-    host_path: str | None = None
-    selector: Sequence[tuple[str, str]] = ()
-    time_limit: str | None = None
-    deadline: float = DEADLINE
-    cpu: str = "8"
-    memory: str = "32Gi"
-    """Processors and memory that a pod requests: a pod without requests is the first to be evicted."""
-    priority: str | None = None
-    """The name of the PriorityClass."""
-    pull_secret: str | None = None
-    stamp: str = ""
-    """The end of the name of a Job, another one for each manifest: two Jobs cannot have one name."""
-
-
 def is_name(text: str) -> bool:
     """Return True for a name that a Job and a CronJob may have."""
     return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
@@ -76,16 +46,19 @@ def is_node(text: str) -> bool:
     return _NODE.fullmatch(text) is not None
 
 
-def text(manifests: Sequence[Manifest]) -> str:
-    """Return manifests as one YAML file."""
-    return yaml.safe_dump_all(manifests, sort_keys=False, width=120)
+def manifest(wanted: Namespace, stamp: str) -> Manifest:
+    """Return the Job, or the CronJob if a schedule is wanted, given the options of `fleet manifest`.
 
-
-def manifest(wanted: ManifestRequest) -> Manifest:
-    """Return the Job, or the CronJob if a schedule is wanted."""
+    The name of a Job ends with `stamp`, another one for each manifest: two Jobs cannot have one name.
+    """
     job = _job(wanted)
     if not wanted.cron:
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(wanted), "spec": job}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": _metadata(wanted, f"{wanted.name}-{stamp}"),
+            "spec": job,
+        }
     spec = {
         "schedule": wanted.cron,
         "concurrencyPolicy": "Forbid",
@@ -97,20 +70,19 @@ def manifest(wanted: ManifestRequest) -> Manifest:
             "spec": job,
         },
     }
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted), "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(wanted, wanted.name), "spec": spec}
 
 
-def _metadata(wanted: ManifestRequest) -> Manifest:
+def _metadata(wanted: Namespace, name: str) -> Manifest:
     namespace = {"namespace": wanted.namespace} if wanted.namespace else {}
-    stamp = f"-{wanted.stamp}" if wanted.stamp and not wanted.cron else ""
-    return {"name": f"{wanted.name}{stamp}", **namespace, "labels": _labels(wanted)}
+    return {"name": name, **namespace, "labels": _labels(wanted)}
 
 
-def _labels(wanted: ManifestRequest) -> dict[str, str]:
+def _labels(wanted: Namespace) -> dict[str, str]:
     return {"app.kubernetes.io/name": PREFIX, "app.kubernetes.io/instance": wanted.name}
 
 
-def _job(wanted: ManifestRequest) -> Manifest:
+def _job(wanted: Namespace) -> Manifest:
     """Return the spec of a Job with one pod a node."""
     job: Manifest = yaml.safe_load(JOB.read_text(encoding="utf-8"))
     pods = len(wanted.nodes) or wanted.count
@@ -137,7 +109,7 @@ def _job(wanted: ManifestRequest) -> Manifest:
     return job
 
 
-def _affinity(wanted: ManifestRequest) -> Manifest:
+def _affinity(wanted: Namespace) -> Manifest:
     """Return the rule of one pod a node, and of the nodes that were named."""
     alike = {"labelSelector": {"matchLabels": _labels(wanted)}, "topologyKey": HOSTNAME}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alike]}}
@@ -148,7 +120,7 @@ def _affinity(wanted: ManifestRequest) -> Manifest:
     return {"nodeAffinity": on, **apart}
 
 
-def _tolerations(wanted: ManifestRequest) -> list[Manifest]:
+def _tolerations(wanted: Namespace) -> list[Manifest]:
     """Return the taints that do not keep a pod away: those of accelerators, of acceptance, and of a rejection.
 
     A node that is cordoned may be in repair: it is measured where somebody names it, and not every night.

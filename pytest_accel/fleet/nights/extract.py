@@ -185,13 +185,7 @@ def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure
         value, method = comparable.get((metric, subject), (_number(each.value), ""))
         uuid, serial, name, slot, model, vbios = map(_text, subjects[subject])
         yield StoredFigure(
-            content=kept.content,
-            uuid=uuid,
-            serial=serial,
-            name=name,
-            slot=slot,
-            model=model,
-            vbios=vbios,
+            *(kept.content, uuid, serial, name, slot, model, vbios),
             metric=_text(metric),
             unit=_text(each.unit),
             method=method,

@@ -13,7 +13,6 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.nights.extract import WAIVED
-from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.fleet.nights.questions import Row
 from pytest_accel.judging.closing.line import SIMULATED
 
@@ -42,11 +41,6 @@ class DeviceHistory:
         for each in self.entries:
             nodes.setdefault(each["night"], set()).add(each["node"])
         return {night: sorted(some) for night, some in nodes.items() if len(some) > 1}
-
-
-def history(nights: StoredNights, known: tuple[str, str, str], metric: str = "") -> DeviceHistory:
-    """Return the past of a device, given UUID, serial number and model; of one metric if it is named."""
-    return DeviceHistory(nights.simulated, *known, nights.history(known[0], metric))
 
 
 def text(found: DeviceHistory, show: Show) -> Iterator[str]:

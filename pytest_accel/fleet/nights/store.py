@@ -273,15 +273,10 @@ def sizes(store: Path) -> dict[str, int]:
 
 
 def prune(store: Path, gone: Collection[str]) -> None:
-    """Remove nights. Raises OSError."""
+    """Remove nights, the runs first: figures without a run are those of a night that is being added. Raises OSError."""
     with locked(store):
-        for night in gone:
-            _remove(folder_of(store, night))
-
-
-def _remove(folder: Path) -> None:
-    """Remove a night. Runs go first: figures without a run are those of a night that is being added."""
-    for name in (RUNS, FIGURES):
-        (folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+        for folder in (folder_of(store, night) for night in gone):
+            for name in (RUNS, FIGURES):
+                (folder / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
