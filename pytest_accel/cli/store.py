@@ -191,8 +191,8 @@ def _device(chosen: argparse.Namespace) -> int:
         if not known:
             raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
         found = [
-            history.DeviceHistory(fleet.simulated, uuid, serial, model, fleet.history(uuid, chosen.metric))
-            for uuid, serial, model in known
+            history.DeviceHistory(fleet.simulated, **each, entries=fleet.history(each["uuid"], chosen.metric))
+            for each in known
         ]
     if chosen.format == "json":
         print(_json(list(map(asdict, found))), end="")

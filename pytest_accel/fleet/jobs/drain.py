@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -255,7 +255,8 @@ def plan_of_check(
     """
     plan, reason = DrainPlan(), f"{TAG} {line}"[:REASON_CHARACTERS]
     state = next((each for each in now if each.name == node), None)
-    lately = [each for each in now if each.reason.startswith(HEALTH) and _since(each, at) <= within]
+    after = at - timedelta(seconds=within)  # a reason whose time is not known counts
+    lately = [each for each in now if each.reason.startswith(HEALTH) and (each.since or at) >= after]
     allowed = max(1, int(most * len(now) + 1e-9))
     if not reason.startswith(HEALTH):
         plan.left.append((node, f"its check found nothing broken: {line}"))
@@ -271,11 +272,6 @@ def plan_of_check(
     else:
         plan.steps.append(Step(node, reason, state, tuple(drain_command(node, reason)), "drained"))
     return plan
-
-
-def _since(state: NodeState, at: datetime) -> float:
-    """Return the seconds since the reason of a node was set; 0 if that is not known."""
-    return (at - state.since).total_seconds() if state.since else 0.0
 
 
 REST = re.compile(r"; and \d+ more$")

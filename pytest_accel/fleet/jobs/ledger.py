@@ -46,12 +46,8 @@ def append(folder: Path, entries: Iterable[Mapping[str, str]]) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process of the fleet at a time drain nodes. Raises BadFile for a folder that cannot be written."""
-    path = folder / LOCK
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise BadFile(f"{path}: cannot be written: {error.strerror}") from None
+    """Let one process of the fleet at a time drain nodes. Raises OSError for a folder that cannot be written."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -30,7 +30,9 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
     groups = grouped(nodes, lambda each: (each.state, each.alike if each.job else shown(each), each.cause))
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
     for (state, kind, _), alike in groups.items():
-        why = shown(alike[0]) if len(alike) == 1 else _ends(kind, alike)
+        output = alike[0].output  # what all end with but for names and numbers
+        shared = f"{kind}; their output ends: {output}" if output else kind
+        why = shown(alike[0]) if len(alike) == 1 else shared
         per_state[state].append((why, [each.node for each in alike]))
     room = _room({state: len(found) for state, found in per_state.items()})
     found = []
@@ -41,12 +43,6 @@ def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]
         if rest:
             found.append((state, fold(rest), f"and {len(rest)} more, with other reasons"))
     return found
-
-
-def _ends(kind: str, alike: Sequence[NodeResult]) -> str:
-    """Return the reason that nodes share, with the last words that their jobs share but for names and numbers."""
-    output = alike[0].output
-    return f"{kind}; their output ends: {output}" if output else kind
 
 
 def shown(each: NodeResult) -> str:
@@ -103,12 +99,7 @@ def notes(fleet: Fleet) -> list[str]:
 
 def as_json(fleet: Fleet, nodes: Sequence[NodeResult]) -> str:
     """Return the report as one JSON object, with an entry for each node."""
-    return json.dumps(content(fleet, nodes), indent=1) + "\n"
-
-
-def content(fleet: Fleet, nodes: Sequence[NodeResult]) -> dict[str, Any]:
-    """Return the report as data."""
-    return {
+    found = {
         "format": 1,
         "id": fleet.id,
         "created": fleet.created,
@@ -120,6 +111,7 @@ def content(fleet: Fleet, nodes: Sequence[NodeResult]) -> dict[str, Any]:
         "notes": notes(fleet),
         "nodes": [_node(each) for each in nodes],
     }
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _node(each: NodeResult) -> dict[str, Any]:

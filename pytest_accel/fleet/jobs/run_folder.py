@@ -230,7 +230,7 @@ class Results:
     """The result of each folder, and when its files were changed, as they were read."""
 
     def read(self) -> dict[str, list[Summary]]:
-        """Return the results of each node by its name, newest first."""
+        """Return the results of each node by its name, newest first. Raises OSError for a folder it cannot read."""
         by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
         for folder in self._folders():
@@ -247,10 +247,7 @@ class Results:
 
     def _folders(self) -> Iterator[Path]:
         """Yield the folders that may be those of nodes: this one, where one node was started alone, and those in it."""
-        try:
-            entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
-        except OSError as error:
-            raise BadFile(f"{self.folder}: cannot be read: {error.strerror}") from None
+        entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
         yield self.folder
         for entry in entries:
             if entry.name != JOBS and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):

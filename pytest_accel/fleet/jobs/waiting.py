@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder, states
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
@@ -102,11 +101,8 @@ class Watch:
 
 
 def watch_of(folder: Path, nights: int = NIGHTS, *, trusts: bool = True) -> Watch:
-    """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile."""
-    try:
-        runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
-    except OSError as error:
-        raise BadFile(f"{folder}: cannot be read: {error.strerror}") from None
+    """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile or OSError."""
+    runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
     runs.sort(key=lambda each: run_folder.load(each).created)
     return Watch([RunWatch(each, trusts=trusts) for each in runs[-nights:] or [folder]])
 

@@ -97,7 +97,10 @@ def look(fleet: StoredNights) -> Night:
         nights=len(fleet.nights),
         simulated=fleet.simulated,
         runs=[_run(row) for row in fleet.ask("runs")],
-        verdicts=dict(fleet.rows("SELECT status, count(*) FROM tonight GROUP BY status")),
+        verdicts={
+            each["status"]: each["n"]
+            for each in fleet.rows("SELECT status, count(*) AS n FROM tonight GROUP BY status")
+        },
         findings=found,
         groups=fleet.ask("like_devices"),
         before=fleet.nights[-2] if len(fleet.nights) > 1 else "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,29 +60,24 @@ class StoredNights:
                 raise BadFile(f"{file}: is missing; add the records of that night again")
         self._db = database.connect()
         try:
-            self.execute(base(path, self._figures, self._runs))
+            self.rows(base(path, self._figures, self._runs))
         except BadFile:
             self.close()
             raise
 
     def prepare(self) -> None:
         """Make the views that answer questions; those that several of them need are computed once."""
-        self.execute(VIEWS.read_text(encoding="utf-8").replace("VIEW /* kept */", "TABLE"))
+        self.rows(VIEWS.read_text(encoding="utf-8").replace("VIEW /* kept */", "TABLE"))
 
     def ask(self, view: str) -> list[dict[str, Any]]:
         """Return the rows of a view, by the names of its columns."""
-        return self._named(f"FROM {view}")
-
-    def _named(self, query: str, *parameters: object) -> list[dict[str, Any]]:
-        with self._reading():
-            found = self._db.execute(query, list(parameters))
-            names = [each[0] for each in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        return self.rows(f"FROM {view}")
 
     def nodes_of_places(self, names: Iterable[str]) -> dict[str, set[str]]:
         """Return the nodes of the places with these names, kind and place in one text."""
-        query = "SELECT what || ' ' || place AS name, list(node) FROM all_places GROUP BY name HAVING name IN $names"
-        return {name: set(nodes) for name, nodes in self.rows(query, names=list(names))}
+        query = """SELECT what || ' ' || place AS name, list(node) AS nodes FROM all_places
+            GROUP BY name HAVING name IN $names"""
+        return {each["name"]: set(each["nodes"]) for each in self.rows(query, names=list(names))}
 
     def close(self) -> None:
         """Close the database."""
@@ -94,25 +88,26 @@ class StoredNights:
         """The night that is looked at: ISO 8601."""
         return self.nights[-1]
 
-    def rows(self, query: str, *parameters: object, **named: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a query finds. Raises BadFile if a file of the store cannot be read."""
-        with self._reading():
-            return self._db.execute(query, named or list(parameters)).fetchall()
+    def rows(self, query: str, **named: object) -> list[dict[str, Any]]:
+        """Return the rows that a query finds, by the names of its columns.
 
-    def _reading(self) -> AbstractContextManager[None]:
-        return database.reading(self.path, [*reversed(self._runs), *reversed(self._figures)])
-
-    execute = rows
+        Raises BadFile if a file of the store cannot be read.
+        """
+        with database.reading(self.path, [*reversed(self._runs), *reversed(self._figures)]):
+            found = self._db.execute(query, named)
+            names = [each[0] for each in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     # -- one device
 
-    def device(self, name: str) -> list[tuple[Any, ...]]:
-        """Return UUID, serial number and model of the devices with this UUID or serial number."""
-        columns = "SELECT uuid, max(serial), arg_max(model, night) FROM every WHERE {} = ? GROUP BY uuid ORDER BY uuid"
-        found = self.rows(columns.format("serial"), name) if name else []
-        return found or self.rows(columns.format("uuid"), name)
+    def device(self, name: str) -> list[dict[str, Any]]:
+        """Return `uuid`, `serial` and `model` of the devices with this UUID or serial number."""
+        query = """SELECT uuid, max(serial) AS serial, arg_max(model, night) AS model FROM every
+            WHERE {} = $name GROUP BY uuid ORDER BY uuid"""
+        found = self.rows(query.format("every.serial"), name=name) if name else []
+        return found or self.rows(query.format("uuid"), name=name)
 
     def history(self, uuid: str, metric: str = "") -> list[dict[str, Any]]:
         """Return every figure of a device, or those of a metric, oldest first: its `FIGURE` by name."""
-        query = f"SELECT {FIGURE} FROM every WHERE uuid = $1 AND $2 IN ('', metric) ORDER BY night, metric, run"  # noqa: S608
-        return self._named(query, uuid, metric)
+        query = f"SELECT {FIGURE} FROM every WHERE uuid = $uuid AND $metric IN ('', metric) ORDER BY night, metric, run"  # noqa: S608
+        return self.rows(query, uuid=uuid, metric=metric)

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 ABOUT, FIGURES, RUNS = "store.json", "figures.parquet", "runs.parquet"
 NIGHT: Final = "night="
+DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 LOCK: Final = ".lock"
 LEFTOVER: Final = ".adding-"
 """The beginning of the name of a folder in which records are read. One that is there without a lock is left over."""
@@ -152,14 +154,7 @@ def nights(store: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = [each.removeprefix(NIGHT) for each in names if each.startswith(NIGHT) and (store / each / FIGURES).exists()]
-    return sorted(each for each in found if _is_day(each))
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
+    return sorted(each for each in found if DAY.fullmatch(each))
 
 
 def folder_of(store: Path, night: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from typing import Final
 
 from pytest_accel.core import exits
@@ -36,12 +35,8 @@ def text(night: Night) -> str:
             cells = [tuple(question.cells(each)) for each in found[:most]]
             lines += [f"{question.title} ({len(found)}{more})", *_table(cells)]
     if nothing := [question.title for question, found in sections if not found]:
-        lines += _wrapped("nothing found", nothing)
+        lines += textwrap.wrap(f"nothing found: {'; '.join(nothing)}", COLUMNS, subsequent_indent="  ")
     return "\n".join(map(printable, lines[:LINES])) + "\n"
-
-
-def _wrapped(title: str, names: Iterable[str]) -> list[str]:
-    return textwrap.wrap(f"{title}: {'; '.join(names)}", COLUMNS, subsequent_indent="  ")
 
 
 def _head(night: Night) -> list[str]:
@@ -49,14 +44,10 @@ def _head(night: Night) -> list[str]:
     simulated = "SIMULATED " if night.simulated else ""
     words = ", ".join(f"{number} {word}" for word, number in night.words.items())
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    return [f"{simulated}{night.night}: {_size(night)}", f"runs: {words}", f"verdicts: {verdicts}"]
-
-
-def _size(night: Night) -> str:
-    """Return how much was looked at: nodes, devices and nights."""
-    count = counted(night.nodes, "node")
     before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
-    return f"{count}, {counted(night.devices, 'device')}; {before if night.nights > 1 else 'no night before it'}"
+    size = f"{counted(night.nodes, 'node')}, {counted(night.devices, 'device')}"
+    first = f"{simulated}{night.night}: {size}; {before if night.nights > 1 else 'no night before it'}"
+    return [first, f"runs: {words}", f"verdicts: {verdicts}"]
 
 
 def _table(rows: Rows) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.printable import printable_data
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_accel.fleet.delivery.against import Against
 
 LISTS = "packing list of the runs"
+UNALIKE = "Nodes that were judged by different terms are not accepted as one delivery."
+MIXED = "This may explain differences between their figures."
 MOST_NODES = 6
 """Nodes that one sentence names."""
 SHARED = (
@@ -71,7 +72,7 @@ def reasons(of: Delivery) -> list[str]:
     if of.partly_simulated:
         told.append(f"{many(of.simulated, 'node')} {_is(of.simulated)} simulated: nobody delivered hardware there.")
     if of.refused:
-        told.append(f"{_files(len(of.refused))} could not be read.")
+        told.append(f"{len(of.refused):,} of the files and folders could not be read.")
     return told
 
 
@@ -113,10 +114,6 @@ def _boards(against: Against) -> list[str]:
     return told + [f"{name} on the packing list may be any of: {listed(meant, 6)}." for name, meant in against.several]
 
 
-def _files(number: int) -> str:
-    return "1 file or folder" if number == 1 else f"{number:,} files or folders"
-
-
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
@@ -154,7 +151,9 @@ def warnings(of: Delivery) -> list[str]:
             f"SIMULATED: {of.simulated:,} of {many(len(of.nodes), 'node')} {_is(of.simulated)} simulated. "
             "Nothing here is about hardware."
         )
-    told += [f"MIXED {each.name}: {_values(each)}. {_mixed(each.name, of.unalike)}" for each in of.mixed]
+    told += [
+        f"MIXED {each.name}: {_values(each)}. {UNALIKE if each.name in of.unalike else MIXED}" for each in of.mixed
+    ]
     told += _qualified(of)
     lists = [value for each in of.terms if each.name == LISTS for value, _ in each.values]
     if of.against and any(value != of.against.sha256 for value in lists):
@@ -174,13 +173,6 @@ def warnings(of: Delivery) -> list[str]:
     told += [SHARED.format(host=each) for each in of.shared]
     told += [f"Not read: {each}." for each in of.refused]
     return told
-
-
-def _mixed(name: str, unalike: Sequence[str]) -> str:
-    """Return what follows from nodes that differ in a term."""
-    if name in unalike:
-        return "Nodes that were judged by different terms are not accepted as one delivery."
-    return "This may explain differences between their figures."
 
 
 def _qualified(of: Delivery) -> list[str]:
