@@ -77,7 +77,8 @@ STATES: Final[Mapping[str, Callable[[Fleet, Sequence[NodeResult]], str]]] = {
 """The function that writes the report on the states of nodes, by the name of the format."""
 
 
-def _run_arguments(parser: argparse.ArgumentParser) -> None:
+def asked_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that say what is run on which nodes."""
     add = parser.add_argument
     add("--sku", metavar="NAME|FILE|auto", help="the SKU that the nodes are judged as, as pytest's --accel-sku")
     add("--level", choices=LEVELS, help="how long to measure, as pytest's --accel-level")
@@ -87,11 +88,18 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     for option, metavar, what in SBATCH:
         add(option, metavar=metavar, help=f"the {what} of the jobs, as sbatch's {option}")
     add("--idle", action="store_true", help="submit jobs for idle nodes alone; the others are expected and skipped")
-    text = "a shell command that each job runs after pytest, with ACCEL_OUTPUT (the folder of the run) and ACCEL_STATUS"
-    add("--after", metavar="COMMAND", default="", help=text)
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
     add("--time", metavar="MIN", type=_positive, help=text)
+    add("--dry-run", action="store_true", help="show what would be submitted")
+    add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    asked_arguments(parser)
+    add = parser.add_argument
+    text = "a shell command that each job runs after pytest, with ACCEL_OUTPUT (the folder of the run) and ACCEL_STATUS"
+    add("--after", metavar="COMMAND", default="", help=text)
     text = "the most jobs of the run in the queue at a time; the command goes on until all are submitted"
     add("--at-once", metavar="N", type=_positive, default=0, help=text)
     add(
@@ -107,8 +115,6 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         "begun are cancelled"
     )
     add("--timeout", metavar="MIN", type=_minutes, help=text)
-    add("--dry-run", action="store_true", help="show what would be submitted")
-    add("pytest", nargs="*", metavar="-- ARGUMENT", help="further arguments of pytest, after --")
 
 
 _positive = value_that(lambda found: found > 0, "a whole number above 0", int)
@@ -162,7 +168,7 @@ def run(chosen: argparse.Namespace) -> int:
         if not run_folder.exists(folder):
             return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
         nodes, notes = _needed(fleet, folder, chosen)
-        _tell_all(notes)
+        tell_all(notes)
         return _show_plan(fleet, folder, nodes)
     folder.mkdir(parents=True, exist_ok=True)
     with run_folder.submitting(folder):
@@ -172,7 +178,7 @@ def run(chosen: argparse.Namespace) -> int:
         nodes, notes = _needed(fleet, folder, chosen)
         skipped = sum(bool(each.skipped) for each in fleet.expected)
         print(f"{folder}: {counted(len(fleet.expected), 'expected node')}, {skipped} skipped, {len(nodes)} to submit")
-        _tell_all(notes)
+        tell_all(notes)
         progress = ProgressLine()
         submitter = Submitter(fleet, folder, progress.text)
         try:
@@ -191,13 +197,13 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
-    begun = run_folder.exists(folder)
+    asked = run_folder.exists(folder)
     return submission.without_busy(
-        _continued(run_folder.load(folder), chosen, folder) if begun else _begun(chosen, name, folder)
+        _continued(run_folder.load(folder), chosen, folder) if asked else begun(chosen, name, folder)
     )
 
 
-def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
+def begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     """Return what a new run is asked. Raises BadFile or SlurmError."""
     if folder.exists() and (not folder.is_dir() or any(each.name != run_folder.LOCK for each in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
@@ -229,7 +235,7 @@ def _begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         level=level,
         sbatch=_sbatch(chosen),
         idle=chosen.idle,
-        after=chosen.after,
+        after=getattr(chosen, "after", ""),
         expected=tuple(
             submission.expected_of(each, chosen.partition, chosen.reservation, chosen.idle) for each in found
         ),
@@ -271,6 +277,8 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
 
     The command line that began it may be given again; another one raises BadFile.
     """
+    if fleet.joint:
+        raise BadFile(f"--output: {folder} holds a 'fleet fabric', which is not continued; name a new folder")
     names = [each.name for each in fleet.expected]
     own = (*QUIET, *chosen.pytest)
     other = (
@@ -304,7 +312,7 @@ def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> tuple[lis
     return nodes, [*notes, *([] if nodes else submission.nothing_measured(found))]
 
 
-def _tell_all(sentences: Sequence[str]) -> None:
+def tell_all(sentences: Sequence[str]) -> None:
     """Print sentences, one a line."""
     for sentence in sentences:
         print(printable(sentence))
@@ -340,11 +348,11 @@ def status(chosen: argparse.Namespace) -> int:
 def _look(watch: Watch) -> list[NodeResult]:
     """Return the states, and say on standard error why the queue could not be asked."""
     found, problem = watch.look_anywhere()
-    _tell(problem)
+    tell(problem)
     return found
 
 
-def _tell(problem: str) -> None:
+def tell(problem: str) -> None:
     """Say on standard error why the queue could not be asked, if it could not."""
     if problem:
         print(f"note: the states are those of the files alone: {problem}", file=sys.stderr)
@@ -358,7 +366,7 @@ def wait(chosen: argparse.Namespace) -> int:
 def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) -> int:
     watch = Watch([RunWatch(folder)])
     found, problem = until_done(watch, ProgressLine(), seconds)
-    _tell(problem)
+    tell(problem)
     late = [each.job for each in found if each.state is State.WAITING and each.job]
     if late and cancel_waiting:
         slurm.cancel(late)

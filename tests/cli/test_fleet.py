@@ -17,7 +17,9 @@ import fleet_nights
 import pytest
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, NodeFinding
 from pytest_accel.core.run import Launch, Run, RunEntry
+from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
@@ -608,3 +610,97 @@ def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(
     assert said.count("sbatch ") == 4, "a drained node got a job"
     assert said.count("scontrol update") == 1
     assert main(["fleet", "status", str(nights)]) == 1
+
+
+# -- the fabric run
+
+FABRIC = Fabric(
+    [FabricNode("n1"), FabricNode("n2\x1b[31m")],
+    conclusion=Conclusion(
+        [NodeFinding("good", 45.0, 1), NodeFinding("slow", 30.0, 1)],
+        45.0,
+        closing=Closing("REJECTED n2: slow", 1, "REJECTED"),
+    ),
+)
+
+
+def a_cluster(program: Program, folder: Path, ends: str, then: str = "") -> list[str]:
+    """Put a Slurm of three nodes on the path whose job ends at once as `ends`; return the command of a fabric run."""
+    program("sinfo", f"{shown('idle')}; {shown('idle', name='n2')}; {shown('drained', 'fan', name='n3')}")
+    program("scontrol", "echo n[1-2]")
+    program("sbatch", f"cat > {folder}/script; echo $* > {folder}/words; {then}\necho 7")
+    name = f"$(sed 's/.*-J \\([^ ]*\\).*/\\1/' {folder}/words)"
+    program("squeue", f'test -e {folder}/words && echo "7{US}{ends}{US}None{US}{ME}{US}0{US}{name}"; true')
+    return ["fleet", "fabric", "--sku=cpu", f"--output={folder / 'run'}"]
+
+
+def test_a_fabric_run_is_one_job_on_all_nodes_that_can_start_one(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = a_cluster(program, tmp_path, "RUNNING")
+    assert main([*command, "--qos=low", "--time=20", "--dry-run", "--", "-v"]) == 0
+    said = capsys.readouterr().out
+    assert "left out n3: drained: fan\n" in said
+    command_line = said.splitlines()[1]
+    assert command_line.startswith(
+        "sbatch --parsable --exclusive --mem=0 --no-requeue --export=ALL -w n[1-2] -N2 -n2 -J ac"
+    )
+    assert re.search(r"-J accel-\S+-fabric -o \S+/jobs/fabric-%j.out -t20 .*--qos=low --no-kill$", command_line)
+    script = said[said.index("#!/bin/sh") :]
+    assert re.search(r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -m pytest ", script)
+    words = ("--accel-sku=cpu", "-v", "--accel-fabric", "--accel-time-limit=1140", f"--accel-output={tmp_path / 'run'}")
+    assert all(word in script.split() for word in words), script
+    assert not (tmp_path / "run").exists()
+    assert main([*command, "--nodes=n1"]) == 4, "scontrol names two, of which sinfo shows three"
+    program("sinfo", f"{shown('idle')}; {shown('drained', 'fan', name='n2')}")
+    assert main(command) == 4
+    assert "--nodes: 1 node can start a job, and a fabric run needs two" in capsys.readouterr().err
+
+
+def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
+    program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "SETTLE", 0.0)
+    (tmp_path / "fabric.json").write_text(json.dumps(plain(FABRIC)))
+    run = tmp_path / "run"
+    assert main(a_cluster(program, tmp_path, "COMPLETED", f"cp {tmp_path}/fabric.json {run}")) == 1
+    said = capsys.readouterr().out
+    assert said.splitlines()[-3:] == [
+        "slow  n2\\x1b[31m  30 GB/s, 67% of the median, with 1 partner",
+        "2 nodes, 1 good: 0 rounds; median of a rank 45 GB/s (no floor)",
+        "REJECTED n2: slow",
+    ]
+    assert load(run).jobs[0].node == "n1"
+    assert main(["fleet", "report", str(run)]) == 6, "a node's own record rejects it, or nothing"
+    assert "fabric: REJECTED n2: slow\n" in capsys.readouterr().out
+    assert main(["fleet", "run", "--output", str(run)]) == 4
+    assert "holds a 'fleet fabric', which is not continued" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ends", "left", "told"),
+    [
+        ("TIMEOUT", "", "fabric.json: cannot be read: No such file"),
+        ("FAILED", "echo '{' > DIR/run/fabric.json", "fabric.json:"),
+        ("FAILED", "cp DIR/unfinished DIR/run/fabric.json", "the fabric run did not come to its end; 0 rounds"),
+        ("FAILED", "echo '{\"nodes\": 3}' > DIR/run/fabric.json", "is not the fabric.json of a fabric run"),
+    ],
+)
+def test_a_job_that_ends_without_the_file_judges_nothing_and_says_why(
+    ends: str,
+    left: str,
+    told: str,
+    program: Program,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "SETTLE", 0.0)
+    (tmp_path / "unfinished").write_text(json.dumps(plain(replace(FABRIC, conclusion=Conclusion()))))
+    log = f"echo 'slurmstepd: error: no space left' > {tmp_path}/run/jobs/fabric-7.out"
+    assert main(a_cluster(program, tmp_path, ends, f"{log}; {left.replace('DIR', str(tmp_path))}")) == 6
+    said = capsys.readouterr().out
+    assert f"n[1-2]  job ended as {ends} without a record; their output ends: slurmstepd: error: no space left" in said
+    assert "skipped     n3  drained: fan" in said
+    assert told in said.splitlines()[-1]
+    assert said.splitlines()[-1].startswith("NOT JUDGED fabric: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.groups import grouped
@@ -90,6 +91,8 @@ def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
 
 def notes(fleet: Fleet) -> list[str]:
     """Return what a reader has to know besides the states."""
+    if fleet.fabric:
+        return [f"fabric: {printable(fleet.fabric)}", *notes(replace(fleet, fabric=""))]
     if fleet.listed:
         shown = [f"note: {printable(each)}" for each in fleet.others[:MOST_OTHERS]]
         rest = len(fleet.others) - len(shown)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_accel.core import structured, untrusted
+from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
@@ -28,6 +29,10 @@ LOCK = ".submitting"
 """The file that a process locks while it submits."""
 CANCELLED = ".cancelled"
 """The file whose presence ends a process that submits."""
+FABRIC = "fabric.json"
+"""What the nodes of a fabric run found together, written by the first of them."""
+JOINT = "fabric"
+"""The name of a job on all nodes, in place of a node's."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
@@ -84,15 +89,19 @@ class Fleet:
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
     level: str = ""
     """The level that the records state; empty if only the arguments tell it (`level_of`)."""
+    joint: bool = False
+    """True if one job runs on all nodes together, as that of a fabric run does."""
     format: Literal[1] = 1
     listed: bool = field(default=True, metadata=NOT_IN_FILE)
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
     others: tuple[str, ...] = field(default=(), metadata=NOT_IN_FILE)
     """The hosts that left a result and are not among the expected nodes, with that result."""
+    fabric: str = field(default="", metadata=NOT_IN_FILE)
+    """The closing line of the fabric run in the same folder, or why it cannot be read; empty without one."""
 
     def job_name(self, node: str) -> str:
         """Return the name of the job of a node, by which squeue tells what was submitted."""
-        return f"{self.prefix}{node}"
+        return f"{self.prefix}{JOINT if self.joint else node}"
 
     @property
     def prefix(self) -> str:
@@ -115,6 +124,26 @@ def load(folder: Path) -> Fleet:
     if not fleet.expected:
         raise BadFile(f"{path}: names no node that was expected")
     return fleet
+
+
+def fabric(folder: Path) -> Fabric:
+    """Return what the nodes of a fabric run found together. Raises BadFile if it is absent, damaged or unfinished."""
+    path = folder / FABRIC
+    try:
+        found = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
+    except structured.Misfit as misfit:
+        raise BadFile(f"{path}: is not the {FABRIC} of a fabric run, or a damaged one: {misfit}") from None
+    if not found.conclusion.closing.line:
+        raise BadFile(f"{path}: the fabric run did not come to its end; {len(found.rounds)} rounds are in it")
+    return found
+
+
+def fabric_line(folder: Path) -> str:
+    """Return the closing line of the fabric run in a folder, or why it cannot be read; empty without one."""
+    try:
+        return fabric(folder).conclusion.closing.line if untrusted.exists(folder / FABRIC) else ""
+    except BadFile as bad:
+        return str(bad)
 
 
 def level_of(arguments: Collection[str], contract: str = "") -> str:
@@ -295,8 +324,10 @@ def _result(folder: Path, *, trusts: bool) -> Summary | None:
 
 def last_words(folder: Path, node: str, job: str) -> str:
     """Return the last line of the output of a job that says why it ended, else the last one; empty without any."""
+    names = (file_name(node), JOINT)
+    path = next((each for name in names if (each := folder / JOBS / f"{name}-{job}.out").exists()), None)
     try:
-        end = untrusted.read_end(folder / JOBS / f"{file_name(node)}-{job}.out", TAIL_BYTES)
+        end = untrusted.read_end(path, TAIL_BYTES) if path else b""
     except BadFile:
         return ""
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]

@@ -199,8 +199,8 @@ def fold(names: Sequence[str]) -> str:
 # -- jobs
 
 
-SUBMIT = ("sbatch", "--parsable", "-N1", "-n1", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL")
-"""The beginning of the command that submits a job for one node; `-w` names it, and standard input is the script."""
+SUBMIT = ("sbatch", "--parsable", "--exclusive", "--mem=0", "--no-requeue", "--export=ALL")
+"""The beginning of the command that submits a job; `-w` names its nodes, and standard input is the script."""
 
 
 def submit(command: Sequence[str], script: str) -> str:

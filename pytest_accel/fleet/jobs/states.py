@@ -111,7 +111,8 @@ def of_all(
     damaged = _damaged(unreadable, names)
     found = []
     for each in fleet.expected:
-        of_node = sorted(queued.get(fleet.job_name(each.name), ()), key=_number)
+        has_one = each.name in submitted or not fleet.joint  # a joint job has the same name for all nodes
+        of_node = sorted(queued.get(fleet.job_name(each.name), ()) if has_one else (), key=_number)
         known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
         fits, unasked = _fitting(runs.get(each.name, ()), asked)
         choice = choose(known_jobs.not_repeated(fits), now, known_jobs.began)

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, slurm
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
+from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.record_folder import file_name
@@ -48,6 +48,8 @@ WORKING = ("alloc", "mix", "comp")
 SILENT = "not responding"
 MARGIN = 60
 """Seconds before the end of the job at which the run ends itself, with a complete record."""
+SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--no-kill", "--wait=0")
+"""The beginning of a command that runs on each node of a job; a node that fails ends none of the others."""
 OWN_LIMIT = "--accel-time-limit"
 """The option by which a run has a time limit of its own."""
 
@@ -96,7 +98,8 @@ def script_of(fleet: Fleet, folder: Path) -> str:
         if any(word.startswith(OWN_LIMIT) for word in fleet.arguments)
         else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
     )
-    words = [sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
+    on_nodes = SRUN if fleet.joint else ()
+    words = [*on_nodes, sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
     if not fleet.after:
         return f"#!/bin/sh\nexec {shlex.join(words)}\n"
     lines = [
@@ -170,12 +173,36 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
 
 
-def command_of(fleet: Fleet, folder: Path, node: ExpectedNode) -> list[str]:
-    """Return the command that submits the job of one node."""
+def command_of(fleet: Fleet, folder: Path, node: ExpectedNode, on: Sequence[str] = ()) -> list[str]:
+    """Return the command that submits the job of one node, or one that runs `on` several."""
+    hosts = on or (node.name,)
     log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
-    of_job = ["-w", node.name, "-J", fleet.job_name(node.name), "-o", str(log), f"-t{fleet.minutes}"]
+    places = ["-w", slurm.fold(hosts), f"-N{len(hosts)}", f"-n{len(hosts)}"]
+    of_job = [*places, "-J", fleet.job_name(node.name), "-o", str(log), f"-t{fleet.minutes}"]
     chosen = {"partition": node.partition, "gres": node.gres, "reservation": fleet.reservation}
     return [*slurm.SUBMIT, *of_job, *(f"--{name}={text}" for name, text in chosen.items() if text), *fleet.sbatch]
+
+
+def joint_command(fleet: Fleet, folder: Path) -> list[str]:
+    """Return the command that submits one job on all nodes that start one; it goes on if one of them dies.
+
+    GPUs are asked for if all of them have the same.
+    """
+    able = [each for each in fleet.expected if not each.skipped]
+    gres = {each.gres for each in able}
+    one = ExpectedNode(JOINT, able[0].partition, gres.pop() if len(gres) == 1 else "")
+    return [*command_of(fleet, folder, one, [each.name for each in able]), "--no-kill"]
+
+
+def submit_joint(fleet: Fleet, folder: Path) -> Fleet:
+    """Submit the one job on all nodes, and return the fleet with it in fleet.json. Raises SlurmError."""
+    (folder / run_folder.JOBS).mkdir(parents=True, exist_ok=True)
+    run_folder.save(fleet, folder)
+    number = slurm.submit(joint_command(fleet, folder), script_of(fleet, folder))
+    jobs = tuple(Submitted(each.name, number, now()) for each in fleet.expected if not each.skipped)
+    fleet = replace(fleet, jobs=jobs)
+    run_folder.save(fleet, folder)
+    return fleet
 
 
 def jobs_of(fleet: Fleet, folder: Path) -> list[JobState]:

@@ -52,7 +52,8 @@ class RunWatch:
             jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
             self.fleet = run_folder.load(self.folder)
         results = self._results.read()
-        self.fleet = replace(self.fleet, others=states.others(self.fleet, results))
+        closing = run_folder.fabric_line(self.folder)
+        self.fleet = replace(self.fleet, others=states.others(self.fleet, results), fabric=closing)
         return states.of_all(
             self.fleet,
             results,
