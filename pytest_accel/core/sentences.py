@@ -92,7 +92,7 @@ def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
 
 def _behind_nodes(one: reasons.BehindNodes, _: Verdict) -> str:
     rails = f"; slow by itself: device {listed([*map(str, one.rails)], 8)}" if one.rails else ""
-    told = f"{one.lost:.1%} behind the {one.nodes} nodes (median {show(one.middle, one.unit)})"
+    told = f"{one.lost:.1%} behind the median of {one.nodes} nodes ({show(one.middle, one.unit)})"
     return f"{told} with each of {counted(one.partners, 'partner')}{rails}"
 
 

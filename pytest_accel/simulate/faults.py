@@ -452,12 +452,20 @@ def _(symptoms: Symptoms) -> None:
 
 
 def listing() -> list[str]:
-    """Return the lines of `pytest-accel simulate --list`: a few for each fault."""
-    lines = []
-    for kind in FAULTS.values():
-        lines.append(kind.name)
-        lines.append(f"    {kind.does}")
-        for name, default in kind.parameters.items():
-            lines.append(f"    {name}: {PARAMETERS[name][1]} (default {default})")
-        lines.append(f"    caught by: {kind.caught_by}")
-    return lines
+    """Return the lines of `pytest-accel simulate --list` on the faults of a node: a few for each fault."""
+    return [
+        line
+        for kind in FAULTS.values()
+        for line in told(
+            kind.name,
+            kind.does,
+            {name: f"{PARAMETERS[name][1]} (default {default})" for name, default in kind.parameters.items()},
+            kind.caught_by,
+        )
+    ]
+
+
+def told(name: str, does: str, parameters: Mapping[str, str], caught_by: str) -> list[str]:
+    """Return the lines on one fault."""
+    described = [f"    {parameter}: {text}" for parameter, text in parameters.items()]
+    return [name, f"    {does}", *described, f"    caught by: {caught_by}"]

@@ -75,14 +75,14 @@ def load(name: str) -> SimulatedNode:
     if not untrusted.exists(path):
         raise BadFile(f"{name}: there is no such node file")
     root, digest = yaml_nodes.read(path, name)
-    _check_kind(root, name)
+    check_kind(root, name)
     findings = Findings()
     found = _NODE(root, "", findings) or {}
     findings.raise_if_any()
     return _build(found, root, path, digest)
 
 
-def _check_kind(root: Located, name: str) -> None:
+def check_kind(root: Located, name: str) -> None:
     """Raise BadFile for a threshold file, which describes a product and not a node."""
     if isinstance(root.data, dict) and (of_product := sorted(set(root.data) & THRESHOLD_KEYS)):
         raise BadFile(
@@ -93,20 +93,8 @@ def _check_kind(root: Located, name: str) -> None:
 
 def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> SimulatedNode:
     """Return the node of a file, after checking its keys against the SKU."""
-    asked = found["sku"]
-    if asked.endswith((".yaml", ".yml")) or "/" in asked:
-        asked = str(path.parent / asked)
-    try:
-        sku = loader.load(asked)
-    except BadFile as bad:
-        raise BadFile(*bad.behind(f"{root.data['sku'].where}: sku")) from None
-    _check_vendor(sku, root.data["sku"].where)
+    asked, sku, platform = product_of(found, root, path)
     findings = Findings()
-    wanted = found.get("platform", next(iter(sku.platforms)))
-    platform = sku.platform_named(wanted)
-    if platform is None:
-        known = yaml_nodes.nearest(wanted, sku.platform_names)
-        raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
             findings.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
@@ -115,9 +103,31 @@ def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> Sim
     for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
         absent = [place for place in each.devices if place >= node.devices]
         if absent:
-            findings.add(at, f"device: there is no device {absent[0]}; {wanted} has {node.devices}, numbered from 0")
+            known = f"{platform.name} has {node.devices}, numbered from 0"
+            findings.add(at, f"device: there is no device {absent[0]}; {known}")
     findings.raise_if_any()
     return node
+
+
+def product_of(found: dict[str, Any], root: Located, path: Path) -> tuple[str, Sku, Platform]:
+    """Return what a file of simulated hardware names: the SKU for --accel-sku, itself, and the platform.
+
+    Raises BadFile.
+    """
+    asked = found["sku"]
+    if asked.endswith((".yaml", ".yml")) or "/" in asked:
+        asked = str(path.parent / asked)
+    try:
+        sku = loader.load(asked)
+    except BadFile as bad:
+        raise BadFile(*bad.behind(f"{root.data['sku'].where}: sku")) from None
+    _check_vendor(sku, root.data["sku"].where)
+    wanted = found.get("platform", next(iter(sku.platforms)))
+    platform = sku.platform_named(wanted)
+    if platform is None:
+        known = yaml_nodes.nearest(wanted, sku.platform_names)
+        raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
+    return asked, sku, platform
 
 
 def _check_vendor(sku: Sku, where: str) -> None:
@@ -168,8 +178,8 @@ def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | Non
     return None if value is None else ("", value)
 
 
-_whole = yaml_nodes.that(lambda found: type(found) is int, "a whole number")
+whole = yaml_nodes.that(lambda found: type(found) is int, "a whole number")
 _NODE: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(
-    {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": _whole, "faults": yaml_nodes.list_of(_fault)},
+    {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": whole, "faults": yaml_nodes.list_of(_fault)},
     required=("sku",),
 )

@@ -29,7 +29,7 @@ def test_a_slow_node_is_rejected_although_it_holds_its_limit() -> None:
     verdict = judge([found("slow")], replace(FLOOR, floor=30.0))
     assert verdict.status is Status.FAIL
     assert verdict.reasons[1:] == (BehindNodes(1 - 39.6 / 45.0, 45.0, "GB/s", 64, 5, (2,)),)
-    said = "12.0% behind the 64 nodes (median 45 GB/s) with each of 5 partners; slow by itself: device 2"
+    said = "12.0% behind the median of 64 nodes (45 GB/s) with each of 5 partners; slow by itself: device 2"
     assert sentence_of(verdict).endswith(said)
     assert judge([found("slow")], None).status is Status.FAIL, "no limit is needed"
 

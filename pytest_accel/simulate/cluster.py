@@ -1,0 +1,286 @@
+"""A cluster that is not there: its file, its faults by name, and what its nodes would report of a round.
+
+The noise is that of the design's simulations: nodes differ by 0.5 %, measurements by 2 %, and one pair of twenty loses
+up to a quarter to others that share its way through the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from pytest_accel.core import untrusted, yaml_nodes
+from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
+from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
+from pytest_accel.judging.fabric.conclude import conclude
+from pytest_accel.judging.fabric.rounds import next_round
+from pytest_accel.simulate.faults import PARAMETERS, told
+from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, product_of, whole
+
+SECONDS: Final = 35.0
+"""How long a round takes on a cluster, which nobody measured yet: the design's estimate is 30 to 40 s."""
+NODE_NOISE: Final = 0.005
+NOISE: Final = 0.02
+CONGESTED: Final = 0.05
+CONGESTION: Final = 0.25
+
+
+@dataclass(frozen=True)
+class ClusterFaultKind:
+    """A fault of a cluster: what it does, how it is told, its parameters, and those that have a default."""
+
+    does: str
+    caught_by: str
+    parameters: Sequence[str]
+    defaults: Mapping[str, float] = field(default_factory=dict)
+
+
+_SLOW: Final = {"by": 0.125}
+CLUSTER_FAULTS: Final[Mapping[str, ClusterFaultKind]] = {
+    "slow-node": ClusterFaultKind("Slow down every pair of the node.", "named as slow", ("node", "by"), _SLOW),
+    "dead-rail": ClusterFaultKind(
+        "Take down the NIC of one device: every pair loses its share.", "named as slow", ("node", "rail")
+    ),
+    "slow-leaf": ClusterFaultKind(
+        "Slow down the uplinks of a leaf switch.", "an island of its nodes", ("leaf", "by"), {"by": 0.25}
+    ),
+    "slow-pair": ClusterFaultKind("Slow down the path between two nodes.", "named as a pair", ("nodes", "by"), _SLOW),
+    "wrong-data": ClusterFaultKind(
+        "Send other data than it should, in a share of the rounds.", "named for it", ("node", "share"), {"share": 1.0}
+    ),
+    "hung-node": ClusterFaultKind("Keep its worker from reaching the call.", "named as not reached", ("node",)),
+    "dead-link": ClusterFaultKind("Let every group of the node fail.", "named as out of reach", ("node",)),
+    "silent-node": ClusterFaultKind("Let its agent not answer.", "left out by name", ("node",)),
+    "late-node": ClusterFaultKind("Let it never arrive.", "left out by name", ("node",)),
+    "slow-fabric": ClusterFaultKind("Slow down all pairs alike.", "the floor, with nobody named", ("by",), _SLOW),
+}
+
+_CLUSTER_PARAMETERS: Final[Mapping[str, tuple[Check, str]]] = {
+    "by": PARAMETERS["by"],
+    "node": (whole, "number of the node, from 0 on"),
+    "nodes": (yaml_nodes.list_of(whole), "numbers of two nodes"),
+    "leaf": (whole, "number of the leaf switch, from 0 on"),
+    "rail": (whole, "number of the device, from 0 on"),
+    "share": (
+        yaml_nodes.number_that(lambda found: 0 < found <= 1, "a share above 0, 1 at most"),
+        "share of the rounds",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ClusterFault:
+    """One fault of a cluster file."""
+
+    name: str
+    parameters: Mapping[str, Any]
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        """The nodes that it names."""
+        return self.parameters.get("nodes") or [self.parameters[each] for each in ("node",) if each in self.parameters]
+
+
+@dataclass(frozen=True)
+class SimulatedCluster:
+    """A cluster to simulate. `source` is the path of its file."""
+
+    source: str
+    sku: Sku
+    asked: str
+    """Name of the SKU for --accel-sku."""
+    platform: Platform
+    nodes: int
+    gb_per_s: float
+    """GB/s that each rank of a healthy pair sends."""
+    devices: int = DEFAULT_DEVICES
+    leaf: int = 0
+    """Nodes of a leaf switch; 0 where the topology is not known."""
+    domain: int = 0
+    """Nodes of an NVLink domain; 0 without one."""
+    seed: int = 0
+    noise: float = NOISE
+    congestion: float = CONGESTED
+    """The share of pairs that lose up to a quarter to others."""
+    faults: tuple[ClusterFault, ...] = ()
+
+    @cached_property
+    def speeds(self) -> list[float]:
+        """The speed of each node as a share of a healthy one's, with its slowness."""
+        rng = Random(f"{self.seed} nodes")  # noqa: S311  a model, not a secret
+        speeds = [rng.gauss(1, NODE_NOISE) for _ in range(self.nodes)]
+        for each in self.faults:
+            lost = 1 / self.devices if each.name == "dead-rail" else each.parameters.get("by", 0.0)
+            everywhere = range(self.nodes) if each.name == "slow-fabric" else ()
+            for node in each.nodes if each.name in ("slow-node", "dead-rail") else everywhere:
+                speeds[node] *= 1 - lost
+        return speeds
+
+    @cached_property
+    def sick(self) -> dict[str, dict[int, ClusterFault]]:
+        """The nodes of each fault that names one, with the fault."""
+        found: dict[str, dict[int, ClusterFault]] = {name: {} for name in CLUSTER_FAULTS}
+        for each in self.faults:
+            found[each.name].update(dict.fromkeys(each.nodes, each))
+        return found
+
+
+def load_cluster(name: str) -> SimulatedCluster:
+    """Load a cluster by the path of its file. Raises BadFile with all findings."""
+    path = Path(name)
+    if not untrusted.exists(path):
+        raise BadFile(f"{name}: there is no such cluster file")
+    root, _ = yaml_nodes.read(path, name)
+    check_kind(root, name)
+    findings = Findings()
+    found = _CLUSTER(root, "", findings) or {}
+    findings.raise_if_any()
+    asked, sku, platform = product_of(found, root, path)
+    faults = tuple(found.pop("faults", ()))
+    limit = platform.limits.get("fabric.pairs")
+    rate = found.pop("gb_per_s", None) or (limit.reference if limit else None)
+    if not rate:
+        raise BadFile(f"{name}: 'gb_per_s' is missing: platform {platform.name} states no reference for fabric.pairs")
+    more = {"devices": platform.devices or DEFAULT_DEVICES, **found, "sku": sku, "platform": platform}
+    cluster = SimulatedCluster(str(path), asked=asked, gb_per_s=rate, faults=faults, **more)
+    for at, each in zip(root.data["faults"].data if faults else (), faults, strict=True):
+        for key, count in (("node", cluster.nodes), ("leaf", _leaves(cluster)), ("rail", cluster.devices)):
+            places = each.nodes if key == "node" else [each.parameters[key]] if key in each.parameters else []
+            if absent := [place for place in places if not 0 <= place < count]:
+                findings.add(at, f"{key}: there is no {key} {absent[0]}; the cluster has {count}, numbered from 0")
+        if len(set(each.parameters.get("nodes", (0, 1)))) != 2:
+            findings.add(at, f"nodes: expected the numbers of two nodes, found {each.parameters['nodes']}")
+    findings.raise_if_any()
+    return cluster
+
+
+def _leaves(cluster: SimulatedCluster) -> int:
+    return -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
+
+
+def _fault(at: Located, key: str, findings: Findings) -> ClusterFault | None:
+    """Return one entry of `faults`, whose other keys depend on the fault."""
+    if not isinstance(at.data, dict) or "fault" not in at.data:
+        findings.add(at, f"{key}: expected a mapping such as {{fault: slow-node, node: 3}}, found {at.plain()!r}")
+        return None
+    name = yaml_nodes.one_of(*CLUSTER_FAULTS)(at.data["fault"], f"{key}.fault", findings)
+    if name is None:
+        return None
+    kind = CLUSTER_FAULTS[name]
+    keys: dict[str, Check] = {
+        "fault": yaml_nodes.text,
+        **{each: _CLUSTER_PARAMETERS[each][0] for each in kind.parameters},
+    }
+    required = [each for each in kind.parameters if each not in kind.defaults]
+    found = yaml_nodes.record_of(keys, required)(at, key, findings) or {}
+    return ClusterFault(name, {**kind.defaults, **{each: found[each] for each in found if each != "fault"}})
+
+
+_share = yaml_nodes.number_that(lambda found: 0 <= found < 1, "a share from 0 on, below 1")
+_KEYS: Final[dict[str, Check]] = {
+    **dict.fromkeys(("sku", "platform"), yaml_nodes.text),
+    **dict.fromkeys(("nodes", "devices", "leaf", "domain"), yaml_nodes.count),
+    "gb_per_s": yaml_nodes.positive,
+    "seed": whole,
+    **dict.fromkeys(("noise", "congestion"), _share),
+    "faults": yaml_nodes.list_of(_fault),
+}
+_CLUSTER: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
+
+
+def cluster_listing() -> list[str]:
+    """Return the lines of `pytest-accel simulate --list` on the faults of a cluster: a few for each fault."""
+    lines = []
+    for name, kind in CLUSTER_FAULTS.items():
+        defaults = {
+            each: f" (default {kind.defaults[each]})" if each in kind.defaults else "" for each in kind.parameters
+        }
+        described = {each: f"{_CLUSTER_PARAMETERS[each][1]}{default}" for each, default in defaults.items()}
+        lines += told(name, kind.does, described, kind.caught_by)
+    return lines
+
+
+# -- what it reports
+
+
+def fabric_of(cluster: SimulatedCluster) -> Fabric:
+    """Return the fabric run of a cluster before its first round."""
+    late = cluster.sick["late-node"]
+    nodes = [
+        FabricNode(
+            f"node{place}",
+            cluster.devices,
+            f"leaf{place // cluster.leaf}" if cluster.leaf else "",
+            f"domain{place // cluster.domain}" if cluster.domain else "",
+            "it did not arrive in time" if place in late else "",
+        )
+        for place in range(cluster.nodes)
+    ]
+    floors = [cluster.platform.limits.get(each) for each in ("fabric.pairs", "fabric.together")]
+    floor, together = (each.floor if each else None for each in floors)
+    terms: dict[str, str | float] = {"sku": cluster.sku.name, "platform": cluster.platform.name}
+    return Fabric(nodes, (), cluster.seed, terms, floor, together, simulated=cluster.source)
+
+
+def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Round:
+    """Return what the nodes of a cluster report of a round; `number` counts the rounds from 0 on."""
+    rng = Random(f"{cluster.seed} round {number}")  # noqa: S311  a model, not a secret
+    results = [GroupResult(nodes, _reports(cluster, planned, nodes, rng)) for nodes in planned.groups]
+    return Round(planned.kind, results, number * SECONDS, (number + 1) * SECONDS)
+
+
+def _reports(cluster: SimulatedCluster, planned: PlannedRound, nodes: Sequence[int], rng: Random) -> list[Report]:
+    sick = {name: {each for each in nodes if each in of} for name, of in cluster.sick.items()}
+    value = _value(cluster, nodes, rng)
+    if silent := sick["silent-node"]:
+        return [Report("no report") if each in silent else Report("waited") for each in nodes]
+    if hung := sick["hung-node"]:
+        stopped = Report("not reached", text="its worker did not reach the call")
+        return [stopped if each in hung else Report("waited") for each in nodes]
+    if sick["dead-link"]:
+        return [Report("failed", text="connection closed by the remote rank")] * len(nodes)
+    wrong = [each for each in sick["wrong-data"] if rng.random() < cluster.sick["wrong-data"][each].parameters["share"]]
+    reports = [Report("measured", value) for _ in nodes]
+    if wrong:
+        seen = Report("wrong", value, text="1 of 1048576 elements differs")
+        reports = [seen if wrong != [each] else reports[place] for place, each in enumerate(nodes)]
+    if planned.kind == "rails":
+        reports[0] = replace(reports[0], rails=_rails(cluster, nodes[0], rng))
+    return reports
+
+
+def _value(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> float:
+    """Return the GB/s of a group: its slowest node, what is slow between them, and noise."""
+    value = cluster.gb_per_s * min(cluster.speeds[each] for each in nodes) * (1 - abs(rng.gauss(0, cluster.noise)))
+    if len(nodes) == 2 and rng.random() < cluster.congestion:
+        value *= 1 - CONGESTION * rng.random()
+    for fault in cluster.faults:
+        if fault.name == "slow-leaf":
+            inside = {each // cluster.leaf == fault.parameters["leaf"] for each in nodes}
+            value *= 1 - fault.parameters["by"] * (len(inside) == 2)
+        elif fault.name == "slow-pair" and set(fault.nodes) <= set(nodes):
+            value *= 1 - fault.parameters["by"]
+    return value
+
+
+def _rails(cluster: SimulatedCluster, node: int, rng: Random) -> list[float]:
+    """Return the GB/s of each device by itself; nothing without its NIC."""
+    dead = {each.parameters["rail"] for each in cluster.faults if each.name == "dead-rail" and node in each.nodes}
+    slow = [each for each in cluster.faults if each.name == "slow-node" and node in each.nodes]
+    speed = cluster.gb_per_s
+    for each in slow:
+        speed *= 1 - each.parameters["by"]
+    return [speed * (1 - abs(rng.gauss(0, cluster.noise))) * (rail not in dead) for rail in range(cluster.devices)]
+
+
+def run_simulated(cluster: SimulatedCluster) -> Fabric:
+    """Return the fabric run of a cluster to its end, with what was concluded."""
+    fabric = fabric_of(cluster)
+    while planned := next_round(fabric):
+        fabric = replace(fabric, rounds=(*fabric.rounds, measure(cluster, planned, len(fabric.rounds))))
+    return replace(fabric, conclusion=conclude(fabric))
