@@ -104,13 +104,13 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     if declared is None or sku is None or measurement.trouble:
         return None
     packaged, _ = conditions_of(declared.function, dict(sku.probes.get(declared.name, {})), {})
-    pattern, name = declared.metric, measurement.metric
+    name, stated = measurement.metric, declared.stated_by(measurement.metric)
     for key, whole in packaged.items():
         found = measurement.conditions.get(key, whole)
         of_some = isinstance(whole, Mapping) and isinstance(found, Mapping)  # shapes by dtype: compared where found
         wanted = {each: whole.get(each) for each in found} if of_some else whole
-        named = "{" + key + "}" in pattern
-        if named and key in measurement.conditions and pattern.replace("{" + key + "}", str(found)) != name:
+        named = "{" + key + "}" in declared.metric
+        if named and key in measurement.conditions and stated.get(key) != str(found):
             return f"measured with {key}={found}, but the metric is {name}"
         if found != wanted and wanted is not None and not named and not isinstance(wanted, bool):
             return f"measured with {key}={found}, but the limits of {sku.name} are for {key}={wanted}"

@@ -218,6 +218,11 @@ class Declaration:
         """Return whether the probe finds this metric under its packaged conditions."""
         return metric in self.also or bool(self._pattern.fullmatch(metric))
 
+    def stated_by(self, metric: str) -> dict[str, str]:
+        """Return the conditions that the name of a metric states; empty for a name of another form."""
+        match = self._pattern.fullmatch(metric)
+        return match.groupdict() if match else {}
+
     def unit_of(self, metric: str) -> str | None:
         """Return the unit of a metric, None where the probe does not find it or it is a fact."""
         if metric in self.also:
