@@ -52,6 +52,7 @@ _row = yaml_nodes.record_of(
                 "host_link": _texts,
                 "link": _texts,
                 "topology": _texts,
+                "fabric": _texts,
             }
         ),
         "software": software_check,
@@ -68,6 +69,7 @@ _row = yaml_nodes.record_of(
                     "metric": text,
                     "value": positive,
                     "share": positive,
+                    "nodes": count,
                     "by": text,
                     "date": yaml_nodes.date,
                     "url": text,
@@ -147,6 +149,7 @@ class ClassRow:
             "host_link": platform.host_link.get("type"),
             "link": platform.link.get("type"),
             "topology": platform.link.get("topology"),
+            "fabric": platform.fabric.get("link"),
         }
         return all(stated[key] in accepted for key, accepted in self.platforms.items())
 
