@@ -93,9 +93,9 @@ class ProbeDetails(TypedDict, total=False):
     without_sync_ms: float
     """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
     all_reduce_ms: float
-    """ddp_step: an all-reduce (ms) of the same gradients by itself. For the record."""
+    """ddp_step: the synchronisation (ms) of the same gradients by itself, layer by layer. For the record."""
     account: CollectiveAccount
-    """all_reduce: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
+    """collective: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
     p50_us: float
     """host_latency: median time (us) of one copy. For the record, as the two below."""
     p99_us: float

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import SIZES, Cost, probe
-from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
@@ -16,6 +16,8 @@ DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
 """The operations whose size is that of the parts of all ranks together."""
 OUT_OF_PLACE = ("all_to_all", "sendrecv")
 """The operations that need a second buffer, in nccl-tests too."""
+OTHERS_SIZE = "1GiB"
+"""The size at which the suite measures the operations after the first, at most: any device has room for two buffers."""
 LATENCY_BYTES = 8
 """Size of the smallest call; each rank's part of it, where it is divided."""
 
@@ -51,7 +53,12 @@ class Collective:
         whole, rest, own = _in_periods(self.sent, self.device, [self.device.rank], 0)
         whole.copy_(own)
         rest.copy_(own[: rest.numel()])
-        self.call()
+        try:
+            self.call()
+        except RuntimeError as error:  # not of NCCL, RCCL and gloo
+            if "does not support" not in str(error):
+                raise
+            raise NotApplicable(main_line(error)) from None
         parts = self.received.view(len(self.sources), -1)
         wrong = sum(_differing(part, self.device, *source) for part, source in zip(parts, self.sources, strict=True))
         self.sent.zero_()

@@ -14,11 +14,13 @@ from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
+from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.probes.collectives import OPERATIONS, collective
+from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
+from pytest_accel.probes.declare import declaration_for, finder_of
 from pytest_accel.run import earlier_records, record, simulation, terms
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
@@ -211,15 +213,18 @@ class Setup:
         ]
 
     def collectives(self) -> list[tuple[str, str]]:
-        """Return operation and size of the collectives of this run: the packaged sizes, and those that have a limit.
+        """Return operation and size of the collectives of this run: one of each, and those that have a limit.
 
         At level quick only limits count that the level requires.
         """
-        packaged = [request_of(collective, {"operation": each}, None, self.terms.sku).metric for each in OPERATIONS]
-        quick, bases = self.terms.level == "quick", {parse(each).base for each in packaged}
-        limited = [metric for metric, limit in self.terms.limits.items() if not quick or "quick" in limit.levels]
-        found = [parse(metric) for metric in dict.fromkeys([*packaged, *limited]) if parse(metric).base in bases]
-        return [(each.probe, each.size) for each in sorted(found, key=lambda each: OPERATIONS.index(each.probe))]
+        size = str(request_of(collective, {}, None, self.terms.sku).conditions["size"])
+        smaller = min(size, OTHERS_SIZE, key=in_bytes)
+        sizes = {each: [smaller if place else size] for place, each in enumerate(OPERATIONS)}
+        for metric, limit in self.terms.limits.items():
+            counts = self.terms.level != "quick" or "quick" in limit.levels
+            if counts and finder_of(metric) is declaration_for(collective):
+                sizes[parse(metric).probe].append(parse(metric).size)
+        return [(operation, each) for operation, found in sizes.items() for each in dict.fromkeys(found)]
 
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:

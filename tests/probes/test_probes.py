@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -503,7 +504,7 @@ def test_modes_and_missing_devices_are_needs(cuda: pytest.MonkeyPatch) -> None:
 def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
     device = Compute([gpu()], AtOnce())
     device.world = 2
-    with pytest.raises(Unmeasurable, match=r"the probe needs 139\.6 GB of memory; 80\.0 of 81\.0 GB are free"):
+    with pytest.raises(Unmeasurable, match=r"the probe needs 137\.7 GB of memory; 80\.0 of 81\.0 GB are free"):
         probes.collective(device, size="128GiB")
 
 
@@ -790,6 +791,20 @@ def test_a_host_copy_says_which_directions_came_before_it(device: Compute) -> No
     assert [each.conditions["earlier_copies"] for each in found] == ["none", "d2h", "d2h, h2d"]
 
 
+def test_an_operation_that_the_library_does_not_have_cannot_be_measured(
+    device: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch raises for a backend without it: Backend.hpp."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("Backend hccl does not support broadcast")
+
+    monkeypatch.setattr(torch.distributed, "broadcast", refuse)
+    device.world = 2
+    with pytest.raises(NotApplicable, match="hccl does not support broadcast"):
+        probes.collective(device, operation="broadcast", size="64KiB")
+
+
 # -- two ranks
 
 
@@ -812,7 +827,9 @@ def test_two_ranks(tmp_path: Path) -> None:
         assert answer["reduce"] == pytest.approx([2**20 / 1e9]), "size x 2 (n - 1) / n is the size for two ranks"
         assert answer["reduce_conditions"] == {"ranks": 2, "dtype": "fp32", "backend": "gloo"}
         assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
-        assert answer["step_units"] == ["ms", "1"]
+        assert answer["step_units"] == ["ms", "ms", "1"], "a processor has no share of exposed communication"
+        share, step, parts = answer["exposed"]
+        assert share == min(1, max(0, (step - parts["without_sync_ms"]) / parts["all_reduce_ms"]))
         assert "values are wrong on rank" in answer["wrong_sum"]
         assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
     assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
@@ -828,13 +845,16 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     device.join(meeting, rank, 2)
     device.join(meeting, rank, 2)  # the second time it is there already
     reduced = probes.collective(device, size="1MiB")
+    (alone,) = probes.ddp_step(device, layers=2, width=64, batch=8)
+    device.vendor = replace(device.vendor, accelerator=True)
     step, exposed = probes.ddp_step(device, layers=2, width=64, batch=8)
     answer: dict[str, Any] = {
         "reduce": [per_call(reduced)],
         "reduce_conditions": {name: reduced.conditions[name] for name in ("ranks", "dtype", "backend")},
         "step_ms": step.samples,
         "step_seconds": [once * 1000 for once in step.seconds],
-        "step_units": [step.unit, exposed.unit],
+        "step_units": [alone.unit, step.unit, exposed.unit],
+        "exposed": (exposed.value, step.value or fmean(step.samples), step.details),
         "blocks": (len(reduced.samples), len(step.samples)),
     }
     all_reduce, broadcast = dist.all_reduce, dist.broadcast
