@@ -13,7 +13,7 @@ from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRou
 from pytest_accel.core.sku import Sku
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
-from pytest_accel.simulate.cluster import ClusterFault, SimulatedCluster, fabric_of, measure
+from pytest_accel.simulate.cluster import ClusterFault, SimulatedCluster, run_simulated
 from pytest_accel.skus import loader
 
 GB_PER_S = 46.0
@@ -50,7 +50,7 @@ def ended(fabric: Fabric, transport: Transport) -> Fabric:
 
 def simulated(one: SimulatedCluster, **terms: Any) -> Fabric:
     """A run of a simulated cluster, with floors that its platform does not state."""
-    return ended(replace(fabric_of(one), **terms), lambda planned, number: measure(one, planned, number))
+    return run_simulated(one, Fabric((), **terms))
 
 
 def fabric(nodes: int, **more: Any) -> Fabric:

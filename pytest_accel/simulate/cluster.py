@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, Final
 
 from pytest_accel.core import untrusted, yaml_nodes
@@ -21,6 +22,7 @@ from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.simulate.faults import PARAMETERS, told
 from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, product_of, whole
+from pytest_accel.skus.fabric import HEALTHY, port_rate
 
 SECONDS: Final = 35.0
 """How long a round takes on a cluster, which nobody measured yet: the design's estimate is 30 to 40 s."""
@@ -49,7 +51,12 @@ CLUSTER_FAULTS: Final[Mapping[str, ClusterFaultKind]] = {
     "slow-leaf": ClusterFaultKind(
         "Slow down the uplinks of a leaf switch.", "an island of its nodes", ("leaf", "by"), {"by": 0.25}
     ),
-    "slow-pair": ClusterFaultKind("Slow down the path between two nodes.", "named as a pair", ("nodes", "by"), _SLOW),
+    "slow-pair": ClusterFaultKind(
+        "Slow down the path between two nodes.",
+        "named as a pair, if the two meet: always of up to 16 nodes",
+        ("nodes", "by"),
+        _SLOW,
+    ),
     "wrong-data": ClusterFaultKind(
         "Send other data than it should, in a share of the rounds.", "named for it", ("node", "share"), {"share": 1.0}
     ),
@@ -142,10 +149,9 @@ def load_cluster(name: str) -> SimulatedCluster:
     findings.raise_if_any()
     asked, sku, platform = product_of(found, root, path)
     faults = tuple(found.pop("faults", ()))
-    limit = platform.limits.get("fabric.pairs")
-    rate = found.pop("gb_per_s", None) or (limit.reference if limit else None)
+    rate = found.pop("gb_per_s", None) or healthy_pairs(platform)
     if not rate:
-        raise BadFile(f"{name}: 'gb_per_s' is missing: platform {platform.name} states no reference for fabric.pairs")
+        raise BadFile(f"{name}: 'gb_per_s' is missing: what a healthy pair reaches; {platform.name} states no NICs")
     more = {"devices": platform.devices or DEFAULT_DEVICES, **found, "sku": sku, "platform": platform}
     cluster = SimulatedCluster(str(path), asked=asked, gb_per_s=rate, faults=faults, **more)
     for at, each in zip(root.data["faults"].data if faults else (), faults, strict=True):
@@ -157,6 +163,13 @@ def load_cluster(name: str) -> SimulatedCluster:
             findings.add(at, f"nodes: expected the numbers of two nodes, found {each.parameters['nodes']}")
     findings.raise_if_any()
     return cluster
+
+
+def healthy_pairs(platform: Platform) -> float | None:
+    """Return the GB/s of a healthy pair: that of the limit, else what healthy ports reach of their wire rate."""
+    limit, wire = platform.limits.get("fabric.pairs"), port_rate(platform)
+    stated = limit.reference if limit else None
+    return stated or (wire * fmean(HEALTHY) if wire else None)
 
 
 def _leaves(cluster: SimulatedCluster) -> int:
@@ -208,8 +221,8 @@ def cluster_listing() -> list[str]:
 # -- what it reports
 
 
-def fabric_of(cluster: SimulatedCluster) -> Fabric:
-    """Return the fabric run of a cluster before its first round."""
+def fabric_of(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric:  # noqa: B008  it cannot be changed
+    """Return the fabric run of a cluster before its first round; terms and floors are those that were asked for."""
     late = cluster.sick["late-node"]
     nodes = [
         FabricNode(
@@ -221,10 +234,7 @@ def fabric_of(cluster: SimulatedCluster) -> Fabric:
         )
         for place in range(cluster.nodes)
     ]
-    floors = [cluster.platform.limits.get(each) for each in ("fabric.pairs", "fabric.together")]
-    floor, together = (each.floor if each else None for each in floors)
-    terms: dict[str, str | float] = {"sku": cluster.sku.name, "platform": cluster.platform.name}
-    return Fabric(nodes, (), cluster.seed, terms, floor, together, simulated=cluster.source)
+    return replace(asked, nodes=nodes, seed=cluster.seed, simulated=cluster.source)
 
 
 def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Round:
@@ -278,9 +288,9 @@ def _rails(cluster: SimulatedCluster, node: int, rng: Random) -> list[float]:
     return [speed * (1 - abs(rng.gauss(0, cluster.noise))) * (rail not in dead) for rail in range(cluster.devices)]
 
 
-def run_simulated(cluster: SimulatedCluster) -> Fabric:
+def run_simulated(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric:  # noqa: B008
     """Return the fabric run of a cluster to its end, with what was concluded."""
-    fabric = fabric_of(cluster)
+    fabric = fabric_of(cluster, asked)
     while planned := next_round(fabric):
-        fabric = replace(fabric, rounds=(*fabric.rounds, measure(cluster, planned, len(fabric.rounds))))
+        fabric = replace(fabric, rounds=[*fabric.rounds, measure(cluster, planned, len(fabric.rounds))])
     return replace(fabric, conclusion=conclude(fabric))

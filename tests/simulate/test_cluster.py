@@ -1,0 +1,200 @@
+"""The file of a simulated cluster, what each of its faults does, and the list of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fabrics import GB_PER_S, cluster, fault
+
+from pytest_accel.cli.main import main
+from pytest_accel.core.details import RoundKind
+from pytest_accel.core.fabric import Fabric, PlannedRound, Report
+from pytest_accel.core.yaml_nodes import BadFile
+from pytest_accel.simulate.cluster import (
+    CLUSTER_FAULTS,
+    SimulatedCluster,
+    fabric_of,
+    load_cluster,
+    measure,
+    run_simulated,
+)
+
+HEAD = "sku: h100-sxm\nplatform: dgx\nnodes: 64\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a cluster file; returns its path."""
+
+    def make(text: str) -> str:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return make
+
+
+# -- the file
+
+
+def test_a_cluster_file(write: Callable[[str], str]) -> None:
+    text = "leaf: 16\ndomain: 8\nseed: 5\nnoise: 0.01\ncongestion: 0\ngb_per_s: 12.5\ndevices: 4\n"
+    text += "faults:\n  - {fault: slow-pair, nodes: [1, 2], by: 0.4}\n  - {fault: slow-node, node: 7}\n"
+    found = load_cluster(write(HEAD + text))
+    assert (found.asked, found.platform.name, found.nodes, found.devices) == ("h100-sxm", "dgx", 64, 4)
+    assert (found.leaf, found.domain, found.seed, found.noise, found.congestion) == (16, 8, 5, 0.01, 0)
+    assert found.gb_per_s == 12.5
+    pair, slow = found.faults
+    assert (pair.name, pair.nodes, pair.parameters["by"]) == ("slow-pair", [1, 2], 0.4)
+    assert (slow.name, slow.nodes, slow.parameters["by"]) == ("slow-node", [7], 0.125)
+
+
+def test_a_healthy_pair_reaches_what_healthy_ports_do(write: Callable[[str], str]) -> None:
+    found = load_cluster(write(HEAD))
+    assert found.devices == 8
+    assert found.gb_per_s == pytest.approx(0.94 * 400 / 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sku: h100-sxm\n", "cluster.yaml:1: the file: 'nodes' is missing"),
+        (HEAD.replace("dgx", "dgy"), r"cluster.yaml:2: platform: 'dgy' is not known; did you mean 'dgx'"),
+        (HEAD.replace("h100-sxm", "h100-sxn"), "cluster.yaml:1: sku: .*h100-sxm"),
+        (HEAD.replace("dgx", "single"), "cluster.yaml: 'gb_per_s' is missing: what a healthy pair reaches; single"),
+        (HEAD + "leafs: 16\n", "cluster.yaml:4: unknown key 'leafs'; did you mean 'leaf'"),
+        (HEAD + "congestion: 1\n", "cluster.yaml:4: congestion: expected a share from 0 on, below 1, found 1"),
+        (HEAD + "faults:\n  - {fault: slow-nod, node: 1}\n", "cluster.yaml:5: faults.fault: 'slow-nod' .*'slow-node'"),
+        (HEAD + "faults:\n  - {fault: slow-node}\n", "cluster.yaml:5: .*'node' is missing"),
+        (HEAD + "faults:\n  - {fault: slow-node, node: 64}\n", "cluster.yaml:5: node: there is no node 64; .* has 64"),
+        (HEAD + "faults:\n  - {fault: slow-node, node: -1}\n", "cluster.yaml:5: node: there is no node -1"),
+        (HEAD + "faults:\n  - {fault: slow-pair, nodes: [3, 99]}\n", "cluster.yaml:5: node: there is no node 99"),
+        (HEAD + "faults:\n  - {fault: slow-pair, nodes: [3, 3]}\n", "cluster.yaml:5: nodes: expected the numbers of"),
+        (HEAD + "faults:\n  - {fault: dead-rail, node: 1, rail: 8}\n", "cluster.yaml:5: rail: there is no rail 8"),
+        (HEAD + "faults:\n  - {fault: slow-leaf, leaf: 0}\n", "cluster.yaml:5: leaf: there is no leaf 0; .* has 0"),
+        (HEAD + "faults:\n  - {fault: slow-leaf, leaf: 4}\nleaf: 16\n", "cluster.yaml:5: leaf: there is no leaf 4"),
+        (HEAD + "faults:\n  - {fault: wrong-data, node: 1, share: 2}\n", "cluster.yaml:5: .*share above 0, 1 at most"),
+        (HEAD + "faults: [slow-node]\n", "cluster.yaml:4: faults: expected a mapping such as {fault: slow-node"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_cluster_file(write: Callable[[str], str], text: str, said: str) -> None:
+    with pytest.raises(BadFile, match=said):
+        load_cluster(write(text))
+
+
+def test_a_cluster_file_that_is_not_there() -> None:
+    with pytest.raises(BadFile, match=r"nowhere.yaml: there is no such cluster file"):
+        load_cluster("nowhere.yaml")
+
+
+# -- the faults
+
+
+def still(*faults: Any, **more: Any) -> SimulatedCluster:
+    """A cluster without noise."""
+    return cluster(32, *faults, noise=0.0, congestion=0.0, leaf=16, **more)
+
+
+def reports(one: SimulatedCluster, *nodes: int, kind: RoundKind = "pairs") -> list[Report]:
+    return [*measure(one, PlannedRound(kind, [nodes]), 0).results[0].reports]
+
+
+def share(one: SimulatedCluster, *nodes: int) -> float:
+    """The value of a group as a share of what it is without the faults."""
+    with_it, without = (reports(each, *nodes)[0].value for each in (one, replace(one, faults=())))
+    assert with_it
+    assert without
+    return with_it / without
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "takes", "spares"),
+    [
+        ("slow-node", {"node": 3, "by": 0.2}, (3, 4), (4, 5)),
+        ("dead-rail", {"node": 3, "rail": 1}, (4, 3), (4, 5)),
+        ("slow-leaf", {"leaf": 1, "by": 0.2}, (3, 20), (20, 21)),
+        ("slow-pair", {"nodes": [3, 4], "by": 0.2}, (4, 3), (3, 5)),
+        ("slow-fabric", {"by": 0.2}, (4, 5), ()),
+    ],
+)
+def test_what_slows_down(
+    name: str, parameters: dict[str, Any], takes: tuple[int, ...], spares: tuple[int, ...]
+) -> None:
+    one = still(fault(name, **parameters))
+    lost = 0.125 if name == "dead-rail" else 0.2
+    assert share(one, *takes) == pytest.approx(1 - lost, abs=0.02)
+    if spares:
+        assert share(one, *spares) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other"),
+    [
+        ("hung-node", "not reached", "waited"),
+        ("dead-link", "failed", "failed"),
+        ("silent-node", "no report", "waited"),
+        ("wrong-data", "measured", "wrong"),
+    ],
+)
+def test_what_is_reported(name: str, own: str, other: str) -> None:
+    one = still(fault(name, node=3, **({"share": 1.0} if name == "wrong-data" else {})))
+    assert [each.outcome for each in reports(one, 2, 3, 4, kind="all")] == [other, own, other]
+    assert [each.outcome for each in reports(one, 3, 2)] == [own, other]
+    assert [each.outcome for each in reports(one, 5, 4)] == ["measured"] * 2
+
+
+def test_wrong_data_come_in_their_share_of_the_rounds() -> None:
+    one = still(fault("wrong-data", node=3, share=0.25))
+    seen = [
+        measure(one, PlannedRound("pairs", [(3, 4)]), number).results[0].reports[1].outcome for number in range(400)
+    ]
+    assert 60 < seen.count("wrong") < 140
+
+
+def test_a_dead_rail_is_seen_by_itself() -> None:
+    (rails, *_) = (each.rails for each in reports(still(fault("dead-rail", node=3, rail=1)), 3, 4, kind="rails"))
+    assert [round(each) for each in rails] == [GB_PER_S, 0, *[GB_PER_S] * 6]
+
+
+def test_a_late_node_takes_no_part() -> None:
+    nodes = fabric_of(still(fault("late-node", node=3), domain=8)).nodes
+    assert [each.name for each in nodes if each.left_out] == ["node3"]
+    assert (nodes[3].left_out, nodes[17].leaf, nodes[17].domain, nodes[17].devices) == (
+        "it did not arrive in time", "leaf1", "domain2", 8
+    )  # fmt: skip
+
+
+def test_every_fault_is_found_as_the_list_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is concluded as it is `caught_by`, and listed with its parameters."""
+    parameters = {"node": 3, "nodes": [3, 4], "leaf": 1, "rail": 1}
+    closings = {}
+    for name, kind in CLUSTER_FAULTS.items():
+        given = {**kind.defaults, **{each: parameters[each] for each in kind.parameters if each in parameters}}
+        nodes = 16 if name == "slow-pair" else 32
+        run = run_simulated(cluster(nodes, fault(name, **given), leaf=16, seed=2), Fabric((), floor=0.9 * GB_PER_S))
+        closings[name] = run.conclusion.closing.word
+    named = [name for name, kind in CLUSTER_FAULTS.items() if "left out" not in kind.caught_by]
+    assert closings == {**dict.fromkeys(CLUSTER_FAULTS, "HELD"), **dict.fromkeys(named, "REJECTED")}
+    assert main(["simulate", "--list"]) == 0
+    told = capsys.readouterr().out
+    assert [name for name, kind in CLUSTER_FAULTS.items() if f"\n{name}\n    {kind.does}\n" not in told] == []
+    assert "    by: share of the healthy value that is lost on average, between 0 and 1 (default 0.125)" in told
+
+
+# -- rehearsals
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_sick_tray_of_an_nvlink_domain_is_named(seed: int) -> None:
+    """Eighteen trays of four: an NVL72."""
+    run = run_simulated(cluster(18, fault("slow-node", node=seed % 18, by=0.125), devices=4, domain=18, seed=seed))
+    assert run.rounds[0].kind == "domain"
+    assert [place for place, each in enumerate(run.conclusion.findings) if each.found == "slow"] == [seed % 18]
+
+
+def test_a_rehearsal_is_the_same_every_time() -> None:
+    one = cluster(64, fault("slow-node", node=9, by=0.125), seed=4)
+    assert run_simulated(one) == run_simulated(one)
+    assert run_simulated(one) != run_simulated(replace(one, seed=5))
