@@ -6,6 +6,8 @@ import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_accel.probes.collectives import OPERATIONS
+
 SOURCE = "{kind: measured, by: us, date: 2026-11}"
 
 
@@ -39,6 +41,12 @@ AMD_LINKS = """\
       peer_copy.both: {floor: derived, reference: 90, unit: GB/s, source: *us}
 """.replace("SOURCE", SOURCE)
 
+COLLECTIVES = "\n".join(
+    f"      {each}.busbw@1GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, "
+    "levels: [quick, standard, long], source: *us}"
+    for each in OPERATIONS[1:]
+)
+
 SKUS = {
     "four": f"""
 sku: four
@@ -62,6 +70,7 @@ platforms:
     limits:
       peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
       all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
+{COLLECTIVES}
 limits:
 {H100}
   inventory.driver_version: {{version: ">=550.54", unit: version, same_on_all: false, source: {SOURCE}}}
@@ -129,7 +138,7 @@ platforms:
 }
 """Threshold files of a user's own: small nodes, since two and four devices show all that eight do."""
 
-TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10"
+TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10, collective: 1"
 PRODUCTS = "matmul.fp64: 5, matmul.fp32: 5, matmul.tf32: 5, matmul.fp16: 5"
 """Time at `quick` for what is measured from `standard` on, so that a case takes a second all the same. The products are
 for cases that slow one of them down: together they would use up the time for repeats."""

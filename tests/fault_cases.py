@@ -11,6 +11,8 @@ from dataclasses import replace
 import fault_cases_amd as amd
 from fault_case import FACTS, Case, advice, refused, stated, unmeasured
 
+from pytest_accel.probes.collectives import OPERATIONS
+
 LITTLE = ("stream",)
 """Counters are judged only where a probe ran that could have moved them."""
 
@@ -185,16 +187,16 @@ IN_PROCESS: Sequence[Case] = (
 )
 """Run without a process of their own: the whole quick level but its collectives, unless a case says which probes."""
 
+COLLECTIVES = tuple(f"{each}.*" for each in OPERATIONS)
 PATIENCE = "--accel-patience=5"
 END_TO_END: Sequence[Case] = (
     Case("hang, device: 1, at: stream", ("stream.*",), platform="two", words=(PATIENCE, "-k", "stream")),
     Case("crash, device: 1, at: matmul", ("matmul.*",), platform="two", words=("-k", "bf16 and matmul")),
-    Case("rank-never-arrives, device: 1", ("all_reduce.*",), "node", platform="two",
-         words=(PATIENCE, "-k", "all_reduce")),
-    Case("wrong-result, device: 1, what: collective", ("all_reduce.*",), "node", platform="two",
-         words=("-k", "all_reduce")),
-    Case("slow-collective, device: 1", ("all_reduce.*",), "node", platform="two", words=("-k", "all_reduce")),
-    Case("slow-link, device: 1", ("all_reduce.*",), "node", platform="two", words=("-k", "all_reduce")),
+    Case("rank-never-arrives, device: 1", ("all_reduce.*", "sendrecv.*"), "node", platform="two",
+         words=(PATIENCE, "-k", "all_reduce or sendrecv")),
+    Case("wrong-result, device: 1, what: collective", COLLECTIVES, "node", platform="two", words=("-k", "collective")),
+    Case("slow-collective, device: 1", COLLECTIVES, "node", platform="two", words=("-k", "collective")),
+    Case("slow-link, device: 1", COLLECTIVES, "node", platform="two", words=("-k", "collective")),
     Case("library-blocked", ("inventory.driver",), "node", platform="two", words=(PATIENCE, "-k", "inventory")),
     Case("driver-not-loaded", ("inventory.driver",), "node", platform="two", words=("-k", "inventory")),
     Case("thermal-slowdown, device: 1, at: soak", ("soak.throttle.hw_thermal",), platform="two",

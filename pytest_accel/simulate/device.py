@@ -263,7 +263,8 @@ class SimulatedDevice(Compute):
         amount *= self._scale
         simulated = SPEEDUP * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit, as_duration)
-        batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / block()))
+        once = self.gate.agree(block())  # all ranks make the same calls
+        batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / once))
         self._clock = SimulatedClock(self, block, batch)
         result = super().sample(
             self._clock.counted(work, always=bool(more.get("collective"))),
