@@ -26,8 +26,7 @@ LISTED, BOARDS = 6, 8
 SWAPPED = {"SIM00000205": "node03", "SIM00000301": "node02"}
 """Boards that the list has in another node than they are in."""
 FAULTS_SHOWN = ("| node02 | gpu5", "| node04 | gpu6")
-METRICS_SHOWN = ("| stream.triad (", "| matmul_mamf.bf16 (", "| all_reduce.busbw")
-"""The beginnings of the rows that the page shows of two tables."""
+"""The beginnings of the rows that the page shows of the table."""
 
 
 def main() -> None:
@@ -69,9 +68,8 @@ def ran(folder: Path, words: list[str], name: str = "") -> str:
 
 def shown(document: str) -> str:
     """Return the parts of a document that the page shows, as a quotation."""
-    head, faults, boards, figures = document.split("\n## ")[:4]
-    result = head.partition("\n> ")[0].rstrip()
-    parts = [result, _rows(faults, FAULTS_SHOWN), boards.strip(), _rows(figures, METRICS_SHOWN)]
+    head, faults = document.split("\n## ")[:2]
+    parts = [head.partition("\n> ")[0].rstrip(), _rows(faults, FAULTS_SHOWN)]
     lines = [line for part in parts for line in (*_with_bold_title(part).splitlines(), "")]
     return "\n".join(f"> {line}".rstrip() for line in lines[:-1]) + "\n"
 

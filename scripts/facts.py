@@ -1,4 +1,4 @@
-"""docs/facts.md as text: every fact of the devices and of the host, what hides it, and what other checks need."""
+"""The tables of docs/checks.md: every fact of devices and host, what hides it, and what other checks need."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from pytest_accel.drivers.vendors.nvidia import power as nv_power
 from pytest_accel.judging.facts.error_counters import judged_by
 from pytest_accel.views.markdown import table
 
+BEGIN = "## Facts of a device"
+"""The heading in docs/checks.md from which on the page is made here."""
 RECORD_ONLY = "record only"
 _EVENT = "NVML_FI_DEV_CLOCKS_EVENT_REASON"
 _BUS = "/sys/bus/pci/devices"
@@ -93,29 +95,24 @@ NEEDS = (
 
 
 def page() -> str:
-    """Return the whole page in Markdown."""
+    """Return the chapters in Markdown."""
     return "\n".join(
         [
-            "# Facts",
+            BEGIN,
             "",
-            "Made by `scripts/facts.py` from `device_facts`, `host_facts` and `clock_events` in `pytest_accel/core/`,",
-            "and from the tables of the drivers. Tests compare them with what the drivers state and with the metrics",
-            "that judge it.",
-            "",
-            "## Of a device",
-            "",
-            "What a driver states of a device is in the record under `devices[].facts`. A driver that does not state a",
-            "fact has no name in its column. A fact that could not be read is named under `unread`, one that device or",
-            "driver do not have under `unsupported`, each with the reason.",
+            "This chapter and the next two are made by `scripts/facts.py`. What a driver states of a device is in the",
+            "record under `devices[].facts`: NVIDIA's by functions and fields of NVML, AMD's by those of amdsmi. A",
+            "fact that could not be read is named under `unread`, one that device or driver do not have under",
+            "`unsupported`, each with the reason.",
             "",
             *(line for title, facts in GROUPS.items() for line in _group(title, facts)),
-            "## Clock event reasons",
+            "### Clock event reasons",
             "",
             "The bits of `reasons`, with NVML's values (nvml.h). The drivers of other vendors use the same bits.",
             "",
             *table(("bit", "reason"), [(f"`{event.value:#05x}`", name) for name, event in _events()]),
             "",
-            "## Of the host",
+            "## Facts of the host",
             "",
             "Each is judged as `host.NAME`. The last three columns say what is missing or different without root, in a",
             "container, and in a virtual machine; `pytest-accel discover` lists what this user cannot read on this",
@@ -138,14 +135,14 @@ def page() -> str:
 
 
 def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
-    head = ("fact", "unit", "meaning", "NVIDIA (NVML)", "AMD (amdsmi)", "without a library", "judged as, used for")
+    head = ("fact", "unit", "meaning", "read from", "judged as, used for")
     return [f"### {title}", "", *table(head, [_device_row(name, fact) for name, fact in facts.items()]), ""]
 
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
     use = ", ".join([*(f"`{metric}`" for metric in judged_by(name)), *([fact.used] if fact.used else [])])
-    sources = (_code(each.get(name, "")) for each in (NVML, AMDSMI, FILES))
-    return f"`{name}`", fact.unit, fact.means, *sources, use or RECORD_ONLY
+    sources = "; ".join(filter(None, (_code(each.get(name, "")) for each in (NVML, AMDSMI, FILES))))
+    return f"`{name}`", fact.unit, fact.means, sources, use or RECORD_ONLY
 
 
 def _host_row(name: str, fact: HostFact) -> Sequence[str]:
@@ -163,4 +160,5 @@ def _events() -> Sequence[tuple[str, ClockEvent]]:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent.parent / "docs/facts.md").write_text(page(), encoding="utf-8")
+    path = Path(__file__).parent.parent / "docs/checks.md"
+    path.write_text(path.read_text(encoding="utf-8").partition(BEGIN)[0] + page(), encoding="utf-8")

@@ -143,18 +143,22 @@ def _xids() -> list[str]:
     text = [
         "An Xid of NVIDIA's driver is a finding with NVIDIA's immediate action in parentheses: `A102 device-lost, Xid",
         f"79 (RESTART_BM)`. The actions are those of [NVIDIA's catalogue]({xids.CATALOGUE}) as of October 2025;",
-        "`RESTART_BM` is a restart of the machine. Information is neither judged nor shown.",
+        "`RESTART_BM` is a restart of the machine. Information is neither judged nor shown. Next steps by the name of",
+        "the code:",
         "",
     ]
     codes = {number: name for name, numbers in findings.XIDS.items() for number in numbers}
     others = {xids.HARDWARE: "driver-error", xids.APPLICATION: "driver-notice"}
     rows: dict[tuple[str, ...], list[str]] = {}
+    steps: dict[str, dict[str, None]] = {}
     for number, known in sorted(xids.XIDS.items()):
         if known.kind != xids.INFORMATION:
             name = codes.get(number, others[known.kind])
-            rows.setdefault((name, known.means, xids.immediate_action(number), known.do), []).append(str(number))
-    head = ("Xid", "name of the code", "meaning", "NVIDIA's action", "next step")
-    return [*text, *table(head, [(", ".join(numbers), *row) for row, numbers in rows.items()])]
+            rows.setdefault((name, known.means, xids.immediate_action(number)), []).append(str(number))
+            steps.setdefault(known.do, {})[name] = None
+    head = ("Xid", "name of the code", "meaning", "NVIDIA's action")
+    text += [f"- {', '.join(names)}: {step}." for step, names in steps.items()]
+    return [*text, "", *table(head, [(", ".join(numbers), *row) for row, numbers in rows.items()])]
 
 
 def _words(items: Iterable[tuple[object, str]]) -> list[tuple[str, str]]:

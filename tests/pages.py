@@ -79,6 +79,13 @@ def commands(block: Block) -> list[Command]:
     return [Command(line, tuple(shown)) for line, shown in found]
 
 
+def chapter(page: Path, heading: str, folder: Path) -> Path:
+    """Return a page of its own, in `folder`, for one chapter of a page."""
+    found = folder / f"{page.stem}: {heading}.md"
+    found.write_text(re.split(r"(?m)^## ", page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2])[0])
+    return found
+
+
 def follow(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
     """Do what a page says in `folder`: save its files and run its commands.
 

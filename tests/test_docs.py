@@ -37,11 +37,10 @@ PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted(
     page for folder in (".", "docs", "benchmarks", "thresholds") for page in (CHECKOUT / folder).glob("*.md")
 )
-IN_A_CHECKOUT = DOCS / "how-to-probe.md"
-IN_AN_ENVIRONMENT = DOCS / "how-to-driver.md"  # drivers/test_how_to_driver.py follows it
+EXTENDING = DOCS / "extending.md"  # a probe in a checkout; drivers/test_how_to_driver.py follows the other chapter
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
 """Pages with commands that a reader is told to type."""
-ELSEWHERE = [page for page in FOLLOWED if page not in (IN_A_CHECKOUT, IN_AN_ENVIRONMENT)]
+ELSEWHERE = [page for page in FOLLOWED if page != EXTENDING]
 """Those whose commands are typed in any folder."""
 AT_NIGHT = {DOCS / f"{name}.md" for name in ("how-to-sku", "own-tests", "record", "thresholds")}
 """Those that are followed every night only: half a minute or more each."""
@@ -117,7 +116,7 @@ def test_a_probe_is_added_to_a_checkout_as_the_page_says(tmp_path: Path) -> None
     as_user.check_serial()
     copy = tmp_path / "checkout"
     shutil.copytree(CHECKOUT, copy, ignore=wheels.NOT_SOURCE)
-    pages.follow(IN_A_CHECKOUT, copy, {**ENVIRONMENT, "PYTHONPATH": str(copy)})
+    pages.follow(pages.chapter(EXTENDING, "A packaged probe", tmp_path), copy, {**ENVIRONMENT, "PYTHONPATH": str(copy)})
 
 
 REFERENCE = (DOCS / "how-to-sku.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]
@@ -258,7 +257,7 @@ def test_the_packaged_probes_are_listed() -> None:
 
 
 def test_every_argument_of_a_declaration_has_a_row() -> None:
-    page = (DOCS / "how-to-probe.md").read_text(encoding="utf-8")
+    page = (DOCS / "extending.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| `", page.partition("| field |")[2], re.MULTILINE)
     arguments = set(inspect.signature(probe).parameters) - {"function"} - {"metric"}
     assert {name for row in rows for name in re.findall(r"\w+", row)} == arguments

@@ -1,6 +1,6 @@
 """The facts that a driver states of a device (`Device.facts`): unit and meaning.
 
-docs/facts.md is generated from this table and those of the drivers, judging takes units from it, and tests compare it
+docs/checks.md is generated from this table and those of the drivers, judging takes units from it, and tests compare it
 with both and with the metrics. Beside these facts a device has `unread` and `unsupported`: the facts that could not be
 read, and those that it does not have, each with the reason.
 """

@@ -1,6 +1,6 @@
 """The facts of the host (`host.NAME`): unit, meaning and source.
 
-drivers/host reads them, judging takes units from here, and docs/facts.md is generated from this table. The order is
+drivers/host reads them, judging takes units from here, and docs/checks.md is generated from this table. The order is
 that of display.
 """
 

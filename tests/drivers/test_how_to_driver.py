@@ -1,4 +1,4 @@
-"""A driver of a third party: docs/how-to-driver.md, followed to the letter in an environment of its own."""
+"""A driver of a third party: docs/extending.md, followed to the letter in an environment of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pytest_accel.run.record import PACKED
 
 pytest.importorskip("torch")
 
-PAGE = wheels.CHECKOUT / "docs" / "how-to-driver.md"
+PAGE = wheels.CHECKOUT / "docs" / "extending.md"
+CHAPTER = "A driver"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 """The environment has every requirement already. pip takes the last one, "no isolation: no", as no isolation."""
 
@@ -31,7 +32,11 @@ def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:
     folder.mkdir()
 
     as_user.check_serial()
-    pages.follow(PAGE, folder, {**as_user.environment(OFFLINE), "PATH": f"{binaries}:{os.environ['PATH']}"})
+    pages.follow(
+        pages.chapter(PAGE, CHAPTER, tmp_path),
+        folder,
+        {**as_user.environment(OFFLINE), "PATH": f"{binaries}:{os.environ['PATH']}"},
+    )
 
     record = json.loads((folder / "first" / "record.json").read_text())
     [device] = record["devices"]
@@ -46,8 +51,8 @@ def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:
     assert {each["temperature_c"] for each in readings if "temperature_c" in each} == {44.0}
 
 
-def test_every_file_of_the_page_is_named() -> None:
+def test_every_file_of_the_page_is_named(tmp_path: Path) -> None:
     """A block of code without a name would not be tried."""
-    found = [block for block in pages.blocks(PAGE) if block.language != "console"]
+    found = [block for block in pages.blocks(pages.chapter(PAGE, CHAPTER, tmp_path)) if block.language != "console"]
     assert found
     assert not [block for block in found if not block.file]

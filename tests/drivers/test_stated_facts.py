@@ -1,4 +1,4 @@
-"""The drivers state the facts of core/device_facts, from the sources that docs/facts.md names, and no others."""
+"""The drivers state the facts of core/device_facts, from the sources that docs/checks.md names, and no others."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 
 
 def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> None:
-    """A fact without one is recorded only, and docs/facts.md says so."""
+    """A fact without one is recorded only, and docs/checks.md says so."""
     assert judged_by("ecc_uncorrectable_volatile") == (
         "health.ecc_uncorrectable_volatile",
         "counters.ecc_uncorrectable",

@@ -39,7 +39,7 @@ CURVES = [each for each in DRAWN["curves"] if each["way"] == "neighbours" and ea
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda each: f"{each['family']} {each['spread']}")
 def test_the_drawn_benchmark_rejects_what_the_line_says_and_hardly_less(curve: dict[str, object]) -> None:
-    """docs/detection.md draws one device of eight that is slow, and counts how many of the nodes are rejected."""
+    """docs/comparison.md draws one device of eight that is slow, and counts how many of the nodes are rejected."""
     family, deviation, trials = str(curve["family"]), float(str(curve["spread"])), DRAWN["trials"]
     spread = Spread(OURS, between_devices=0.8 * deviation, between_runs=0.6 * deviation, runs=30)
     least = found_by({NAMES[family]: spread}, {NAMES[family]: "GB/s"}, {})[FAMILIES[family]].behind

@@ -1268,8 +1268,8 @@ def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said:
 
 
 def test_what_a_device_offers_a_probe_is_there() -> None:
-    """The table of docs/how-to-probe.md."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to-probe.md").read_text(encoding="utf-8")
+    """The table of docs/extending.md."""
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
     table = page.partition("### What `device` offers")[2].partition("\n\nA probe may return")[0]
     names = [name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)(?:\(.*?\))?`", row.split("|")[1])]
     assert len(names) > 12

@@ -365,7 +365,7 @@ INVENTORY = (
 NOT_JUDGED = (
     FaultCode(
         "A901", "unmeasured", _UNKNOWN, Action.MEASURE_AGAIN,
-        "something that the measurement needs is missing", "provide what is named (docs/facts.md), and measure again",
+        "something that the measurement needs is missing", "provide what is named (docs/checks.md), and measure again",
     ),
     FaultCode(
         "A902", "inconclusive", _UNKNOWN, Action.MEASURE_AGAIN,

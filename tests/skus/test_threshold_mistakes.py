@@ -1,4 +1,4 @@
-"""docs/thresholds.md: every error and every finding that it explains is the one that its example line gives."""
+"""Mistakes in a threshold file: each line of the tables in tests/data gets the error, or the finding, beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader
 
-PAGE = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "data" / "threshold-mistakes.md").read_text(encoding="utf-8")
 SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
 TODAY = "2026-11-24"
 
