@@ -22,10 +22,10 @@ from pytest_accel.core.sku import UNITS
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 _signature = cache(inspect.signature)  # a threshold file asks a thousand times
 
-RUNS = ("together", "in_turn", "ranks", "peers", "facts")
+RUNS = ("together", "in_turn", "ranks", "nodes", "peers", "facts")
 """Ways to run a probe. "together": on every device at once. "in_turn": made ready at once, and measured on one device
-after the other. "ranks": the devices form one process group. "peers": one process sees all devices. "facts": read
-by the sensor, not measured."""
+after the other. "ranks": the devices form one process group. "nodes": those of several nodes do, in a fabric run.
+"peers": one process sees all devices. "facts": read by the sensor, not measured."""
 
 PARTS = ("compute", "memory", "host", "link")
 """Parts of a device that a probe may stress: its units and their clock, its memory, its link to the host, its links to
@@ -117,7 +117,7 @@ class Declaration:
         verifies: Data that it compares with known values, one of `VERIFIES`. Simulated bit flips are injected there.
         cost: Rule for a simulated node's healthy value where the SKU's file has none; by variant if they differ.
         small: Conditions that set how much is allocated or computed, with values small enough for a simulated node.
-        node: True if its metrics concern the node and not a device. Always so with `runs="ranks"`.
+        node: True if its metrics concern the node and not a device. Always so for ranks.
         within: By level, the name of a probe whose load measures it too, if that has the same conditions: one load for
             both.
         function: The function, which the decorator fills in.
@@ -149,7 +149,7 @@ class Declaration:
         """Declare a function. Raises TypeError if the declaration lacks something, or no worker could import it."""
         if why := unusable(function):
             raise TypeError(why)
-        declared = replace(self, function=function, node=self.node or self.runs == "ranks")
+        declared = replace(self, function=function, node=self.node or self.collective)
         if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
             raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
         if other := next((each for each in _DECLARED.values() if _overlap(each, declared)), None):
@@ -185,6 +185,11 @@ class Declaration:
     def fact(self) -> bool:
         """True if the sensor reads it and no worker measures it."""
         return self.runs == "facts"
+
+    @property
+    def collective(self) -> bool:
+        """True if the devices are ranks of one process group."""
+        return self.runs in ("ranks", "nodes")
 
     @property
     def for_several(self) -> bool:

@@ -12,6 +12,17 @@ from pytest_accel.probes.declare import Declaration
 
 
 @dataclass(frozen=True)
+class Meeting:
+    """Where a device becomes a rank of a process group: the arguments of `Rank.join`."""
+
+    rendezvous: str
+    rank: int
+    world: int
+    account: str = ""
+    interface: str = "lo"
+
+
+@dataclass(frozen=True)
 class Request:
     """A probe to run under conditions, and the metric that is judged; of a call of it, also how and when it was made.
 
@@ -27,6 +38,8 @@ class Request:
     seconds: float = 0.0
     precision: float = 0.0
     pairs: Sequence[Pair] = ()
+    meetings: Sequence[Meeting] = ()
+    """Where each device meets ranks of other nodes; empty if the ranks are those of this node."""
     how: str = "together"
     started: float = 0.0
     ended: float = 0.0

@@ -136,12 +136,12 @@ class SimulatedDevice(Compute):
         """Return the simulated time in seconds since the epoch."""
         return self.model.epoch + self.time
 
-    def join(self, rendezvous: str, rank: int, world: int) -> None:
+    def join(self, rendezvous: str, rank: int, world: int, **where: str) -> None:
         """Become a rank of the process group, unless a fault keeps this one out."""
         self._begin("collective")
         if self._symptoms(self.places[0]).event == "late":
             never()
-        super().join(rendezvous, rank, world)
+        super().join(rendezvous, rank, world, **where)
 
     def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
         """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""

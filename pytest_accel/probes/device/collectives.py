@@ -43,8 +43,10 @@ _CALL = re.compile(
 "AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"."""
 _VERSION = re.compile(r"(?:NCCL version|RCCL version ?:) *(\S+)")
 _CHANNELS = re.compile(r"(\d+) coll channels")
-_VIA = re.compile(r" via ((P2P|SHM|NET|COLLNET)(?:/[A-Za-z]\w*)*)")
-"""The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"."""
+_VIA = re.compile(r" via ((?:P2P|SHM|COLLNET|NET/\w+/\d+(?:\(\d+\))?|NET)(?:/[A-Za-z]\w*)*)")
+"""The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"; between nodes with the number
+of the NIC and, behind it in parentheses, the rank whose process drives it: "via NET/IB/3/GDRDMA", "via NET/Socket/0"
+(NCCL, src/transport/net.cc)."""
 _WITHOUT_NVLS = re.compile(r"NVLS multicast support is not available|Proceeding without NVLS")
 """NCCL, src/transport/nvls.cc: the GPU or its fabric has no multicast, or its memory could not be bound to it."""
 _PREFIX = re.compile(r"^.*?NCCL (?:INFO|WARN) ")
@@ -193,12 +195,18 @@ def _named(text: str, names: tuple[str, ...]) -> str:
     return names[int(text)] if int(text) < len(names) else f"number {text}"
 
 
-def account_of(files: Iterable[Path]) -> Account:
-    """Return what the ranks wrote into these files. One that cannot be read is left out."""
+def size_of(file: str) -> int:
+    """Return the bytes of a file, 0 where there is none."""
+    return Path(file).stat().st_size if Path(file).is_file() else 0
+
+
+def account_of(files: Iterable[Path], start: int = 0) -> Account:
+    """Return what the ranks wrote into these files from byte `start` on. One that cannot be read is left out."""
     account = Account()
     for path in sorted(files):
         try:
             with path.open(errors="replace") as lines:
+                lines.seek(start)
                 account.read(lines)
         except OSError:
             continue

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.probes.device import collectives
 from pytest_accel.probes.device.torch_backend import Backend
+
+_STORE = re.compile(r"tcp://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/(?P<prefix>.*)")
 
 
 class Rank:
@@ -20,28 +24,42 @@ class Rank:
     is_cpu: bool
     rank, world = 0, 1
     _rendezvous: str | None = None
+    _account = ""
+    """The file that the library of collectives writes its account into. It opens the first one of a process."""
+    _before = 0
+    """Bytes that it had written when the process joined its present group."""
     _no_account = ""
     """The reason why the library of collectives gives no account of its own."""
 
-    def join(self, rendezvous: str, rank: int, world: int) -> None:
-        """Become a rank of the process group that meets in the file `rendezvous`.
+    def join(self, rendezvous: str, rank: int, world: int, account: str = "", interface: str = "lo") -> None:
+        """Become a rank of the process group that meets at `rendezvous`: a file, or "tcp://HOST:PORT/PREFIX".
 
-        The group uses gloo on CPUs, and the vendor's library elsewhere. The hosts also communicate by gloo, over the
-        loopback interface: all ranks are on this node, and its name may resolve to any of many interfaces, or to none.
+        The latter is a store of torch.distributed that runs already, on this node or on another one. The group uses
+        gloo on CPUs, and the vendor's library elsewhere, which writes its account into the file `account`, by default
+        beside the rendezvous. The hosts also communicate by gloo, over `interface`: of a node's own ranks by the
+        loopback, since its name may resolve to any of many interfaces, or to none. Raises RuntimeError if the store
+        cannot be reached or the other ranks do not come.
         """
         import torch.distributed as dist
+        from torch.distributed import distributed_c10d as c10d
 
         if rendezvous == self._rendezvous:
             return
         with contextlib.suppress(Exception):
-            dist.destroy_process_group()  # the remains of a group that failed to start
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+            dist.destroy_process_group()  # that of the round before, or the remains of one that failed to start
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
         backend = "gloo" if self.is_cpu else self.backend.collectives()
-        if self._library == collectives.WITH_ACCOUNT:
+        if self._library == collectives.WITH_ACCOUNT and not self._account:
+            self._account = account or f"{rendezvous}.rank{rank}"
             self._no_account = collectives.ask_for_account(
-                os.environ, f"{rendezvous}.rank{rank}", collectives.conf_files(os.environ)
+                os.environ, self._account, collectives.conf_files(os.environ)
             )
-        dist.init_process_group(backend, init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+        self._before = collectives.size_of(self._account)
+        where: dict[str, Any] = {"init_method": f"file://{rendezvous}"}
+        if there := _STORE.fullmatch(rendezvous):
+            store = c10d.TCPStore(there["host"], int(there["port"]), is_master=False)
+            where = {"store": c10d.PrefixStore(there["prefix"], store)}
+        dist.init_process_group(backend, rank=rank, world_size=world, **where)
         self.rank, self.world, self._rendezvous = rank, world, rendezvous
 
     @property
@@ -67,8 +85,18 @@ class Rank:
             return {}, CollectiveAccount()
         if self._no_account:
             return {}, CollectiveAccount(absent=self._no_account)
-        place = Path(self._rendezvous)
-        return collectives.account_of(place.parent.glob(f"{place.name}.rank*")).of_call(function, size)
+        place = Path(self._account)
+        files = place.parent.glob(f"{place.name.rpartition('.rank')[0]}.rank*")
+        return collectives.account_of(files).of_call(function, size)
+
+    def connections(self) -> Mapping[str, int]:
+        """Return the number of this rank's connections in its present group by kind, by the library's own account.
+
+        Empty where the library gives none.
+        """
+        if self._library != collectives.WITH_ACCOUNT or self._no_account or not self._account:
+            return {}
+        return collectives.account_of([Path(self._account)], self._before).connections
 
     def agree(self, value: float) -> float:
         """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""

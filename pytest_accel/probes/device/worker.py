@@ -26,6 +26,9 @@ from pytest_accel.probes.device import blas, error_class, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
+_TORCH = "torch/distributed"
+"""Part of the paths of the modules through which all collectives are called."""
+
 
 class PipeGate:
     """The `Gate` of a worker process, which keeps in step with the other workers by messages to and from pytest."""
@@ -114,6 +117,7 @@ class Worker:
                 "lost": lost,
                 "uncorrectable": error_class.UNCORRECTABLE in str(error),
                 "wrong": isinstance(error, WrongResult),
+                "collective": any(_TORCH in frame.filename for frame in traceback.extract_tb(error.__traceback__)),
             }
             reason = _reason(error) + (_place(error, message) if kind == "bug" else "")
             self._pipe.send("error", kind=kind, reason=reason, traceback=traceback.format_exc(), **how)

@@ -463,7 +463,7 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
     """Kill the rank that hangs, after asking all ranks where they are.
 
     A rank that hangs silences all others. It is the one that does not answer, or that is not waiting in
-    torch.distributed. If there is no such rank, all are killed.
+    torch.distributed. If there is no such rank, all are killed: each has `waited`, perhaps for one on another node.
     """
     live = [call for call in calls if not call.over]
     if not any(call.silent(patience) for call in live):
@@ -480,7 +480,7 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         if len(blamed) > 1:
             names = ", ".join(each.child.name for each in blamed)
             reason += f"; it is not known which of {names} hung"
-        _end_silent(call, reason, shared=len(blamed) > 1)
+        _end_silent(call, reason, shared=len(blamed) > 1, waited=not absent)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:

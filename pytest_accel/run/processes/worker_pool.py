@@ -15,7 +15,7 @@ from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastes
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.error_reports import Ended
-from pytest_accel.probes.request import Request
+from pytest_accel.probes.request import Meeting, Request
 from pytest_accel.run.phases import around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
@@ -134,7 +134,7 @@ class WorkerPool:
 
     def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
         """Run the probe once in every group, all at the same time unless they take turns."""
-        if request.runs == "ranks":
+        if request.declaration.collective:
             self._separate(groups)
         self._start(groups)
         absent = [group for group in groups if group in self._unopened]
@@ -144,7 +144,7 @@ class WorkerPool:
             keep(Outcome(group, trouble={"event": trouble.event or "error", **told}))
             self._unopened[group] = replace(trouble, event=LEFT_OUT)
         working = [group for group in groups if group not in absent]
-        if request.runs == "ranks" and absent:
+        if request.declaration.collective and absent:
             return  # a collective needs every rank
         if "dtype" in request.conditions:
             self._decide_fast_paths(working)
@@ -152,12 +152,13 @@ class WorkerPool:
             WorkerCall(self._workers[group], {**request.message(), "fast_paths": self.fast_paths}, starting=UNTIL_READY)
             for group in working
         ]
-        if request.runs == "ranks":
+        if request.declaration.collective:
             if not self._ranks:  # as long as the ranks are the same, they meet in the same file
                 self._ranks, self._meetings = [call.child for call in calls], self._meetings + 1
-            meeting = str(self.meeting / f"rendezvous-{self._meetings}")
-            for rank, call in enumerate(calls):
-                call.request["ranks"] = {"rendezvous": meeting, "rank": rank, "world": len(calls)}
+            file = str(self.meeting / f"rendezvous-{self._meetings}")
+            here = [Meeting(file, rank, len(calls)) for rank in range(len(calls))]
+            for call, meeting in zip(calls, request.meetings or here, strict=True):
+                call.request["ranks"] = vars(meeting)
         began, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
@@ -165,7 +166,7 @@ class WorkerPool:
                 self._conduct(
                     calls,
                     tick=lambda: self._tell(calls, request.metric, time.monotonic() - began, seconds),
-                    all_or_none=request.runs == "ranks",
+                    all_or_none=request.declaration.collective,
                     in_turn=in_turn,
                 )
         finally:

@@ -1,0 +1,95 @@
+"""Where the agents of a fabric run meet: their number, the own rank, and the address of rank 0."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from pytest_accel.core.run import Launch
+from pytest_accel.run.options import Refused
+
+LOWEST_PORT, PORTS = 20_000, 10_000
+"""Ports of the store, below those that Linux gives out by itself (from 32768 on). The id of the job chooses one."""
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """The agents of a fabric run, of which one runs on every node."""
+
+    rank: int
+    nodes: int
+    host: str
+    port: int
+    hosted: bool = False
+    """True if the launcher runs the store itself, as torchrun does."""
+    names: tuple[str, ...] = ()
+    """The names of the nodes by rank; empty where the launcher does not state them."""
+
+    def name_of(self, rank: int) -> str:
+        """Return the name of the node of a rank."""
+        return self.names[rank] if rank < len(self.names) else f"rank {rank}"
+
+
+def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rendezvous:
+    """Return where the agents meet, by the variables of torch.distributed, or of Slurm without them.
+
+    Raises Refused without a launcher, for a single node, and where the address of rank 0 is not stated.
+    """
+    if launch is None or launch.rank is None or not launch.nodes or launch.nodes < 2:
+        raise Refused(
+            "--accel-fabric measures between nodes: start one task on each of several nodes, such as "
+            "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-fabric; torchrun --nproc-per-node=1 and "
+            "mpirun -N 1 do as well. A rehearsal needs none: --accel-simulate=CLUSTER.yaml"
+        )
+    listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    host = environment.get("MASTER_ADDR") or first_of(listed)
+    if not host:
+        raise Refused(
+            f"--accel-fabric: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of its node on "
+            "every node, and MASTER_PORT to a free port of it"
+        )
+    job = re.sub(r"\D", "", launch.job)
+    port = environment.get("MASTER_PORT", str(LOWEST_PORT + int(job or 0) % PORTS))
+    if not port.isdigit() or not 0 < int(port) < 2**16:
+        raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
+    hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    names = tuple(names_of(listed)) if listed and launch.name == "slurm" else ()
+    return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, names if len(names) == launch.nodes else ())
+
+
+def first_of(listed: str) -> str:
+    """Return the first node of a list of Slurm: "gpu07" of "gpu[07-09,12],login1"."""
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", listed)
+    return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0]) if first else ""
+
+
+def names_of(listed: str) -> list[str]:
+    """Return the nodes of a list of Slurm, by `scontrol`; empty where that does not run, as in a container."""
+    try:
+        return subprocess.check_output(["scontrol", "show", "hostnames", listed], text=True, timeout=30).split()
+    except (OSError, subprocess.SubprocessError):
+        return []
+
+
+def leaf_of(environment: Mapping[str, str]) -> str:
+    """Return the leaf switch of this node, by the topology that Slurm states: "s2" of "s0.s2.gpu07"; may be empty."""
+    address = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".")
+    pattern = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    return address[-2] if pattern[-2:] == ["switch", "node"] and len(address) == len(pattern) else ""
+
+
+def interface_to(host: str) -> str:
+    """Return the interface of this node by which it reaches a host; empty if it is not known, or the loopback."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing
+            own = probe.getsockname()[0]
+    except OSError:
+        return ""
+    known = psutil.net_if_addrs()
+    return next((name for name, found in known.items() if own in (each.address for each in found)), "")
