@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pytest_accel.core.details import Found, RoundKind
+from pytest_accel.core.details import FabricPart, Found, RoundKind
 from pytest_accel.core.verdict import Closing
 
 SCHEMA: Final = 1
@@ -56,6 +56,22 @@ class Report:
     """In the round "rails": GB/s of each device by itself."""
     text: str = ""
     """What the agent saw, in words: why there is no value, or what was wrong."""
+    kind: Literal["device", "need", "external"] = "device"
+    """Of "not reached": what the worker failed by, as in `measurement.Trouble`. The device alone names the node."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A message of rank 0 to the agent of one node: the group that it measures in, or at the end what was found."""
+
+    kind: RoundKind | Literal["end"]
+    number: int = 0
+    """The number of the round."""
+    group: Sequence[int] = ()
+    """The nodes of the group, by their ranks."""
+    devices: int = 0
+    """The devices of each of them."""
+    part: FabricPart | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, too_few_files
 from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
-from pytest_accel.suite import LAST, ORDER, functions
+from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
 from pytest_accel.views import plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.exports.junit import of_run
@@ -220,7 +220,14 @@ class Acceptance:
             return made
         functions = [item for item in made if isinstance(item, pytest.Function)]
         self._found |= {(place, item.originalname) for item in functions if (place := _place(item)) is not None}
-        return [item for item in made if not self._is_empty(item)]
+        return [item for item in made if not self._is_empty(item) and self._belongs(item)]
+
+    def _belongs(self, item: object) -> bool:
+        """Return False for a packaged test of another kind of run: one between nodes, or one of a node."""
+        place = _place(item) if isinstance(item, pytest.Item) else None
+        if place is None:
+            return True
+        return ORDER[place] in IN_FABRIC if self.accel_session.setup.options.fabric else ORDER[place] != "test_fabric"
 
     @staticmethod
     def _is_empty(item: object) -> bool:

@@ -9,13 +9,12 @@ from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
-PAIRS = "fabric.pairs"
-
 
 @probe(
-    PAIRS,
+    "fabric.pairs",
     runs="nodes",
     unit="GB/s",
+    also={"fabric.all_reduce": "GB/s"},
     method=lambda: {"operation": "sendrecv", "dtype": "fp32", "statistic": "mean"},
     stresses=["link"],
     budgets={"quick": 2.0, "standard": 4.0, "long": 10.0},

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_accel.core.messages import Message, Pair
 from pytest_accel.probes.declare import Declaration
+from pytest_accel.probes.device.rank import HERE
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Meeting:
     rank: int
     world: int
     account: str = ""
-    interface: str = "lo"
+    interface: str = HERE
 
 
 @dataclass(frozen=True)

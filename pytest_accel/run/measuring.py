@@ -29,6 +29,7 @@ from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import Deadline
+from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.ledger import OF_COUNTERS, Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -46,8 +47,9 @@ Judged = tuple[str, "Limit | None"]
 class Measuring:
     """Measures on the devices of a setup, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger) -> None:
+    def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger, fabric: FabricRun) -> None:
         self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
+        self._fabric = fabric
         self._idle_check: IdleCheck | None = None
         self._results: dict[tuple[str, str], Attempts] = {}
         self._left_out: dict[str, dict[str, str]] = {}
@@ -144,6 +146,10 @@ class Measuring:
                 for each in self._facts(request.metric):
                     result.add(each)
                 self.save(result, soon=True)
+            elif request.runs == "nodes":
+                self._enter()
+                result.add(self._fabric.measure(request))
+                self.save(result)
             else:
                 self._enter()
                 self._measure(result, request)
@@ -197,7 +203,7 @@ class Measuring:
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
         declared, short = request.declaration, self._short(result, limits)
-        if declared.fact or not short:
+        if declared.fact or declared.runs == "nodes" or not short:  # a fabric run repeats by itself
             return
         floors = [each.floor for each in short if each.floor is not None]
         pairs = peer_matrix.accused(result.rows, max(floors, default=0.0))

@@ -74,6 +74,8 @@ class Options:
     follows: str = ""
     """The record of the run before in a series, or FIRST; empty for a run by itself."""
     simulate: str | None = None
+    fabric: bool = False
+    """True if the network between the nodes of a job is measured."""
     nonce: str = ""
     """The text that whoever wants the record gave out for this run, so that it cannot be an older one."""
     sign: Path | None = None
@@ -202,6 +204,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-baseline-fail",
         action="store_true",
         help="Let a device that lost more than two runs differ by FAIL instead of being MARGINAL.",
+    )
+    add(
+        "--accel-fabric",
+        action="store_true",
+        help="Measure the network between nodes: started once on each node of a job (srun, torchrun or mpirun, one "
+        "task a node), the runs meet, exchange data in pairs, and name the node or the path that is slow. A node's own "
+        "checks are those of facts and of the all-reduce. fabric.json in the folder of --accel-output holds all pairs.",
     )
     add(
         "--accel-patience",

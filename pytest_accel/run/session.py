@@ -20,6 +20,7 @@ from pytest_accel.judging.closing.line import Errors
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.deadline import Deadline
+from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import NONE, Options, Refused
@@ -46,7 +47,8 @@ class Session:
         self.deadline = Deadline(options.time_limit)
         self.pool = pool or WorkerPool(SensorClient(options.patience, self.deadline), progress)
         self.ledger = Ledger(self.setup, self.pool)
-        self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger)
+        self.fabric = FabricRun(self.setup, self.pool, self.ledger)
+        self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger, self.fabric)
         self.errors = Errors()
         self.own_tests = ""
         """The user's own tests that took a device and passed, in words."""
@@ -89,6 +91,7 @@ class Session:
         except device_lock.DeviceLocked as held:
             raise Refused(f"{held}; wait for that run to end, or stop it") from None
         self.ledger.begin(folder)
+        self.fabric.meet()
         if before := self.setup.before:
             self.pool.sensor.follow(before.run.get("counted", {}), before.run.get("host_counted"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
 from pytest_accel.probes.declare import declaration_for, finder_of
 from pytest_accel.run import earlier_records, record, simulation, terms
+from pytest_accel.run.fabric.rendezvous import Rendezvous, leaf_of, rendezvous_of
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -54,6 +56,10 @@ class Setup:
         """What is known of boards that were sent back, by serial number."""
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
+        self.rendezvous: Rendezvous | None = None
+        """Where the agents of a fabric run meet; None in any other run."""
+        self.leaf = ""
+        """The leaf switch of this node, as its launcher states it."""
         self.node: SimulatedNode | None = None
         """The simulated node, None on real hardware."""
         self.before: Run | None = None
@@ -77,6 +83,10 @@ class Setup:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         options = self.options
         self.node = simulation.node(options.simulate, options.launch)
+        if options.fabric:
+            self.narrow("--accel-fabric measures between nodes")
+            self.rendezvous = rendezvous_of(options.launch, os.environ)
+            self.leaf = leaf_of(os.environ)
         sku = options.sku or (self.node.asked if self.node else "")
         self._wanted = Wanted(sku, options.platform, options.level if options.level_named else None)
         self._named = self._wanted.named(on_hardware=self.node is None)
@@ -192,7 +202,9 @@ class Setup:
     @property
     def wants_acceptance(self) -> bool:
         """True if an accelerator's SKU was named and the packaged suite collected."""
-        return self.terms.accelerator and self.options.sku != AUTO and not self.options.own_tests
+        return (
+            self.terms.accelerator and self.options.sku != AUTO and not (self.options.own_tests or self.options.fabric)
+        )
 
     @property
     def names(self) -> Names:

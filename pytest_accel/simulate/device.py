@@ -18,6 +18,7 @@ from pytest_accel.core.stats import significant
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
+from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
 from pytest_accel.probes.device.torch_device import DURATIONS, Compute, ProbeResult
 from pytest_accel.simulate.board import SharedState
@@ -136,12 +137,12 @@ class SimulatedDevice(Compute):
         """Return the simulated time in seconds since the epoch."""
         return self.model.epoch + self.time
 
-    def join(self, rendezvous: str, rank: int, world: int, **where: str) -> None:
+    def join(self, rendezvous: str, rank: int, world: int, account: str = "", interface: str = HERE) -> None:
         """Become a rank of the process group, unless a fault keeps this one out."""
         self._begin("collective")
         if self._symptoms(self.places[0]).event == "late":
             never()
-        super().join(rendezvous, rank, world, **where)
+        super().join(rendezvous, rank, world, account, interface)
 
     def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
         """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""

@@ -93,15 +93,22 @@ def _fact(metric: str, expected: str | int, origin: str) -> Limit:
 def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:
     """Return the keys (metric, subject, origin) of the verdicts that the level requires.
 
-    `devices` are UUIDs. A limit on a device's metric requires one verdict for each device.
+    `devices` are UUIDs. A limit on a device's metric requires one verdict for each device. What only a fabric run
+    measures is required of no node.
     """
     subjects = list(devices)
     return [
         (metric, subject, limit.origin)
         for metric, limit in limits.items()
-        if level in limit.levels
+        if level in limit.levels and not between_nodes(metric)
         for subject in ([NODE] if of_node(metric) else subjects)
     ]
+
+
+def between_nodes(metric: str) -> bool:
+    """Return True for a metric that a fabric run measures."""
+    declared = declaration_of(metric)
+    return declared is not None and declared.runs == "nodes"
 
 
 def numbered(platform: Platform) -> Platform:

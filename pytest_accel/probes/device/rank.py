@@ -13,6 +13,9 @@ from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.probes.device import collectives
 from pytest_accel.probes.device.torch_backend import Backend
 
+HERE = "lo"
+"""The interface by which ranks of one node communicate."""
+
 _STORE = re.compile(r"tcp://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/(?P<prefix>.*)")
 
 
@@ -31,7 +34,7 @@ class Rank:
     _no_account = ""
     """The reason why the library of collectives gives no account of its own."""
 
-    def join(self, rendezvous: str, rank: int, world: int, account: str = "", interface: str = "lo") -> None:
+    def join(self, rendezvous: str, rank: int, world: int, account: str = "", interface: str = HERE) -> None:
         """Become a rank of the process group that meets at `rendezvous`: a file, or "tcp://HOST:PORT/PREFIX".
 
         The latter is a store of torch.distributed that runs already, on this node or on another one. The group uses
@@ -41,7 +44,6 @@ class Rank:
         cannot be reached or the other ranks do not come.
         """
         import torch.distributed as dist
-        from torch.distributed import distributed_c10d as c10d
 
         if rendezvous == self._rendezvous:
             return
@@ -57,8 +59,9 @@ class Rank:
         self._before = collectives.size_of(self._account)
         where: dict[str, Any] = {"init_method": f"file://{rendezvous}"}
         if there := _STORE.fullmatch(rendezvous):
-            store = c10d.TCPStore(there["host"], int(there["port"]), is_master=False)
-            where = {"store": c10d.PrefixStore(there["prefix"], store)}
+            stores = self.torch.distributed
+            store = stores.TCPStore(there["host"], int(there["port"]), is_master=False)
+            where = {"store": stores.PrefixStore(there["prefix"], store)}
         dist.init_process_group(backend, rank=rank, world_size=world, **where)
         self.rank, self.world, self._rendezvous = rank, world, rendezvous
 

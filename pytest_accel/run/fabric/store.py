@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import time
@@ -33,12 +34,11 @@ class FabricStore:
     def __init__(self, there: Rendezvous, seconds: float) -> None:
         """Run the store, or connect to it within `seconds`. Raises Refused if neither is possible."""
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
-        from torch.distributed.distributed_c10d import TCPStore  # the one place where pytest itself loads torch
-
+        distributed = importlib.import_module("torch.distributed")  # here alone pytest itself loads torch
         self._pause = PAUSE + there.nodes / NODES_ASKING
         runs = there.rank == 0 and not there.hosted
         try:
-            self._store: Any = TCPStore(
+            self._store: Any = distributed.TCPStore(
                 there.host,
                 there.port,
                 is_master=runs,

@@ -1,0 +1,110 @@
+"""The agent of one node in a fabric run: its workers are ranks of the groups that rank 0 plans; it reports each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from pytest_accel.core import clock
+from pytest_accel.core.details import FabricPart
+from pytest_accel.core.fabric import FabricNode, Report, Task
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.messages import Message, Outcome
+from pytest_accel.judging.facts import results
+from pytest_accel.probes.device.rank import HERE
+from pytest_accel.probes.request import Meeting, Request
+from pytest_accel.run.fabric.rendezvous import Rendezvous, interface_to
+from pytest_accel.run.fabric.store import PREFIX, FabricStore
+from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
+
+RequestOf = Callable[[str], Request]
+"""A function that returns the request of a kind of round, without its meetings."""
+
+OPENING_SECONDS = 120.0
+"""Seconds that a node may need in a round beside its measuring: a worker that was killed is started again."""
+
+
+class Agent:
+    """The agent of this node, which measures its groups on all `devices` of the node."""
+
+    def __init__(
+        self, there: Rendezvous, store: FabricStore, pool: WorkerPool, devices: Sequence[Device], request_of: RequestOf
+    ) -> None:
+        self._there, self._store, self._pool, self._devices, self._request_of = there, store, pool, devices, request_of
+        self._interface = interface_to(there.host)
+
+    @property
+    def longest(self) -> float:
+        """The seconds after which a round is over on every node, also where a rank hangs."""
+        return self._request_of("pairs").seconds + (UNTIL_READY + 1) * self._pool.patience + OPENING_SECONDS
+
+    def arrive(self, node: FabricNode) -> None:
+        """Tell rank 0 that this node is ready, or why it takes no part. Raises StoreLost."""
+        self._store.put(f"node/{self._there.rank}", node)
+
+    def follow(self) -> FabricPart | None:
+        """Do the tasks of rank 0 until it ends the run, and return what it found of this node.
+
+        None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
+        """
+        number = 0
+        while task := self._store.take(Task, f"task/{self._there.rank}/{number}", 4 * self.longest, self._tell):
+            if task.kind == "end":
+                with contextlib.suppress(Exception):  # rank 0 may have gone already
+                    self._store.put(f"left/{self._there.rank}", {})
+                return task.part
+            self._store.put(f"report/{task.number}/{self._there.rank}", self.measure(task))
+            number += 1
+        return None
+
+    def _tell(self, spent: float) -> None:
+        self._pool.progress(f"fabric: waiting for the other nodes, {spent:.0f} s", 0.0, 0.0)
+
+    def measure(self, task: Task) -> Report:
+        """Measure with the group of a task, and return what this node saw."""
+        request = replace(self._request_of(task.kind), meetings=self._meetings(task), started=clock.now())
+        outcomes: list[Outcome] = []
+        self._pool.measure(request, self._devices, outcomes.append)
+        found = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
+        if task.kind != "rails" or found.trouble:
+            return report_of(outcomes, found)
+        return Report("measured", found.value, tuple(cast(float, each) for each in found.details["ranks"]))  # type: ignore[arg-type]
+
+    def _meetings(self, task: Task) -> list[Meeting]:
+        """Return where each device meets the others of the group; in a round of rails only the equal one."""
+        place, nodes, each = task.group.index(self._there.rank), len(task.group), len(self._devices)
+        name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{min(task.group)}"
+        account = str(self._pool.meeting / "fabric.rank")
+        where = {"interface": self._interface or HERE}
+        return [
+            Meeting(f"{name}/{rail}", place, nodes, f"{account}{rail}", **where)
+            if task.kind == "rails"
+            else Meeting(name, place * each + rail, nodes * each, f"{account}{rail}", **where)
+            for rail in range(each)
+        ]
+
+
+def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
+    """Return the report of a node, from what its workers sent and the measurement that was made of it.
+
+    A worker that waited in a collective, or whose library raised an error there, may do so because of another node.
+    """
+    trouble = found.trouble
+    if trouble is None:
+        return Report("measured", cast(float, found.value))
+    sent = [each.trouble for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
+    if trouble.wrong:
+        return Report("wrong", text=trouble.reason)
+    if sent and all(each.get("waited") for each in sent):
+        return Report("waited", text=trouble.reason)
+    if sent and all(map(_of_collective, sent)):
+        return Report("failed", text=trouble.reason)
+    kind = trouble.kind if trouble.kind in ("need", "external") else "device"
+    return Report("not reached", text=trouble.reason, kind=kind)
+
+
+def _of_collective(sent: Message) -> bool:
+    """Return True for an error that a library of collectives raised, and that it does not attribute to this device."""
+    return bool(sent.get("collective")) and sent.get("kind") != "device"

@@ -1,0 +1,92 @@
+"""What rank 0 of a fabric run does beside its own part: it waits for the nodes, plans the rounds, and concludes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pytest_accel.core import clock
+from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round, Task
+from pytest_accel.judging.fabric.conclude import conclude, node_part
+from pytest_accel.judging.fabric.rounds import next_round
+from pytest_accel.run.fabric.agent import Agent
+from pytest_accel.run.fabric.rendezvous import Rendezvous
+from pytest_accel.run.fabric.store import FabricStore
+
+LEAVING_SECONDS = 30.0
+"""Seconds that rank 0, which runs the store, waits at the end for the nodes to read what was found of them."""
+
+Tell = Callable[[str], None]
+
+
+class Lead:
+    """Rank 0, which plans the rounds of a fabric run and measures its own part of each by its `agent`."""
+
+    def __init__(self, there: Rendezvous, store: FabricStore, agent: Agent, tell: Tell) -> None:
+        self._there, self._store, self._agent, self._tell = there, store, agent, tell
+        self._longest = agent.longest
+        self._sent = [0] * there.nodes
+        """The tasks that each node was sent."""
+
+    def run(self, fabric: Fabric, own: FabricNode) -> Fabric:
+        """Return the run as it ended. `fabric` states its terms, `own` is the node of rank 0. Raises StoreLost."""
+        fabric = replace(fabric, nodes=self._nodes(own))
+        while planned := next_round(fabric):
+            self._tell(f"fabric round {len(fabric.rounds)}, {planned.kind}: {len(planned.groups)} groups")
+            fabric = replace(fabric, rounds=[*fabric.rounds, self._round(planned, len(fabric.rounds), fabric.nodes)])
+        return replace(fabric, conclusion=conclude(fabric))
+
+    def dismiss(self, fabric: Fabric) -> None:
+        """Tell every node what was found of it, and wait until they have read it, since the store ends with rank 0."""
+        for rank in range(1, self._there.nodes):
+            self._send(rank, Task("end", part=node_part(fabric, rank)))
+        until = time.monotonic() + LEAVING_SECONDS
+        for rank in range(1, self._there.nodes):
+            if not fabric.nodes[rank].left_out:
+                self._store.take(dict, f"left/{rank}", until - time.monotonic())
+
+    def _nodes(self, own: FabricNode) -> list[FabricNode]:
+        """Return the nodes once they are ready; one that is late is left out, and so is one of other devices."""
+        until = time.monotonic() + self._longest
+        found = [own]
+        for rank in range(1, self._there.nodes):
+            name = self._there.name_of(rank)
+            self._tell(f"fabric: waiting for {name}")
+            node = self._store.take(FabricNode, f"node/{rank}", until - time.monotonic())
+            late = f"it did not arrive within {self._longest:.0f} s of rank 0"
+            found.append(node or FabricNode(name, own.devices, left_out=late))
+        counts = [each.devices for each in found if not each.left_out]
+        usual = max(set(counts), key=counts.count, default=own.devices)
+        return [_alike(each, usual) for each in found]
+
+    def _round(self, planned: PlannedRound, number: int, nodes: Sequence[FabricNode]) -> Round:
+        """Have all groups of a round measured, and return their reports."""
+        began, until = clock.now(), time.monotonic() + self._longest
+        for group in planned.groups:
+            for rank in group:
+                if rank:
+                    self._send(rank, Task(planned.kind, number, group, nodes[rank].devices))
+        reports = {}
+        if mine := next((group for group in planned.groups if 0 in group), None):
+            reports[0] = self._agent.measure(Task(planned.kind, number, mine, nodes[0].devices))
+        for rank in (rank for group in planned.groups for rank in group if rank):
+            reports[rank] = self._report(number, rank, until)
+        results = [GroupResult(group, [reports[rank] for rank in group]) for group in planned.groups]
+        return Round(planned.kind, results, began, clock.now())
+
+    def _report(self, number: int, rank: int, until: float) -> Report:
+        """Return the report of a node, or that there is none."""
+        found = self._store.take(Report, f"report/{number}/{rank}", until - time.monotonic())
+        return found or Report("no report", text=f"its agent did not answer within {self._longest:.0f} s")
+
+    def _send(self, rank: int, task: Task) -> None:
+        self._store.put(f"task/{rank}/{self._sent[rank]}", task)
+        self._sent[rank] += 1
+
+
+def _alike(node: FabricNode, devices: int) -> FabricNode:
+    """Return a node, left out if it has another number of devices than most: ranks of a pair are equal ones."""
+    if node.left_out or node.devices == devices:
+        return node
+    return replace(node, left_out=f"it has {node.devices} devices, and most nodes have {devices}")

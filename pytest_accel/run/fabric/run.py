@@ -1,0 +1,151 @@
+"""The fabric run of this node, from its own checks to the measurement that its record holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core import clock
+from pytest_accel.core.details import FabricPart
+from pytest_accel.core.fabric import Fabric, FabricNode
+from pytest_accel.core.measurement import NODE, Measurement, Trouble
+from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.structured import lines, plain
+from pytest_accel.judging.fabric.conclude import node_part
+from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.probes import all_reduce, fabric_pairs
+from pytest_accel.probes.request import Request
+from pytest_accel.run import record
+from pytest_accel.run.fabric.agent import Agent
+from pytest_accel.run.fabric.lead import Lead
+from pytest_accel.run.fabric.rendezvous import Rendezvous
+from pytest_accel.run.fabric.store import FabricStore, StoreLost
+from pytest_accel.run.ledger import Ledger
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.request import request_of
+from pytest_accel.run.setup import Setup
+from pytest_accel.skus.budgets import budget
+
+FILE = "fabric.json"
+ARRIVING_SECONDS = 300.0
+"""Seconds within which every node has to reach the store of rank 0."""
+TOGETHER = "fabric.all_reduce"
+"""The metric of the limit for all nodes together: busbw in GB/s."""
+
+
+class FabricRun:
+    """The part of this node in a fabric run. That of rank 0 also leads it, and writes fabric.json."""
+
+    def __init__(self, setup: Setup, pool: WorkerPool, ledger: Ledger) -> None:
+        self._setup, self._pool, self._ledger = setup, pool, ledger
+        self.fabric: Fabric | None = None
+        """The whole run, which rank 0 alone knows."""
+        self._store: FabricStore | None = None
+
+    def meet(self) -> None:
+        """Run the store, or connect to it, before anything is measured. Raises Refused if that is not possible."""
+        if self._setup.rendezvous:
+            self._store = FabricStore(self._setup.rendezvous, ARRIVING_SECONDS)
+
+    def measure(self, request: Request) -> Measurement:
+        """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
+        began = clock.now()
+        try:
+            part = self._part()
+        except StoreLost as lost:
+            part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
+        return measurement_of(part, request, began, clock.now())
+
+    def _part(self) -> FabricPart:
+        there, store, pool = self._setup.rendezvous, self._store, self._pool
+        assert there
+        assert store
+        agent = Agent(there, store, pool, self._setup.devices, self._request)
+        own = FabricNode(
+            self._setup.options.launch.node if self._setup.options.launch else there.name_of(there.rank),
+            len(self._setup.devices),
+            self._setup.leaf,
+            self._domain(),
+            self._failed(),
+        )
+        if there.rank:
+            agent.arrive(own)
+            part = agent.follow()
+            return part or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
+        lead = Lead(there, store, agent, self._tell)
+        self._keep(lead.run(self._asked(there), own))
+        assert self.fabric
+        lead.dismiss(self.fabric)
+        return node_part(self.fabric, 0)
+
+    def _keep(self, fabric: Fabric) -> None:
+        """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
+        self.fabric = fabric
+        options, own = self._setup.options, self._ledger.folder.path
+        folder = options.output if options.output and options.shared else own
+        if folder:
+            record.replace_file(Path(folder) / FILE, lines(plain(fabric)))
+
+    def _asked(self, there: Rendezvous | None) -> Fabric:
+        """Return the run as it was asked for: its seed, terms and floors, without nodes."""
+        terms, request = self._setup.terms, self._request("pairs")
+        limits = {name: terms.limits[name].floor for name in (request.metric, TOGETHER) if name in terms.limits}
+        stated: dict[str, Any] = {
+            "sku": terms.sku.name if terms.sku else "",
+            "platform": terms.platform.name,
+            **{name: request.conditions[name] for name in request.conditions},
+        }
+        return Fabric(
+            (),
+            seed=int(clock.now()) if there else 0,
+            terms=stated,
+            floor=limits.get(request.metric),
+            together_floor=limits.get(TOGETHER),
+        )
+
+    def _request(self, kind: str) -> Request:
+        """Return the request of a kind of round: an all-reduce where more than two nodes may meet, else an exchange."""
+        sku, level = self._setup.terms.sku, self._setup.terms.level
+        function = all_reduce if kind in ("domain", "all") else fabric_pairs
+        request = request_of(function, {}, None, sku)
+        return replace(request, seconds=budget(request.declaration, request.metric, level, sku), precision=0.01)
+
+    def _failed(self) -> str:
+        """Return why this node takes no part: the worst of its own checks that fail; empty if none does."""
+        failed = worst_first([each for each in self._ledger.verdicts if each.rejects])
+        if not failed:
+            return ""
+        worst = failed[0]
+        return printable(f"{self._setup.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
+
+    def _domain(self) -> str:
+        """Return the NVLink domain of the devices, empty without one or if they are in several."""
+        found = {str(each.facts.get("fabric_cluster", "")) for each in self._setup.devices}
+        cliques = {str(each.facts.get("fabric_clique", "")) for each in self._setup.devices}
+        return f"{found.pop()}.{cliques.pop()}" if len(found) == len(cliques) == 1 and found != {""} else ""
+
+    def _tell(self, what: str) -> None:
+        self._pool.progress(what, 0.0, 0.0)
+
+
+def measurement_of(part: FabricPart, request: Request, began: float, ended: float) -> Measurement:
+    """Return what a fabric run found of a node as a measurement: its score, and the trouble if it has none to judge."""
+    troubles = {
+        "wrong": Trouble("device", part.text, wrong=True),
+        "not reached": Trouble("device", part.text),
+        "unmeasured": Trouble("need", part.text),
+        "left out": Trouble("need", part.text),
+    }
+    return Measurement(
+        request.metric,
+        NODE,
+        request.declaration.unit,
+        value=part.score,
+        conditions=request.conditions,
+        trouble=troubles.get(part.found),
+        started=began,
+        ended=ended,
+        details={"fabric": part},
+    )
