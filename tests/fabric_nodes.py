@@ -1,0 +1,141 @@
+"""Nodes for fabric runs on one machine: network namespaces on a bridge, each with a link of a stated rate. Needs root.
+
+Every link is shaped: without that the processor is the bottleneck, and healthy pairs are 10 % apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_accel.core.fabric import Fabric
+from pytest_accel.core.structured import structure
+
+RATE = 200
+"""Mbit/s of a healthy link, which two busy cores carry for all nodes at once."""
+PORT = 29771
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def refused() -> str:
+    """Return why namespaces cannot be made here; empty if they can."""
+    if os.geteuid():
+        return "network namespaces need root"
+    if missing := [name for name in ("ip", "tc", "nsenter") if not shutil.which(name)]:
+        return f"{missing[0]} is not installed (iproute2, util-linux)"
+    name = f"probe{os.getpid()}"
+    try:
+        _run("ip", "netns", "add", name)
+        _run("ip", "netns", "del", name)
+    except subprocess.CalledProcessError as error:
+        return f"network namespaces cannot be made: {error.stderr.decode().strip()}"
+    return ""
+
+
+class Nodes:
+    """Nodes on one bridge. `start` begins the run of pytest on each; `wait` returns their exit statuses."""
+
+    def __init__(self, count: int, folder: Path, rates: Mapping[int, int]) -> None:
+        self.count, self.folder = count, folder
+        self._rates = {node: rates.get(node, RATE) for node in range(count)}
+        self._mark = f"f{os.getpid() % 10000}x"
+        self._runs: dict[int, subprocess.Popen[bytes]] = {}
+
+    def build(self) -> None:
+        """Make the bridge and the namespaces, and shape the links."""
+        _run("ip", "link", "add", f"{self._mark}b", "type", "bridge")
+        _run("ip", "link", "set", f"{self._mark}b", "up")
+        for node, rate in self._rates.items():
+            name, inner = self._name(node), ("ip", "-n", self._name(node))
+            _run("ip", "netns", "add", name)
+            _run("ip", "link", "add", f"{name}v", "type", "veth", "peer", "name", "eth0", "netns", name)
+            _run("ip", "link", "set", f"{name}v", "master", f"{self._mark}b", "up")
+            _run(*inner, "link", "set", "lo", "up")
+            _run(*inner, "addr", "add", f"10.79.0.{node + 1}/24", "dev", "eth0")
+            _run(*inner, "link", "set", "eth0", "up")
+            _run(*self._in(node), "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf",
+                 "rate", f"{rate}mbit", "burst", "64kb", "latency", "30ms")  # fmt: skip
+
+    def remove(self) -> None:
+        """End the runs that are left, and remove the namespaces and the bridge."""
+        for run in self._runs.values():
+            run.kill()
+            run.wait()
+        for node in self._rates:
+            subprocess.run(["ip", "netns", "del", self._name(node)], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", f"{self._mark}b"], check=False, capture_output=True)
+
+    def _name(self, node: int) -> str:
+        return f"{self._mark}{node}"
+
+    def _in(self, node: int) -> list[str]:
+        return ["nsenter", f"--net=/run/netns/{self._name(node)}"]
+
+    def start(self, *options: str, absent: tuple[int, ...] = (), extra: Mapping[int, Mapping[str, str]] = {}) -> None:
+        """Begin a fabric run on every node that is not `absent`. `extra` are environment variables by node."""
+        for node in set(self._rates) - set(absent):
+            environment = {
+                **os.environ,
+                **{"SLURMD_NODENAME": f"node{node}", "RANK": str(node), "WORLD_SIZE": str(self.count)},
+                **{"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+                **{"MASTER_ADDR": "10.79.0.1", "MASTER_PORT": str(PORT)},
+                **extra.get(node, {}),
+            }
+            command = [
+                *self._in(node), sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly",
+                "--accel-sku=auto", "--accel-fabric", "--accel-level=quick", "--accel-devices=0",
+                f"--accel-output={self.folder / 'out'}", *options,
+            ]  # fmt: skip
+            with open(self.folder / f"node{node}.log", "wb") as log:
+                self._runs[node] = subprocess.Popen(
+                    command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+                )
+
+    def wait(self, seconds: float = 300.0) -> dict[int, int]:
+        """Return the exit status of each run."""
+        return {node: run.wait(seconds) for node, run in self._runs.items()}
+
+    def kill(self, node: int) -> None:
+        """Kill the run of a node."""
+        self._runs[node].kill()
+
+    def sever(self, node: int) -> None:
+        """Take the link of a node down."""
+        _run("ip", "-n", self._name(node), "link", "set", "eth0", "down")
+
+    def workers(self, node: int) -> list[int]:
+        """Return the process ids of the workers of a node's run."""
+        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+        rows = [line.split(maxsplit=2) for line in listed.splitlines()[1:]]
+        own = str(self._runs[node].pid)
+        return [int(pid) for pid, parent, args in rows if parent == own and "device.worker" in args]
+
+    def fabric(self) -> Fabric:
+        """Return the run as rank 0 wrote it."""
+        return structure(Fabric, json.loads((self.folder / "out" / "fabric.json").read_text()))
+
+    def record(self, node: int) -> dict[str, Any]:
+        """Return the record of a node."""
+        found: dict[str, Any] = json.loads((self.folder / "out" / f"node{node}" / "record.json").read_text())
+        return found
+
+
+@contextlib.contextmanager
+def nodes(count: int, folder: Path, rates: Mapping[int, int] | None = None) -> Iterator[Nodes]:
+    """Make nodes, of which some have a link of another rate in Mbit/s, and remove them at the end."""
+    made = Nodes(count, folder, rates or {})
+    try:
+        made.build()
+        yield made
+    finally:
+        made.remove()
