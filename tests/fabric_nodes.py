@@ -18,7 +18,7 @@ from typing import Any
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.structured import structure
 
-RATE = 200
+RATE = 100
 """Mbit/s of a healthy link, which two busy cores carry for all nodes at once."""
 PORT = 29771
 

@@ -210,6 +210,12 @@ LINKS = (
         "look at peer copies and links first; then at the settings and the version of NCCL or RCCL",
         ("all_reduce.*", "ddp.*"),
     ),
+    FaultCode(
+        "A309", "network-slow", _ERROR, Action.CHECK_LINKS,
+        "the network carries less to and from this node than to and from others, or less than its limit",
+        "look at its partners and rails in fabric.json; check cables, transceivers and ports of its NICs, then settings",
+        ("fabric.*",),
+    ),
 )  # fmt: skip
 
 HEAT_AND_POWER = (

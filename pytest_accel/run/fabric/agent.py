@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from pytest_accel.core import clock
-from pytest_accel.core.details import FabricPart
+from pytest_accel.core.details import FabricPart, RoundKind
 from pytest_accel.core.fabric import FabricNode, Report, Task
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Message, Outcome
@@ -24,6 +24,10 @@ RequestOf = Callable[[str], Request]
 
 OPENING_SECONDS = 120.0
 """Seconds that a node may need in a round beside its measuring: a worker that was killed is started again."""
+
+
+TOGETHER: tuple[RoundKind, ...] = ("domain", "all")
+"""The rounds in which all devices of all nodes of a group are ranks of one process group."""
 
 
 class Agent:
@@ -68,19 +72,17 @@ class Agent:
         outcomes: list[Outcome] = []
         self._pool.measure(request, self._devices, outcomes.append)
         found = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
-        if task.kind != "rails" or found.trouble:
-            return report_of(outcomes, found)
-        return Report("measured", found.value, tuple(cast(float, each) for each in found.details["ranks"]))  # type: ignore[arg-type]
+        return report_of(outcomes, found)
 
     def _meetings(self, task: Task) -> list[Meeting]:
-        """Return where each device meets the others of the group; in a round of rails only the equal one."""
+        """Return where each device meets the others of the group; of a pair only its equal one."""
         place, nodes, each = task.group.index(self._there.rank), len(task.group), len(self._devices)
         name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{min(task.group)}"
         account = str(self._pool.meeting / "fabric.rank")
         where = {"interface": self._interface or HERE}
         return [
             Meeting(f"{name}/{rail}", place, nodes, f"{account}{rail}", **where)
-            if task.kind == "rails"
+            if task.kind not in TOGETHER
             else Meeting(name, place * each + rail, nodes * each, f"{account}{rail}", **where)
             for rail in range(each)
         ]
@@ -93,7 +95,8 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
     """
     trouble = found.trouble
     if trouble is None:
-        return Report("measured", cast(float, found.value))
+        ranks = [each for each in found.details["ranks"] if isinstance(each, float)]
+        return Report("measured", cast(float, found.value), ranks)
     sent = [each.trouble for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
     if trouble.wrong:
         return Report("wrong", text=trouble.reason)

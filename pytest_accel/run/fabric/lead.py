@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytest_accel.core import clock
 from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round, Task
-from pytest_accel.judging.fabric.conclude import conclude, node_part
+from pytest_accel.judging.fabric.conclude import conclude, node_parts
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.run.fabric.agent import Agent
 from pytest_accel.run.fabric.rendezvous import Rendezvous
@@ -39,8 +39,8 @@ class Lead:
 
     def dismiss(self, fabric: Fabric) -> None:
         """Tell every node what was found of it, and wait until they have read it, since the store ends with rank 0."""
-        for rank in range(1, self._there.nodes):
-            self._send(rank, Task("end", part=node_part(fabric, rank)))
+        for rank, part in enumerate(node_parts(fabric)[1:], 1):
+            self._send(rank, Task("end", part=part))
         until = time.monotonic() + LEAVING_SECONDS
         for rank in range(1, self._there.nodes):
             if not fabric.nodes[rank].left_out:

@@ -13,12 +13,12 @@ from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.structured import lines, plain
-from pytest_accel.judging.fabric.conclude import node_part
+from pytest_accel.judging.fabric.conclude import node_parts
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes import all_reduce, fabric_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record
-from pytest_accel.run.fabric.agent import Agent
+from pytest_accel.run.fabric.agent import TOGETHER, Agent
 from pytest_accel.run.fabric.lead import Lead
 from pytest_accel.run.fabric.rendezvous import Rendezvous
 from pytest_accel.run.fabric.store import FabricStore, StoreLost
@@ -29,9 +29,11 @@ from pytest_accel.run.setup import Setup
 from pytest_accel.skus.budgets import budget
 
 FILE = "fabric.json"
+NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+"""The UUID that the driver states for a device whose NVLinks do not leave its node."""
 ARRIVING_SECONDS = 300.0
 """Seconds within which every node has to reach the store of rank 0."""
-TOGETHER = "fabric.all_reduce"
+ALL = "fabric.all_reduce"
 """The metric of the limit for all nodes together: busbw in GB/s."""
 
 
@@ -78,7 +80,7 @@ class FabricRun:
         self._keep(lead.run(self._asked(there), own))
         assert self.fabric
         lead.dismiss(self.fabric)
-        return node_part(self.fabric, 0)
+        return node_parts(self.fabric)[0]
 
     def _keep(self, fabric: Fabric) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
@@ -91,7 +93,7 @@ class FabricRun:
     def _asked(self, there: Rendezvous | None) -> Fabric:
         """Return the run as it was asked for: its seed, terms and floors, without nodes."""
         terms, request = self._setup.terms, self._request("pairs")
-        limits = {name: terms.limits[name].floor for name in (request.metric, TOGETHER) if name in terms.limits}
+        limits = {name: terms.limits[name].floor for name in (request.metric, ALL) if name in terms.limits}
         stated: dict[str, Any] = {
             "sku": terms.sku.name if terms.sku else "",
             "platform": terms.platform.name,
@@ -102,13 +104,13 @@ class FabricRun:
             seed=int(clock.now()) if there else 0,
             terms=stated,
             floor=limits.get(request.metric),
-            together_floor=limits.get(TOGETHER),
+            together_floor=limits.get(ALL),
         )
 
     def _request(self, kind: str) -> Request:
         """Return the request of a kind of round: an all-reduce where more than two nodes may meet, else an exchange."""
         sku, level = self._setup.terms.sku, self._setup.terms.level
-        function = all_reduce if kind in ("domain", "all") else fabric_pairs
+        function = all_reduce if kind in TOGETHER else fabric_pairs
         request = request_of(function, {}, None, sku)
         return replace(request, seconds=budget(request.declaration, request.metric, level, sku), precision=0.01)
 
@@ -122,9 +124,9 @@ class FabricRun:
 
     def _domain(self) -> str:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""
-        found = {str(each.facts.get("fabric_cluster", "")) for each in self._setup.devices}
-        cliques = {str(each.facts.get("fabric_clique", "")) for each in self._setup.devices}
-        return f"{found.pop()}.{cliques.pop()}" if len(found) == len(cliques) == 1 and found != {""} else ""
+        facts = [each.facts for each in self._setup.devices]
+        found = {f"{each.get('fabric_cluster', '')}.{each.get('fabric_clique', '')}" for each in facts}
+        return found.pop() if len(found) == 1 and not found & {".", f"{NO_CLUSTER}.0"} else ""
 
     def _tell(self, what: str) -> None:
         self._pool.progress(what, 0.0, 0.0)
