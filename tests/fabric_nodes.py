@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,50 @@ def refused() -> str:
     except subprocess.CalledProcessError as error:
         return f"network namespaces cannot be made: {error.stderr.decode().strip()}"
     return ""
+
+
+PATCH = '''
+import importlib.util
+import sys
+
+
+class Finder:
+    """Finds torch.distributed, and replaces its all_reduce before anybody can import the true one."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch.distributed":
+            return None
+        sys.meta_path.remove(self)
+        import time
+        import torch.distributed as dist
+
+        true = dist.all_reduce
+
+        def all_reduce(tensor, *args, **more):
+            done = true(tensor, *args, **more)
+            {body}
+            return done
+
+        dist.all_reduce = all_reduce
+        return importlib.util.find_spec(name)
+
+
+if any("device.worker" in word for word in sys.orig_argv):
+    sys.meta_path.insert(0, Finder())
+'''
+BODIES = {
+    "wrong sum": "tensor.view(-1)[17:18] += float(tensor.numel() > 1000)",
+    "hangs": "time.sleep(1000 * (tensor.numel() > 1000))",
+}
+"""What a worker does after each all-reduce, below our code: of numbers that control the measurement it does nothing."""
+
+
+def patched(folder: Path, what: str) -> dict[str, str]:
+    """Return the environment of a node whose workers do one of BODIES; the patch is written below `folder`."""
+    place = folder / what.replace(" ", "-")
+    place.mkdir(exist_ok=True)
+    (place / "sitecustomize.py").write_text(PATCH.replace("{body}", BODIES[what]))
+    return {"PYTHONPATH": str(place)}
 
 
 class Nodes:
@@ -86,9 +131,13 @@ class Nodes:
         for node in set(self._rates) - set(absent):
             environment = {
                 **os.environ,
-                **{"SLURMD_NODENAME": f"node{node}", "RANK": str(node), "WORLD_SIZE": str(self.count)},
-                **{"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
-                **{"MASTER_ADDR": "10.79.0.1", "MASTER_PORT": str(PORT)},
+                "SLURMD_NODENAME": f"node{node}",
+                "RANK": str(node),
+                "WORLD_SIZE": str(self.count),
+                "LOCAL_RANK": "0",
+                "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": "10.79.0.1",
+                "MASTER_PORT": str(PORT),
                 **extra.get(node, {}),
             }
             command = [
@@ -113,12 +162,12 @@ class Nodes:
         """Take the link of a node down."""
         _run("ip", "-n", self._name(node), "link", "set", "eth0", "down")
 
-    def workers(self, node: int) -> list[int]:
-        """Return the process ids of the workers of a node's run."""
-        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-        rows = [line.split(maxsplit=2) for line in listed.splitlines()[1:]]
-        own = str(self._runs[node].pid)
-        return [int(pid) for pid, parent, args in rows if parent == own and "device.worker" in args]
+    def wait_for_round(self, number: int, seconds: float = 300.0) -> None:
+        """Wait until rank 0 has begun a round."""
+        until = time.monotonic() + seconds
+        while f"fabric round {number}," not in (self.folder / "node0.log").read_text(errors="replace"):
+            assert time.monotonic() < until, "the round did not begin"
+            time.sleep(0.2)
 
     def fabric(self) -> Fabric:
         """Return the run as rank 0 wrote it."""

@@ -328,6 +328,8 @@ class FabricPart:
     text: str = ""
     """What was seen, in words: by an agent, or which nodes are on its island, or why nobody could be named."""
     rounds: Sequence[NodeRound] = ()
+    transport: str = ""
+    """What is wrong with how its ranks reached other nodes, by the library's own account; empty if nothing is known."""
 
 
 class JudgingDetails(TypedDict, total=False):

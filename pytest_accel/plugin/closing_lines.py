@@ -47,7 +47,7 @@ def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
     named = [tests[each.key] for each in closing.named if each.key in tests]
-    if not named:
+    if not named or session.setup.options.fabric:  # which no node repeats by itself
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
     kept = without_options(command, ("-k", "--accel-output", "--accel-hours", "--accel-follows"))

@@ -13,7 +13,7 @@ from pytest_accel.probes.device.rank import HERE
 
 
 @dataclass(frozen=True)
-class Meeting:
+class GroupRank:
     """Where a device becomes a rank of a process group: the arguments of `Rank.join`."""
 
     rendezvous: str
@@ -39,8 +39,8 @@ class Request:
     seconds: float = 0.0
     precision: float = 0.0
     pairs: Sequence[Pair] = ()
-    meetings: Sequence[Meeting] = ()
-    """Where each device meets ranks of other nodes; empty if the ranks are those of this node."""
+    ranks: Sequence[GroupRank] = ()
+    """Where each device meets those of other nodes; empty if the ranks are the devices of this node."""
     how: str = "together"
     started: float = 0.0
     ended: float = 0.0

@@ -213,7 +213,7 @@ LINKS = (
     FaultCode(
         "A309", "network-slow", _ERROR, Action.CHECK_LINKS,
         "the network carries less to and from this node than to and from others, or less than its limit",
-        "look at its partners and rails in fabric.json; check cables, transceivers and ports of its NICs, then settings",
+        "look at its partners and rails in fabric.json; check cables, transceivers, ports and settings of its NICs",
         ("fabric.*",),
     ),
 )  # fmt: skip

@@ -43,7 +43,7 @@ _CALL = re.compile(
 "AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"."""
 _VERSION = re.compile(r"(?:NCCL version|RCCL version ?:) *(\S+)")
 _CHANNELS = re.compile(r"(\d+) coll channels")
-_VIA = re.compile(r" via ((?:P2P|SHM|COLLNET|NET/\w+/\d+(?:\(\d+\))?|NET)(?:/[A-Za-z]\w*)*)")
+_VIA = re.compile(r" via ((?:P2P|SHM|COLLNET|NET/[^/\n]+/\d+(?:\(\d+\))?|NET)(?:/[A-Za-z]\w*)*)")
 """The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"; between nodes with the number
 of the NIC and, behind it in parentheses, the rank whose process drives it: "via NET/IB/3/GDRDMA", "via NET/Socket/0"
 (NCCL, src/transport/net.cc)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -14,13 +15,13 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
-from pytest_accel.probes.request import Meeting, Request
+from pytest_accel.probes.request import GroupRank, Request
 from pytest_accel.run.fabric.rendezvous import Rendezvous, interface_to
 from pytest_accel.run.fabric.store import PREFIX, FabricStore
 from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
 
 RequestOf = Callable[[str], Request]
-"""A function that returns the request of a kind of round, without its meetings."""
+"""A function that returns the request of a kind of round, without its ranks."""
 
 OPENING_SECONDS = 120.0
 """Seconds that a node may need in a round beside its measuring: a worker that was killed is started again."""
@@ -38,6 +39,8 @@ class Agent:
     ) -> None:
         self._there, self._store, self._pool, self._devices, self._request_of = there, store, pool, devices, request_of
         self._interface = interface_to(there.host)
+        self.connections: Counter[str] = Counter()
+        """The connections that the ranks of this node had to other nodes in pairs, by kind."""
 
     @property
     def longest(self) -> float:
@@ -68,22 +71,25 @@ class Agent:
 
     def measure(self, task: Task) -> Report:
         """Measure with the group of a task, and return what this node saw."""
-        request = replace(self._request_of(task.kind), meetings=self._meetings(task), started=clock.now())
+        request = replace(self._request_of(task.kind), ranks=self._ranks(task), started=clock.now())
         outcomes: list[Outcome] = []
         self._pool.measure(request, self._devices, outcomes.append)
         found = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
+        if task.kind not in TOGETHER:
+            for each in (finding for outcome in outcomes for finding in outcome.findings):
+                self.connections.update(each["details"].get("account", {}).get("connections", {}))
         return report_of(outcomes, found)
 
-    def _meetings(self, task: Task) -> list[Meeting]:
+    def _ranks(self, task: Task) -> list[GroupRank]:
         """Return where each device meets the others of the group; of a pair only its equal one."""
         place, nodes, each = task.group.index(self._there.rank), len(task.group), len(self._devices)
         name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{min(task.group)}"
         account = str(self._pool.meeting / "fabric.rank")
         where = {"interface": self._interface or HERE}
         return [
-            Meeting(f"{name}/{rail}", place, nodes, f"{account}{rail}", **where)
+            GroupRank(f"{name}/{rail}", place, nodes, f"{account}{rail}", **where)
             if task.kind not in TOGETHER
-            else Meeting(name, place * each + rail, nodes * each, f"{account}{rail}", **where)
+            else GroupRank(name, place * each + rail, nodes * each, f"{account}{rail}", **where)
             for rail in range(each)
         ]
 

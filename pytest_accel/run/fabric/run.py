@@ -14,6 +14,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.structured import lines, plain
 from pytest_accel.judging.fabric.conclude import node_parts
+from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes import all_reduce, fabric_pairs
 from pytest_accel.probes.request import Request
@@ -74,17 +75,23 @@ class FabricRun:
         )
         if there.rank:
             agent.arrive(own)
-            part = agent.follow()
-            return part or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
+            part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
+            return self._by(agent, part)
         lead = Lead(there, store, agent, self._tell)
         self._keep(lead.run(self._asked(there), own))
         assert self.fabric
         lead.dismiss(self.fabric)
-        return node_parts(self.fabric)[0]
+        return self._by(agent, node_parts(self.fabric)[0])
+
+    def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
+        """Return what was found of this node, with what is wrong with its transport by the library's own account."""
+        expected, devices = self._setup.terms.platform.fabric, len(self._setup.devices)
+        return replace(part, transport=wrong_transport(agent.connections, expected, devices))
 
     def _keep(self, fabric: Fabric) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
         self.fabric = fabric
+        self._ledger.record.notes.append(fabric.conclusion.closing.line)
         options, own = self._setup.options, self._ledger.folder.path
         folder = options.output if options.output and options.shared else own
         if folder:
@@ -126,7 +133,8 @@ class FabricRun:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""
         facts = [each.facts for each in self._setup.devices]
         found = {f"{each.get('fabric_cluster', '')}.{each.get('fabric_clique', '')}" for each in facts}
-        return found.pop() if len(found) == 1 and not found & {".", f"{NO_CLUSTER}.0"} else ""
+        one = found.pop() if len(found) == 1 else "."
+        return "" if one.startswith((".", NO_CLUSTER)) else one
 
     def _tell(self, what: str) -> None:
         self._pool.progress(what, 0.0, 0.0)
@@ -146,7 +154,7 @@ def measurement_of(part: FabricPart, request: Request, began: float, ended: floa
         request.declaration.unit,
         value=part.score,
         conditions=request.conditions,
-        trouble=troubles.get(part.found),
+        trouble=troubles.get(part.found) or (Trouble("device", part.transport) if part.transport else None),
         started=began,
         ended=ended,
         details={"fabric": part},

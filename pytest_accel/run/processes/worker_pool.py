@@ -15,7 +15,7 @@ from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastes
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.error_reports import Ended
-from pytest_accel.probes.request import Meeting, Request
+from pytest_accel.probes.request import GroupRank, Request
 from pytest_accel.run.phases import around, around_silence
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
@@ -156,9 +156,9 @@ class WorkerPool:
             if not self._ranks:  # as long as the ranks are the same, they meet in the same file
                 self._ranks, self._meetings = [call.child for call in calls], self._meetings + 1
             file = str(self.meeting / f"rendezvous-{self._meetings}")
-            here = [Meeting(file, rank, len(calls)) for rank in range(len(calls))]
-            for call, meeting in zip(calls, request.meetings or here, strict=True):
-                call.request["ranks"] = vars(meeting)
+            here = [GroupRank(file, rank, len(calls)) for rank in range(len(calls))]
+            for call, rank in zip(calls, request.ranks or here, strict=True):
+                call.request["ranks"] = vars(rank)
         began, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:

@@ -1,0 +1,157 @@
+"""The parts of a fabric run by themselves: where the agents meet, what they report, and what their transport is."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from pytest_accel.core.fabric import FabricNode, Report
+from pytest_accel.core.measurement import NODE, Measurement, Trouble
+from pytest_accel.core.messages import Outcome
+from pytest_accel.judging.fabric.transport import wrong_transport
+from pytest_accel.run.fabric.agent import report_of
+from pytest_accel.run.fabric.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
+from pytest_accel.run.fabric.store import FabricStore
+from pytest_accel.run.launcher import launch_of
+from pytest_accel.run.options import Refused
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+SLURM = {"SLURM_JOB_ID": "4711", "SLURM_PROCID": "1", "SLURM_STEP_NUM_NODES": "4", "SLURM_STEP_NODELIST": "gpu[07-10]"}
+TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "gpu07"}
+
+
+def _there(environment: dict[str, str]) -> Rendezvous:
+    return rendezvous_of(launch_of(environment), environment)
+
+
+@pytest.mark.parametrize(
+    ("listed", "first"),
+    [
+        ("gpu[07-10]", "gpu07"),
+        ("gpu07,gpu[08-10]", "gpu07"),
+        ("rack[2-3]n[01,04]", "rack2n01"),
+        ("gpu[3,5-7]-ib,login1", "gpu3-ib"),
+        ("", ""),
+    ],
+)
+def test_the_first_node_of_a_list_runs_the_store(listed: str, first: str) -> None:
+    assert first_of(listed) == first
+
+
+def test_the_agents_meet_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no scontrol
+    there = _there(SLURM)
+    assert (there.rank, there.nodes, there.host, there.port) == (1, 4, "gpu07", 24711)
+    assert there.name_of(3) == "rank 3"
+    assert _there(SLURM | {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "1234"}).host == "10.0.0.7"
+    there = _there(TORCHRUN | {"MASTER_PORT": "29500", "TORCHELASTIC_USE_AGENT_STORE": "True"})
+    assert (there.rank, there.nodes, there.host, there.port, there.hosted) == (2, 4, "gpu07", 29500, True)
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, "srun -N 4 --ntasks-per-node=1"),
+        (SLURM | {"SLURM_STEP_NUM_NODES": "1"}, "several nodes"),
+        ({name: text for name, text in TORCHRUN.items() if name != "MASTER_ADDR"}, "set MASTER_ADDR"),
+        (TORCHRUN | {"MASTER_PORT": "many"}, "MASTER_PORT='many' is no port"),
+    ],
+)
+def test_where_they_cannot_meet_is_an_error_that_says_what_to_do(environment: dict[str, str], told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        _there(environment)
+
+
+def test_a_leaf_switch_is_the_last_one_of_the_address_that_slurm_states() -> None:
+    address = {"SLURM_TOPOLOGY_ADDR": "s0.s4.gpu07", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node"}
+    assert leaf_of(address) == "s4"
+    assert leaf_of(address | {"SLURM_TOPOLOGY_ADDR_PATTERN": "node"}) == ""
+    assert leaf_of({}) == ""
+
+
+def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wrong: bool = False) -> Measurement:
+    trouble = Trouble(kind, reason, wrong=wrong) if kind else None
+    return Measurement("fabric.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
+
+
+@pytest.mark.parametrize(
+    ("sent", "found", "reported"),
+    [
+        ({}, _found(value=23.0), Report("measured", 23.0, [23.0, 23.0])),
+        ({"wrong": True}, _found("device", "3 sums are wrong", wrong=True), Report("wrong", text="3 sums are wrong")),
+        ({"waited": True}, _found("device", "silent"), Report("waited", text="silent")),
+        (
+            {"collective": True, "kind": "need"},
+            _found("need", "connection closed by peer"),
+            Report("failed", text="connection closed by peer"),
+        ),
+        (
+            {"collective": True, "kind": "device"},
+            _found("device", "CUDA error: uncorrectable ECC"),
+            Report("not reached", text="CUDA error: uncorrectable ECC"),
+        ),
+        ({"event": "hung"}, _found("device", "silent"), Report("not reached", text="silent")),
+        (
+            {"event": "hung", "kind": "external"},
+            _found("external", "it was stopped by a signal"),
+            Report("not reached", text="it was stopped by a signal", kind="external"),
+        ),
+    ],
+)
+def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
+    sent: dict[str, Any], found: Measurement, reported: Report
+) -> None:
+    """A rank that waited, or whose library complains, may do so because of another node: it is not blamed."""
+    outcomes = [Outcome((), trouble=sent or None), Outcome((), trouble={"kind": "stopped"})]
+    assert report_of(outcomes, found) == reported
+
+
+IB = {"link": "infiniband", "nics": 2, "gbit_per_s": 400}
+
+
+@pytest.mark.parametrize(
+    ("connections", "fabric", "wrong"),
+    [
+        ({"NET/IB/0/GDRDMA": 4, "NET/IB/1(3)/GDRDMA": 4, "P2P/CUMEM": 8}, IB, ""),
+        ({"NET/IB/0/GDRDMA": 4, "NET/Socket/1": 4}, IB, "4 of 8 connections to other nodes use sockets and not inf"),
+        ({"NET/IB/0": 4, "NET/IB/1/GDRDMA": 4}, IB, "4 of 8 connections to other nodes do without GPUDirect RDMA"),
+        ({"NET/AWS Libfabric/0/GDRDMA": 8}, {**IB, "link": "efa"}, "1 of 2 NICs are used"),
+        ({"NET/Socket/0": 4}, {}, ""),
+        ({"NET/Socket/0": 4}, {**IB, "link": "ethernet"}, ""),
+        ({}, IB, ""),
+    ],
+)
+def test_a_transport_that_the_platform_does_not_have_is_named(
+    connections: dict[str, int], fabric: dict[str, Any], wrong: str
+) -> None:
+    told = wrong_transport(connections, fabric, devices=2)
+    assert told.startswith(wrong)
+    assert bool(told) == bool(wrong)
+
+
+def test_messages_of_other_nodes_are_read_as_what_they_should_be(unused_tcp_port: int) -> None:
+    there = Rendezvous(0, 2, "127.0.0.1", unused_tcp_port)
+    store = FabricStore(there, 5.0)
+    other = FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), 5.0)
+    other.put("node/1", FabricNode("gpu08", 8))
+    assert store.take(FabricNode, "node/1", 5.0) == FabricNode("gpu08", 8)
+    other.put("node/2", {"name": "gpu09", "devices": "many"})
+    assert store.take(FabricNode, "node/2", 5.0) is None
+    asked: list[float] = []
+    assert store.take(FabricNode, "node/3", 0.3, asked.append) is None
+    assert asked
+
+
+def test_a_rank_0_that_is_not_there_is_told_with_its_address(unused_tcp_port: int) -> None:
+    with pytest.raises(Refused, match=f"rank 0 was not reached within 1 s at 127.0.0.1:{unused_tcp_port}"):
+        FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), 1.0)
