@@ -49,24 +49,32 @@ import sys
 
 
 class Finder:
-    """Finds torch.distributed, and replaces its all_reduce before anybody can import the true one."""
+    """Finds torch.distributed, and replaces its all_reduce as soon as it was loaded."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch.distributed":
             return None
         sys.meta_path.remove(self)
-        import time
-        import torch.distributed as dist
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
 
-        true = dist.all_reduce
+        def exec_module(module):
+            load(module)
+            module.all_reduce = patched(module.all_reduce)
 
-        def all_reduce(tensor, *args, **more):
-            done = true(tensor, *args, **more)
-            {body}
-            return done
+        spec.loader.exec_module = exec_module
+        return spec
 
-        dist.all_reduce = all_reduce
-        return importlib.util.find_spec(name)
+
+def patched(true):
+    import time
+
+    def all_reduce(tensor, *args, **more):
+        done = true(tensor, *args, **more)
+        {body}
+        return done
+
+    return all_reduce
 
 
 if any("device.worker" in word for word in sys.orig_argv):
@@ -84,7 +92,7 @@ def patched(folder: Path, what: str) -> dict[str, str]:
     place = folder / what.replace(" ", "-")
     place.mkdir(exist_ok=True)
     (place / "sitecustomize.py").write_text(PATCH.replace("{body}", BODIES[what]))
-    return {"PYTHONPATH": str(place)}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(place), os.environ.get("PYTHONPATH", "")]))}
 
 
 class Nodes:
