@@ -47,8 +47,11 @@ class Collective:
     received: Any
     sources: Sources
 
-    def check(self) -> None:
-        """Do the operation once with whole numbers, and compare every bit of the result. Raises WrongResult."""
+    def wrong(self) -> str:
+        """Do the operation once with whole numbers, compare every bit, and return what is wrong; empty if nothing is.
+
+        Nothing is raised before the last call that other ranks make too: they would wait for this one.
+        """
         self.received.zero_()
         whole, rest, own = _in_periods(self.sent, self.device, [self.device.rank], 0)
         whole.copy_(own)
@@ -63,9 +66,8 @@ class Collective:
         wrong = sum(_differing(part, self.device, *source) for part, source in zip(parts, self.sources, strict=True))
         self.sent.zero_()
         self.received.zero_()
-        if wrong:
-            values = f"{wrong} of {self.received.numel()} values are wrong"
-            raise WrongResult(f"{self.operation}: {values} on rank {self.device.rank}")
+        values = f"{wrong} of {self.received.numel()} values are wrong"
+        return f"{self.operation}: {values} on rank {self.device.rank}" if wrong else ""
 
 
 def collective_on(device: Compute, operation: str, size: int, distance: int = 1) -> Collective:
@@ -147,9 +149,10 @@ def _timed(device: Compute, collective: Collective, **how: Any) -> ProbeResult:
     """Time an operation, after it was checked and before it is checked again."""
     conditions = {"operation": collective.operation, "ranks": device.world, "dtype": "fp32", "data": "zeros"}
     conditions.update(device.collectives, **how.pop("conditions", {}))
-    collective.check()
+    first = collective.wrong()
     result = device.sample(collective.call, collective=True, conditions=conditions, **how)
-    collective.check()
+    if wrong := collective.wrong() or first:
+        raise WrongResult(wrong)
     stated, account = device.account(collective.operation.replace("_", ""), collective.size)
     result.conditions.update(stated)
     if account:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_accel.probes.collectives import all_reduce
+from pytest_accel.probes.collectives import collective
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -30,7 +30,7 @@ def fabric_pairs(device: Compute, *, size: str = "1GiB") -> ProbeResult:
 
     Raises NotApplicable for a single rank, WrongResult for a wrong sum.
     """
-    result = all_reduce(device, size=size)
+    result = collective(device, size=size)
     result.metric = "fabric.pairs"
     if kinds := device.connections():
         result.details["account"] = {"connections": dict(kinds)}

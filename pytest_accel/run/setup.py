@@ -23,10 +23,10 @@ from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
 from pytest_accel.probes.declare import declaration_for, finder_of
 from pytest_accel.run import earlier_records, record, simulation, terms
-from pytest_accel.run.fabric.rendezvous import Rendezvous, leaf_of, rendezvous_of
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.rendezvous import Rendezvous, leaf_of, rendezvous_of
 from pytest_accel.run.request import request_of
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.skus import requirements

@@ -12,10 +12,10 @@ from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.messages import Outcome
 from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.run.fabric.agent import report_of
-from pytest_accel.run.fabric.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
 from pytest_accel.run.fabric.store import FabricStore
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Refused
+from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
-from pytest_accel.run.fabric.rendezvous import Rendezvous, interface_to
 from pytest_accel.run.fabric.store import PREFIX, FabricStore
 from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
+from pytest_accel.run.rendezvous import Rendezvous, interface_to
 
 RequestOf = Callable[[str], Request]
 """A function that returns the request of a kind of round, without its ranks."""

@@ -11,8 +11,8 @@ from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRou
 from pytest_accel.judging.fabric.conclude import conclude, node_parts
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.run.fabric.agent import Agent
-from pytest_accel.run.fabric.rendezvous import Rendezvous
 from pytest_accel.run.fabric.store import FabricStore
+from pytest_accel.run.rendezvous import Rendezvous
 
 LEAVING_SECONDS = 30.0
 """Seconds that rank 0, which runs the store, waits at the end for the nodes to read what was found of them."""

@@ -16,15 +16,15 @@ from pytest_accel.core.structured import lines, plain
 from pytest_accel.judging.fabric.conclude import node_parts
 from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.judging.verdicts.ranking import worst_first
-from pytest_accel.probes import all_reduce, fabric_pairs
+from pytest_accel.probes import collective, fabric_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record
 from pytest_accel.run.fabric.agent import TOGETHER, Agent
 from pytest_accel.run.fabric.lead import Lead
-from pytest_accel.run.fabric.rendezvous import Rendezvous
 from pytest_accel.run.fabric.store import FabricStore, StoreLost
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.rendezvous import Rendezvous
 from pytest_accel.run.request import request_of
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus.budgets import budget
@@ -117,7 +117,7 @@ class FabricRun:
     def _request(self, kind: str) -> Request:
         """Return the request of a kind of round: an all-reduce where more than two nodes may meet, else an exchange."""
         sku, level = self._setup.terms.sku, self._setup.terms.level
-        function = all_reduce if kind in TOGETHER else fabric_pairs
+        function = collective if kind in TOGETHER else fabric_pairs
         request = request_of(function, {}, None, sku)
         return replace(request, seconds=budget(request.declaration, request.metric, level, sku), precision=0.01)
 

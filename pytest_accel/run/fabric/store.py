@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from pytest_accel.core.structured import Misfit, plain, structure
 from pytest_accel.probes.device.error_class import main_line
-from pytest_accel.run.fabric.rendezvous import Rendezvous
 from pytest_accel.run.options import Refused
+from pytest_accel.run.rendezvous import Rendezvous
 
 T = TypeVar("T")
 

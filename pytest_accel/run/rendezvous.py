@@ -8,8 +8,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import psutil
-
 from pytest_accel.core.run import Launch
 from pytest_accel.run.options import Refused
 
@@ -85,6 +83,8 @@ def leaf_of(environment: Mapping[str, str]) -> str:
 
 def interface_to(host: str) -> str:
     """Return the interface of this node by which it reaches a host; empty if it is not known, or the loopback."""
+    import psutil  # not in runs of one node
+
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, 9))  # sends nothing
