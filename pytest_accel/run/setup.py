@@ -34,6 +34,7 @@ from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import Waivers
 
 if TYPE_CHECKING:
+    from pytest_accel.simulate.cluster import SimulatedCluster
     from pytest_accel.simulate.node import SimulatedNode
 
 
@@ -58,6 +59,8 @@ class Setup:
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.rendezvous: Rendezvous | None = None
         """Where the agents of a fabric run meet; None in any other run."""
+        self.cluster: SimulatedCluster | None = None
+        """The simulated cluster of a fabric run, None on real hardware."""
         self.leaf = ""
         """The leaf switch of this node, as its launcher states it."""
         self.node: SimulatedNode | None = None
@@ -82,11 +85,15 @@ class Setup:
     def prepare(self) -> None:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         options = self.options
-        self.node = simulation.node(options.simulate, options.launch)
-        if options.fabric:
+        if not options.fabric:
+            self.node = simulation.node(options.simulate, options.launch)
+        else:
             self.narrow("--accel-fabric measures between nodes")
-            self.rendezvous = rendezvous_of(options.launch, os.environ)
-            self.leaf = leaf_of(os.environ)
+            if options.simulate:
+                self.cluster, self.node = simulation.cluster(options.simulate)
+            else:
+                self.rendezvous = rendezvous_of(options.launch, os.environ)
+                self.leaf = leaf_of(os.environ)
         sku = options.sku or (self.node.asked if self.node else "")
         self._wanted = Wanted(sku, options.platform, options.level if options.level_named else None)
         self._named = self._wanted.named(on_hardware=self.node is None)

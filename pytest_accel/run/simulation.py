@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.run import Launch
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.hints import hints
@@ -17,6 +18,7 @@ from pytest_accel.run.processes.programs import Processes, without_gpus
 from pytest_accel.run.terms import refusing
 from pytest_accel.simulate import node as nodes
 from pytest_accel.simulate.board import SharedState
+from pytest_accel.simulate.cluster import SimulatedCluster, load_cluster, run_simulated
 from pytest_accel.simulate.model import model_of, rates
 from pytest_accel.simulate.node import SimulatedNode
 
@@ -36,12 +38,7 @@ def node(
     """
     if asked is None:
         return None
-    shown = hints(root)
-    if shown:
-        raise Refused(
-            f"{option}: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
-            f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
-        )
+    _demand_no_accelerator(option, root)
     with refusing(option):
         found = nodes.load(asked)
     vendor = registry.vendor(found.sku.vendor)
@@ -52,6 +49,29 @@ def node(
     # The nodes of a job that simulate one file differ as real ones do: in serials, UUIDs, and a part of every figure.
     seed = int.from_bytes(hashlib.sha256(f"{found.seed}/{launch.node}".encode()).digest()[:4], "big")
     return dataclasses.replace(found, seed=seed)
+
+
+def cluster(asked: str, root: Path = Path("/")) -> tuple[SimulatedCluster, SimulatedNode]:
+    """Return the simulated cluster of a fabric run, and a healthy node of it. Raises Refused as `node` does."""
+    option = "--accel-simulate"
+    _demand_no_accelerator(option, root)
+    with refusing(option):
+        found = load_cluster(asked)
+    return found, SimulatedNode(found.source, found.sku, found.asked, found.platform, found.seed)
+
+
+def fabric(cluster: SimulatedCluster) -> Fabric:
+    """Return the fabric run of a simulated cluster."""
+    return run_simulated(cluster)
+
+
+def _demand_no_accelerator(option: str, root: Path) -> None:
+    """Raise Refused on a machine that has accelerators."""
+    if shown := hints(root):
+        raise Refused(
+            f"{option}: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
+            f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
+        )
 
 
 def processes(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> Processes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart
@@ -18,7 +18,7 @@ from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes import collective, fabric_pairs
 from pytest_accel.probes.request import Request
-from pytest_accel.run import record
+from pytest_accel.run import record, simulation
 from pytest_accel.run.fabric.agent import TOGETHER, Agent
 from pytest_accel.run.fabric.lead import Lead
 from pytest_accel.run.fabric.store import FabricStore, StoreLost
@@ -28,6 +28,9 @@ from pytest_accel.run.rendezvous import Rendezvous
 from pytest_accel.run.request import request_of
 from pytest_accel.run.setup import Setup
 from pytest_accel.skus.budgets import budget
+
+if TYPE_CHECKING:
+    from pytest_accel.simulate.cluster import SimulatedCluster
 
 FILE = "fabric.json"
 NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
@@ -56,7 +59,7 @@ class FabricRun:
         """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
         began = clock.now()
         try:
-            part = self._part()
+            part = self._simulated(self._setup.cluster) if self._setup.cluster else self._part()
         except StoreLost as lost:
             part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
         return measurement_of(part, request, began, clock.now())
@@ -82,6 +85,11 @@ class FabricRun:
         assert self.fabric
         lead.dismiss(self.fabric)
         return self._by(agent, node_parts(self.fabric)[0])
+
+    def _simulated(self, cluster: SimulatedCluster) -> FabricPart:
+        self._keep(simulation.fabric(cluster))
+        assert self.fabric
+        return node_parts(self.fabric)[0]
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
         """Return what was found of this node, with what is wrong with its transport by the library's own account."""
