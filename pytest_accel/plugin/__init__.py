@@ -116,9 +116,15 @@ def _packaged(word: str) -> str:
 
 
 def _of_closing(config: pytest.Config) -> int | None:
-    """Return the exit status of the closing line; None where the run was not closed."""
+    """Return the exit status of the closing line; None where the run was not closed.
+
+    That of rank 0 of a fabric run is the one of the fabric, unless its own node is worse.
+    """
     session = config.stash.get(SESSION, None)
     status = session.ledger.record.closing.exit if session else -1
+    if session and session.fabric.fabric and status in (exits.HOLDS, exits.NOT_JUDGED):
+        both = status, session.fabric.fabric.conclusion.closing.exit
+        status = exits.REJECTED if exits.REJECTED in both else max(both)
     return status if status >= 0 else None
 
 

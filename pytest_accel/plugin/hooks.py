@@ -27,7 +27,7 @@ from pytest_accel.run.options import Options, Refused, option_words, options_of,
 from pytest_accel.run.record import findings_of
 from pytest_accel.run.session import Session
 from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
-from pytest_accel.views import plan, terminal
+from pytest_accel.views import fabric, plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.exports.junit import of_run
 from pytest_accel.views.progress import Progress
@@ -468,6 +468,8 @@ class Acceptance:
         else:
             lines = table(ledger.verdicts, ledger.names, findings_of(ledger.record), full=full, width=self._width())
         lines += [(f"note: {note}", "yellow") for note in ledger.record.notes]
+        if between := self.accel_session.fabric.fabric:  # which the node of rank 0 alone knows
+            lines += fabric.lines(between)
         if lines:
             simulated = "SIMULATED " if setup.node else ""
             title = f"accel: {simulated}{setup.terms.sku.name if setup.terms.sku else 'no SKU'}, {setup.terms.level}"

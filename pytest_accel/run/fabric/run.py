@@ -99,7 +99,6 @@ class FabricRun:
     def _keep(self, fabric: Fabric) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
         self.fabric = fabric
-        self._ledger.record.notes.append(fabric.conclusion.closing.line)
         options, own = self._setup.options, self._ledger.folder.path
         folder = options.output if options.output and options.shared else own
         if folder:
