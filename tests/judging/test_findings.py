@@ -35,7 +35,7 @@ A107 recovery-asked A108 driver-error A109 driver-notice
 A201 memory-uncorrectable A202 repair-pending A203 memory-unrepairable A204 memory-worn A205 memory-corrected
 A206 memory-missing A207 memory-wrong A208 memory-slow
 A301 host-link-narrow A302 host-link-errors A303 host-link-slow A304 peer-link-down A305 peer-link-errors
-A306 peer-link-slow A307 fabric A308 collective-slow
+A306 peer-link-slow A307 fabric A308 collective-slow A309 network-slow
 A401 hw-thermal A402 sw-thermal A403 hot A404 power-brake A405 hw-slowdown A406 power-limit-lowered A407 clock-locked
 A408 power-not-reached A409 unsteady A410 auxiliary-power
 A501 compute-slow A502 wrong-result
