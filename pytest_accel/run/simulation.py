@@ -60,9 +60,9 @@ def cluster(asked: str, root: Path = Path("/")) -> tuple[SimulatedCluster, Simul
     return found, SimulatedNode(found.source, found.sku, found.asked, found.platform, found.seed)
 
 
-def fabric(cluster: SimulatedCluster) -> Fabric:
-    """Return the fabric run of a simulated cluster."""
-    return run_simulated(cluster)
+def fabric(cluster: SimulatedCluster, asked: Fabric) -> Fabric:
+    """Return the fabric run of a simulated cluster, by the terms and floors that were asked for."""
+    return run_simulated(cluster, asked)
 
 
 def _demand_no_accelerator(option: str, root: Path) -> None:

@@ -87,7 +87,7 @@ class FabricRun:
         return self._by(agent, node_parts(self.fabric)[0])
 
     def _simulated(self, cluster: SimulatedCluster) -> FabricPart:
-        self._keep(simulation.fabric(cluster))
+        self._keep(simulation.fabric(cluster, self._asked(None)))
         assert self.fabric
         return node_parts(self.fabric)[0]
 
