@@ -170,12 +170,13 @@ class Nodes:
         """Take the link of a node down."""
         _run("ip", "-n", self._name(node), "link", "set", "eth0", "down")
 
-    def wait_for_round(self, number: int, seconds: float = 300.0) -> None:
-        """Wait until rank 0 has begun a round."""
+    def wait_for_pairs(self, seconds: float = 300.0) -> None:
+        """Wait until rank 0 has measured a pair or two."""
         until = time.monotonic() + seconds
-        while f"fabric round {number}," not in (self.folder / "node0.log").read_text(errors="replace"):
-            assert time.monotonic() < until, "the round did not begin"
+        while "accel: fabric.pairs" not in (self.folder / "node0.log").read_text(errors="replace"):
+            assert time.monotonic() < until, "no pair was measured"
             time.sleep(0.2)
+        time.sleep(8.0)
 
     def fabric(self) -> Fabric:
         """Return the run as rank 0 wrote it."""

@@ -208,7 +208,7 @@ LINKS = (
         "A308", "collective-slow", _ERROR, Action.INVESTIGATE,
         "collectives or a distributed training step are slower than their limit",
         "look at peer copies and links first; then at the settings and the version of NCCL or RCCL",
-        ("all_reduce.*", "ddp.*"),
+        ("all_*", "reduce_scatter.*", "broadcast.*", "sendrecv.*", "ddp.*"),
     ),
     FaultCode(
         "A309", "network-slow", _ERROR, Action.CHECK_LINKS,
