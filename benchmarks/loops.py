@@ -87,14 +87,31 @@ def c_stream(op: str, mib: int, library: str) -> Callable[[], object]:
     return lambda: function(*[array.data_ptr() for array in arrays], mib * 2**18)
 
 
-def torch_all_reduce(size: int, file: str, rank: int, world: int) -> Callable[[], object]:
+def torch_collective(operation: str, size: int, file: str, rank: int, world: int) -> Callable[[], object]:
     import torch
     import torch.distributed as dist
 
     if not dist.is_initialized():
         dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=world)
-    payload = torch.zeros(size // 4, dtype=torch.float32)
-    return lambda: dist.all_reduce(payload)
+    payload, other = (torch.zeros(size // 4, dtype=torch.float32) for _ in range(2))
+    own = payload.chunk(world)[rank]
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def sendrecv() -> None:
+        sent, received = dist.isend(payload, (rank + 1) % world), dist.irecv(other, (rank - 1) % world)
+        sent.wait()
+        received.wait()
+
+    calls: dict[str, Callable[[], object]] = {
+        "all_reduce": lambda: dist.all_reduce(payload),
+        "all_gather": lambda: gather(payload, own),
+        "reduce_scatter": lambda: scatter(own, payload),
+        "all_to_all": lambda: dist.all_to_all_single(other, payload),
+        "broadcast": lambda: dist.broadcast(payload, 0),
+        "sendrecv": sendrecv,
+    }
+    return calls[operation]
 
 
 LOOPS: dict[str, Callable[..., Callable[[], object]]] = {
@@ -102,7 +119,7 @@ LOOPS: dict[str, Callable[..., Callable[[], object]]] = {
     "numpy_matmul": numpy_matmul,
     "torch_stream": torch_stream,
     "c_stream": c_stream,
-    "torch_all_reduce": torch_all_reduce,
+    "torch_collective": torch_collective,
 }
 
 

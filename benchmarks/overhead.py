@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import datetime as dt
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import harmonic_mean, median, quantiles
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome
+from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.request import Request
 from pytest_accel.run.processes.programs import REAL
@@ -71,13 +73,15 @@ class Workload:
 class Ours:
     """The probes, as an acceptance run runs them: sensor, workers, gates and all."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ranks: int | None) -> None:
         self.pool = WorkerPool(SensorClient(patience=120.0), progress=lambda what, seconds, budget: None)
         self.pool.begin(REAL, folder)
         found = self.pool.sensor.discover("cpu")
         if "devices" not in found:
             raise SystemExit(f"the sensor found no processor: {found.get('reason')}")
-        self.devices = [Device(**fields) for fields in found["devices"]]
+        real = [Device(**fields) for fields in found["devices"]]
+        each = itertools.islice(itertools.cycle(real), ranks or len(real))
+        self.devices = [replace(device, uuid=f"CPU-{place}", index=place) for place, device in enumerate(each)]
 
     def rate(self, workload: Workload, seconds: float) -> float:
         """The sum over the devices; of ranks, what the first found (all hold the slowest's time)."""
@@ -162,7 +166,7 @@ def _hear(child: subprocess.Popen[str]) -> str:
 
 def workloads(options: argparse.Namespace, library: Path | None, world: int) -> list[Workload]:
     """What is compared; `options` give the sizes."""
-    side, mib, kib = options.side, options.mib, options.all_reduce_kib
+    side, mib, kib = options.side, options.mib, options.collective_kib
     numpy = [Plain("numpy", "numpy_matmul", {"side": side})] if importlib.util.find_spec("numpy") else []
     found = [
         Workload(
@@ -182,11 +186,13 @@ def workloads(options: argparse.Namespace, library: Path | None, world: int) -> 
         conditions = {"op": op, "mib": mib, "dtype": "fp32", "calls": 1}  # no fastest of several: the loops have none
         amount = arrays * mib * 2**20 / 1e9
         found.append(Workload(f"stream.{op}", probes.stream, conditions, amount, "GB/s", 0.95, plain))
-    if world > 1:
-        size, amount = f"{kib}KiB", kib * 2**10 / 1e9 * 2 * (world - 1) / world
-        plain = [Plain("torch", "torch_all_reduce", {"size": kib * 2**10}, ranks=True)]
-        metric = f"all_reduce.busbw@{size}"
-        found.append(Workload(metric, probes.collective, {"size": size}, amount, "GB/s", 0.98, plain))
+    size, share = f"{kib}KiB" if kib % 1024 else f"{kib // 1024}MiB", (world - 1) / world
+    factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "all_to_all": share}
+    for operation in OPERATIONS if world > 1 else ():
+        amount = kib * 2**10 / 1e9 * factors.get(operation, 1.0)
+        plain = [Plain("torch", "torch_collective", {"operation": operation, "size": kib * 2**10}, ranks=True)]
+        metric, conditions = f"{operation}.busbw@{size}", {"operation": operation, "size": size}
+        found.append(Workload(metric, probes.collective, conditions, amount, "GB/s", 0.97, plain))
     return [each for each in found if not options.only or any(word in each.metric for word in options.only)]
 
 
@@ -272,7 +278,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", metavar="WORD", help="only metrics that contain one of the words")
     parser.add_argument("--side", type=int, default=1024, help="matrices are SIDE x SIDE")
     parser.add_argument("--mib", type=int, default=256, help="MiB of each array of stream")
-    parser.add_argument("--all-reduce-kib", type=int, default=16384, help="KiB of the all-reduce", metavar="KIB")
+    parser.add_argument("--collective-kib", type=int, default=16384, help="KiB of a collective", metavar="KIB")
+    parser.add_argument(
+        "--ranks", type=int, help="of a collective, more than there are devices too; default: the devices"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to FILE")
     return parser.parse_args()
 
@@ -281,7 +290,7 @@ def main() -> None:
     options = parse()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        ours = Ours(folder)
+        ours = Ours(folder, options.ranks)
         stack.callback(ours.pool.stop)
         loops = Loops(folder, ours.devices)
         stack.callback(loops.stop)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--all-reduce-kib", "64")
+TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--collective-kib", "64")
 
 
 def test_overhead_prints_a_ratio_for_every_metric(tmp_path: Path) -> None:
