@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import pkgutil
 import re
 import runpy
@@ -27,7 +26,7 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.judging.verdicts.judge import Attempts
-from pytest_accel.probes.declare import declarations, probe
+from pytest_accel.probes.declare import declarations
 from pytest_accel.skus import schema
 from pytest_accel.skus.waivers import waivable
 
@@ -254,13 +253,6 @@ def test_the_packaged_probes_are_listed() -> None:
     listed = page.partition("\n## Probes\n\n")[2].partition("\n\n")[0]
     measuring = {each.name for each in declarations() if each.packaged and not each.fact}
     assert set(re.findall(r"`(\w+)`", listed)) == measuring <= set(probes.__all__)
-
-
-def test_every_argument_of_a_declaration_has_a_row() -> None:
-    page = (DOCS / "extending.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| `", page.partition("| field |")[2], re.MULTILINE)
-    arguments = set(inspect.signature(probe).parameters) - {"function"} - {"metric"}
-    assert {name for row in rows for name in re.findall(r"\w+", row)} == arguments
 
 
 HOLDS = Measurement("stream.copy", "GPU-1", "GB/s", value=150.0)
