@@ -226,7 +226,7 @@ def standing(fabric: Fabric) -> Standing:
             for node, report in zip(result.nodes, result.reports, strict=True):
                 silent[node] = silent[node] + 1 if report.outcome == "no report" else 0
                 if report.outcome == "not reached":
-                    out.setdefault(node, ("not reached", report.text))
+                    out.setdefault(node, ("not reached" if report.kind == "device" else "left out", report.text))
                 elif silent[node] > 1:
                     out.setdefault(node, ("left out", SILENT))
             if each.kind in SCORED and len(result.nodes) == 2:

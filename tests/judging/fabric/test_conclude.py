@@ -280,6 +280,19 @@ def test_a_node_that_hangs_with_all_of_them_is_named() -> None:
     assert (named(run), run.conclusion.closing.line) == ({0: "not reached"}, "REJECTED fabric: node0 its worker hung")
 
 
+def test_a_node_that_somebody_stopped_is_left_out_and_not_rejected() -> None:
+    """A signal, a full disk or a missing library says nothing about the hardware."""
+    stopped = Report("not reached", text="it was stopped by a signal", kind="external")
+    run = ended(
+        fabric(8, floor=40.0),
+        transport(lambda kind, group: [stopped if each == 5 else WAITED for each in group] if 5 in group else GB_PER_S),
+    )
+    assert (named(run), found(run, "left out")) == ({}, {5})
+    line = run.conclusion.closing.line
+    assert line.startswith("HELD fabric: 7 nodes")
+    assert line.endswith("no acceptance: node5 left out: it was stopped by a signal")
+
+
 def test_a_slow_domain_is_told_and_none_of_its_nodes_rejected() -> None:
     run = fabric(32, floor=40.0)
     run = replace(run, nodes=[replace(each, domain=f"rack{place // 8}") for place, each in enumerate(run.nodes)])
