@@ -171,12 +171,12 @@ class Nodes:
         _run("ip", "-n", self._name(node), "link", "set", "eth0", "down")
 
     def wait_for_pairs(self, seconds: float = 300.0) -> None:
-        """Wait until rank 0 has measured a pair or two."""
+        """Wait until rank 0 has begun with the pairs: its workers are there, and have had time for some."""
         until = time.monotonic() + seconds
-        while "accel: fabric.pairs" not in (self.folder / "node0.log").read_text(errors="replace"):
-            assert time.monotonic() < until, "no pair was measured"
+        while "starting the worker processes" not in (self.folder / "node0.log").read_text(errors="replace"):
+            assert time.monotonic() < until, "rank 0 has not begun"
             time.sleep(0.2)
-        time.sleep(8.0)
+        time.sleep(20.0)
 
     def fabric(self) -> Fabric:
         """Return the run as rank 0 wrote it."""

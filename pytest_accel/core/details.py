@@ -286,10 +286,9 @@ class ErrorReport:
         return self.message or f"Xid {self.number}"
 
 
-RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "rails", "all"]
+RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "all"]
 """Who meets in a round of a fabric run: the nodes of each NVLink domain; all nodes in pairs; suspects among themselves;
-each suspect with a proven partner; a short pair of good nodes once more; a named node with a proven one, each device by
-itself; all good nodes together."""
+each suspect with a proven partner; a short pair of good nodes once more; all good nodes together."""
 
 Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
 """What a fabric run concluded of a node.
@@ -324,7 +323,7 @@ class FabricPart:
     nodes: int = 0
     """The nodes that took part."""
     rails: Sequence[float] = ()
-    """GB/s of each of its devices by itself with a proven partner, if it was named."""
+    """GB/s of each of its devices in the best of its pairs, if it was named."""
     text: str = ""
     """What was seen, in words: by an agent, or which nodes are on its island, or why nobody could be named."""
     rounds: Sequence[NodeRound] = ()

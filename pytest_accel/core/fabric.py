@@ -53,7 +53,7 @@ class Report:
     """GB/s that each rank sent, and received at the same time: that of the slowest rank. In the round "all" the busbw
     of the operation."""
     rails: Sequence[float] = ()
-    """In the round "rails": GB/s of each device by itself."""
+    """In a pair: GB/s of each device, which has a process group of its own with the equal device of the other node."""
     text: str = ""
     """What the agent saw, in words: why there is no value, or what was wrong."""
     kind: Literal["device", "need", "external"] = "device"
@@ -117,7 +117,7 @@ class NodeFinding:
     partners: int = 0
     """With how many different nodes it measured."""
     rails: Sequence[float] = ()
-    """GB/s of each of its devices by itself with a proven partner, if it was named."""
+    """GB/s of each of its devices in the best of its pairs, if it was named."""
     text: str = ""
     """What an agent saw of it, in words."""
 

@@ -240,11 +240,11 @@ def fabric_of(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric: 
 def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Round:
     """Return what the nodes of a cluster report of a round; `number` counts the rounds from 0 on."""
     rng = Random(f"{cluster.seed} round {number}")  # noqa: S311  a model, not a secret
-    results = [GroupResult(nodes, _reports(cluster, planned, nodes, rng)) for nodes in planned.groups]
+    results = [GroupResult(nodes, _reports(cluster, nodes, rng)) for nodes in planned.groups]
     return Round(planned.kind, results, number * SECONDS, (number + 1) * SECONDS)
 
 
-def _reports(cluster: SimulatedCluster, planned: PlannedRound, nodes: Sequence[int], rng: Random) -> list[Report]:
+def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> list[Report]:
     sick = {name: {each for each in nodes if each in of} for name, of in cluster.sick.items()}
     value = _value(cluster, nodes, rng)
     if silent := sick["silent-node"]:
@@ -255,12 +255,10 @@ def _reports(cluster: SimulatedCluster, planned: PlannedRound, nodes: Sequence[i
     if sick["dead-link"]:
         return [Report("failed", text="connection closed by the remote rank")] * len(nodes)
     wrong = [each for each in sick["wrong-data"] if rng.random() < cluster.sick["wrong-data"][each].parameters["share"]]
-    reports = [Report("measured", value) for _ in nodes]
+    reports = [Report("measured", value, _rails(cluster, each)) for each in nodes]
     if wrong:
         seen = Report("wrong", value, text="1 of 1048576 elements differs")
         reports = [seen if wrong != [each] else reports[place] for place, each in enumerate(nodes)]
-    if planned.kind == "rails":
-        reports[0] = replace(reports[0], rails=_rails(cluster, nodes[0], rng))
     return reports
 
 
@@ -278,14 +276,14 @@ def _value(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> floa
     return value
 
 
-def _rails(cluster: SimulatedCluster, node: int, rng: Random) -> list[float]:
-    """Return the GB/s of each device by itself; nothing without its NIC."""
+def _rails(cluster: SimulatedCluster, node: int) -> list[float]:
+    """Return the GB/s of each device of a node in a pair; nothing without its NIC."""
     dead = {each.parameters["rail"] for each in cluster.faults if each.name == "dead-rail" and node in each.nodes}
     slow = [each for each in cluster.faults if each.name == "slow-node" and node in each.nodes]
     speed = cluster.gb_per_s
     for each in slow:
         speed *= 1 - each.parameters["by"]
-    return [speed * (1 - abs(rng.gauss(0, cluster.noise))) * (rail not in dead) for rail in range(cluster.devices)]
+    return [speed * (rail not in dead) for rail in range(cluster.devices)]
 
 
 def run_simulated(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric:  # noqa: B008

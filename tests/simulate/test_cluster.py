@@ -154,7 +154,7 @@ def test_wrong_data_come_in_their_share_of_the_rounds() -> None:
 
 
 def test_a_dead_rail_is_seen_by_itself() -> None:
-    (rails, *_) = (each.rails for each in reports(still(fault("dead-rail", node=3, rail=1)), 3, 4, kind="rails"))
+    (rails, *_) = (each.rails for each in reports(still(fault("dead-rail", node=3, rail=1)), 3, 4))
     assert [round(each) for each in rails] == [GB_PER_S, 0, *[GB_PER_S] * 6]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from pytest_accel.core import exits
 from pytest_accel.core.details import FabricPart, Found, NodeRound
-from pytest_accel.core.fabric import NAMED, Conclusion, Fabric, GroupResult, NodeFinding, NodePair
+from pytest_accel.core.fabric import NAMED, SCORED, Conclusion, Fabric, GroupResult, NodeFinding, NodePair
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import BehindNodes
 from pytest_accel.core.sentences import words
@@ -33,9 +33,9 @@ OF_NODE: Final = Verdict("fabric.pairs", NODE, Status.FAIL, unit=UNIT)
 def conclude(fabric: Fabric) -> Conclusion:
     """Return what the rounds of a fabric run show about its nodes, and the closing line."""
     shown = standing(fabric)
-    found, rails = _found(shown), {each.nodes[0]: each.reports[0].rails for each in _results(fabric, "rails")}
+    found = _found(shown)
     findings = [
-        NodeFinding(what, shown.best(node), _partners(shown, node), rails.get(node, ()), text)
+        NodeFinding(what, shown.best(node), _partners(shown, node), _rails(fabric, node) if what in NAMED else (), text)
         for node, (what, text) in enumerate(found)
     ]
     together = next((each.value for each in _results(fabric, "all")), None)
@@ -58,6 +58,13 @@ def node_parts(fabric: Fabric) -> list[FabricPart]:
         FabricPart(of.found, of.score, shown.median, of.partners, nodes, of.rails, of.text, its)
         for of, its in zip(shown.findings, rounds, strict=True)
     ]
+
+
+def _rails(fabric: Fabric, node: int) -> list[float]:
+    """Return the best rate of each device of a node in its pairs; empty where none was measured."""
+    pairs = (result for each in fabric.rounds if each.kind in SCORED for result in each.results if node in result.nodes)
+    reports = (report for each in pairs for of, report in zip(each.nodes, each.reports, strict=True) if of == node)
+    return [max(rail) for rail in zip(*(each.rails for each in reports if each.rails), strict=False)]
 
 
 def _results(fabric: Fabric, kind: str) -> list[GroupResult]:

@@ -34,7 +34,7 @@ Groups = list[tuple[int, ...]]
 def next_round(fabric: Fabric) -> PlannedRound | None:
     """Return the round that is to be measured next, None after the last one.
 
-    The groups of a round "confirm" or "rails" are pairs of a suspect and its partner, in this order.
+    The groups of a round "confirm" are pairs of a suspect and its partner, in this order.
     """
     shown, done = standing(fabric), Counter(each.kind for each in fabric.rounds)
     for kind, plan in {} if done["all"] else PLANS.items():
@@ -183,18 +183,6 @@ def short_pairs(shown: Standing) -> dict[tuple[int, int], int]:
     return {pair: number for pair, number in times.items() if pair not in good}
 
 
-def _rails(shown: Standing, done: int) -> Groups:
-    """Return the slow nodes that have several devices, each with a proven partner."""
-    slow = [each for each in shown.slow if shown.fabric.nodes[each].devices > 1 and shown.best(each) is not None]
-    groups, busy = Groups(), set[int]()
-    for node in [] if done else slow:
-        fits = (each for each in sorted(shown.proven - busy) if shown.between(node, each))
-        if (partner := next(fits, None)) is not None:
-            groups.append((node, partner))
-            busy.add(partner)
-    return groups
-
-
 def _all(shown: Standing, _: int) -> Groups:
     """Return all good nodes as one group."""
     good = sorted(shown.fabric_part - shown.wrong)
@@ -211,7 +199,6 @@ PLANS: Final[Mapping[RoundKind, Callable[[Standing, int], Groups]]] = {
     "suspects": _suspects,
     "confirm": _confirm,
     "path": _paths,
-    "rails": _rails,
     "all": _all,
 }
 """What plans each kind of round, in the order of the kinds: its groups by what was shown and by the rounds of the kind

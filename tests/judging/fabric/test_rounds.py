@@ -82,9 +82,9 @@ def test_a_node_that_hangs_is_not_measured_again_and_its_partners_meet(nodes: in
 
 
 def test_two_suspects_do_not_meet_and_three_do() -> None:
-    assert kinds(ended(fabric(64), slow(3, 9))) == ["pairs 3", "confirm 2", "rails 1", "all 1"]
+    assert kinds(ended(fabric(64), slow(3, 9))) == ["pairs 3", "confirm 2", "all 1"]
     run = ended(fabric(64), slow(3, 9, 27))
-    assert kinds(run) == ["pairs 3", "suspects 3", "confirm 2", "rails 1", "all 1"]
+    assert kinds(run) == ["pairs 3", "suspects 3", "confirm 2", "all 1"]
     assert {tuple(sorted(pair)) for each in groups(run, "suspects") for pair in each} == {(3, 9), (3, 27), (9, 27)}
 
 
@@ -115,14 +115,6 @@ def test_a_node_that_is_left_meets_two_of_the_island() -> None:
     partners = [pair[1] for each in groups(run, "confirm") for pair in each if pair[0] == 5]
     assert sum(each // 16 == 2 for each in partners) == 2
     assert sum(each // 16 != 2 for each in partners) == 2
-
-
-def test_the_slow_ones_are_measured_rail_by_rail_if_they_have_several() -> None:
-    run = ended(fabric(64), slow(3, 9))
-    ((first, second),) = groups(run, "rails")
-    assert (first[0], second[0], len({*first, *second})) == (3, 9, 4)
-    single = [replace(each, devices=1) for each in fabric(64).nodes]
-    assert "rails 1" not in kinds(ended(replace(fabric(64), nodes=single), slow(3, 9)))
 
 
 def test_all_good_nodes_are_measured_together_in_the_end() -> None:
@@ -170,7 +162,7 @@ def test_pairs_are_of_different_domains(sizes: tuple[int, ...]) -> None:
     run = ended(domains(*sizes), transport(lambda kind, group: 46.0 * (1 - 0.2 * (0 in group))))
     domain = [each.domain for each in run.nodes]
     assert kinds(run)[0] == "domain 1"
-    for kind in ("pairs", "suspects", "confirm", "path", "rails"):
+    for kind in ("pairs", "suspects", "confirm", "path"):
         assert all(domain[a] != domain[b] for each in groups(run, kind) for a, b in each)
     assert (fabrics.found(run, "slow"), fabrics.found(run, "good")) == ({0}, {*range(1, sum(sizes))})
 
