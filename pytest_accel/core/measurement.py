@@ -175,6 +175,7 @@ class Measurement:
     disturbance: str | None = None
     """The external disturbance of the measurement, which excuses a shortfall and nothing else."""
     how: str = "together"
+    """How the devices worked: "together" (at once, or in turn as the probe says), or this one "alone"."""
     started: float = 0.0
     ended: float = 0.0
     details: Details = field(default_factory=Details)

@@ -57,7 +57,7 @@ def host_copy(device: Compute, *, direction: str = "h2d", mib: int = 512) -> Pro
     of a transfer in MiB. The copies are those of nvbandwidth's tests by copy engine: pinned memory near the device, and
     several copies back to back in a sample. The value is the median of the samples.
     """
-    return timed_copies(device, f"host_copy.{direction}", direction, mib, where=place(device))
+    return timed_copies(device, f"host_copy.{direction}", direction, mib, where=memory_place(device))
 
 
 @probe(
@@ -78,7 +78,7 @@ def host_copy_all(device: Compute, *, direction: str = "h2d", mib: int = 512) ->
 
     Shared PCIe switches, host memory or the processor may limit it. The conditions are those of `host_copy`.
     """
-    return timed_copies(device, f"host_copy_all.{direction}", direction, mib, where=place(device))
+    return timed_copies(device, f"host_copy_all.{direction}", direction, mib, where=memory_place(device))
 
 
 def timed_copies(
@@ -86,8 +86,8 @@ def timed_copies(
 ) -> ProbeResult:
     """Time copies of `mib` MiB, then compare what arrived with what was sent.
 
-    `where` are the conditions that say where the host memory lies. The host memory is `room` times as large as what is
-    copied.
+    `where` are the conditions of the host memory (`memory_place`), which is `room` times as large as what is copied.
+    Raises WrongResult for data that arrived changed.
     """
     torch, pinned = device.torch, not device.is_cpu
     n = mib * 2**20 // 4
@@ -123,8 +123,8 @@ def _arrived(torch: Any, target: Tensor) -> bool:
     """Return whether a target holds what is sent. It is compared where it lies, without the link."""
     parts, equal = torch.split(target, CHECKED_AT_ONCE), True
     expected = torch.empty_like(parts[0])
-    for place, part in enumerate(parts):
-        begin = place * CHECKED_AT_ONCE
+    for number, part in enumerate(parts):
+        begin = number * CHECKED_AT_ONCE
         torch.arange(begin, begin + part.numel(), out=expected[: part.numel()])
         equal &= torch.equal(part, expected[: part.numel()])
     return equal
@@ -137,14 +137,14 @@ def _ends(device: Compute, way: str, n: int, room: int) -> tuple[Tensor, Tensor]
     """
     torch = device.torch
     host = device.host_memory(room * n, torch.int32)[:n]
-    far = torch.empty(n, dtype=torch.int32, device=device.torch_device)
-    source, target = (host, far) if way == "h2d" else (far, host)
+    on_device = torch.empty(n, dtype=torch.int32, device=device.torch_device)
+    source, target = (host, on_device) if way == "h2d" else (on_device, host)
     torch.arange(0, n, out=source)
     target.zero_()
     return source, target
 
 
-def place(device: Compute) -> dict[str, Any]:
+def memory_place(device: Compute) -> dict[str, Any]:
     """Return the conditions that say where the host memory of a copy lies.
 
     `numa` is "near" if the worker runs on CPUs of the device's NUMA node, "far" if the cpuset excludes those, or
@@ -171,8 +171,8 @@ def _work(device: Compute, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Callable
     streams = [device.backend.new_stream(device.torch_device) for _ in pairs] if apart else []
 
     def call() -> None:
-        for place, (source, target) in enumerate(pairs):
-            with device.backend.stream(streams[place]) if streams else nullcontext():
+        for number, (source, target) in enumerate(pairs):
+            with device.backend.stream(streams[number]) if streams else nullcontext():
                 target.copy_(source, non_blocking=True)
 
     return call, streams
@@ -201,15 +201,15 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
     """
     torch, clock = device.torch, device.clock
     host = device.host_memory(LATENCY_COPIES, torch.int32).copy_(torch.arange(1, LATENCY_COPIES + 1, dtype=torch.int32))
-    far = torch.zeros(LATENCY_COPIES, dtype=torch.int32, device=device.torch_device)
+    on_device = torch.zeros(LATENCY_COPIES, dtype=torch.int32, device=device.torch_device)
     device.gate.ready()
     for at in range(LATENCY_WARM_UP):
-        _once(device, clock, host, far, at)
-    far.zero_()
+        _once(device, clock, host, on_device, at)
+    on_device.zero_()
     device.synchronize()
-    seconds = [_once(device, clock, host, far, at) for at in range(LATENCY_COPIES)]
+    seconds = [_once(device, clock, host, on_device, at) for at in range(LATENCY_COPIES)]
     device.gate.block(sum(seconds), False)
-    if not torch.equal(far.cpu(), host):
+    if not torch.equal(on_device.cpu(), host):
         raise WrongResult("the data that arrived differ from the data that were sent")
     typical = ProbeResult(
         "host_copy.latency",
@@ -220,7 +220,7 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
             "copies": LATENCY_COPIES,
             "direction": "h2d",
             "pinned": not device.is_cpu,
-            **place(device),
+            **memory_place(device),
         },
         details={"p50_us": 1e6 * median(seconds), "p99_us": 1e6 * p99(seconds), "most_us": 1e6 * max(seconds)},
     )
@@ -228,9 +228,9 @@ def host_latency(device: Compute) -> Iterator[ProbeResult]:
     yield replace(typical, metric="host_copy.latency_p99", value=1e6 * p99(seconds))
 
 
-def _once(device: Compute, clock: Clock, host: Tensor, far: Tensor, at: int) -> float:
+def _once(device: Compute, clock: Clock, host: Tensor, on_device: Tensor, at: int) -> float:
     """Return the seconds of one copy of element `at`, including the wait for it."""
-    source, target = host[at : at + 1], far[at : at + 1]
+    source, target = host[at : at + 1], on_device[at : at + 1]
     began = clock.now()
     target.copy_(source, non_blocking=True)
     device.synchronize()

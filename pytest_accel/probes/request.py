@@ -42,6 +42,7 @@ class Request:
     ranks: Sequence[GroupRank] = ()
     """Where each device meets those of other nodes; empty if the ranks are the devices of this node."""
     how: str = "together"
+    """As `Measurement.how`."""
     started: float = 0.0
     ended: float = 0.0
     lost: Mapping[str, str] = field(default_factory=dict)

@@ -51,7 +51,7 @@ class Measuring:
         self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
         self._fabric = fabric
         self._idle_check: IdleCheck | None = None
-        self._results: dict[tuple[str, str], Attempts] = {}
+        self._attempts: dict[tuple[str, str], Attempts] = {}
         self._left_out: dict[str, dict[str, str]] = {}
         """Why devices are left out of a probe, by its place."""
         self._stood_still: str | None = None
@@ -90,7 +90,7 @@ class Measuring:
 
     def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""
-        return request.key in self._results
+        return request.key in self._attempts
 
     def skipped(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
         """Return the verdict on a subject that is not measured, or None.
@@ -133,38 +133,38 @@ class Measuring:
             self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
         return self._left_out[declared.place]
 
-    def result(self, request: Request) -> Attempts:
+    def attempts(self, request: Request) -> Attempts:
         """Return the attempts at a request; measures if no earlier test asked for the same."""
         key = request.key
         if request.metric.startswith("counters."):
             self._pool.count_links()
         if request.declaration.fact:
             key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
-        if key not in self._results:
-            result = self._attempts()
+        if key not in self._attempts:
+            attempts = self._no_attempts()
             if request.declaration.fact:
                 for each in self._facts(request.metric):
-                    result.add(each)
-                self.save(result, soon=True)
+                    attempts.add(each)
+                self.save(attempts, soon=True)
             elif request.runs == "nodes":
                 self._enter()
-                result.add(self._fabric.measure(request))
-                self.save(result)
+                attempts.add(self._fabric.measure(request))
+                self.save(attempts)
             else:
                 self._enter()
-                self._measure(result, request)
-            self._results[key] = result
-        return self._results[key]
+                self._measure(attempts, request)
+            self._attempts[key] = attempts
+        return self._attempts[key]
 
-    def _attempts(self) -> Attempts:
-        """Return an empty result, whose figures are compared with the baseline of the run."""
+    def _no_attempts(self) -> Attempts:
+        """Return attempts without any yet, whose figures will be compared with the baseline of the run."""
         kinds = {device.uuid: kind_of(device) for device in self._devices}
         spread_of, past_of = self._setup.terms.spread_of, self._ledger.baseline.past_of
         return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
 
-    def save(self, result: Attempts, *, soon: bool = False) -> None:
-        """Add the new measurements of a result to the record, and write it."""
-        self._ledger.add(result.take_unrecorded())
+    def save(self, attempts: Attempts, *, soon: bool = False) -> None:
+        """Add the new measurements among the attempts to the record, and write it."""
+        self._ledger.add(attempts.take_unrecorded())
         self._ledger.save(soon=soon)
 
     def _facts(self, metric: str) -> list[Measurement]:
@@ -191,53 +191,53 @@ class Measuring:
 
     # -- again
 
-    def _short(self, result: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+    def _short(self, attempts: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
         software = self._ledger.record.software
-        return [one for metric, limit in limits for one in result.short(metric, limit, software)]
+        return [one for metric, limit in limits for one in attempts.short(metric, limit, software)]
 
-    def repeat(self, result: Attempts, request: Request, limits: Sequence[Judged]) -> None:
+    def repeat(self, attempts: Attempts, request: Request, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
-        declared, short = request.declaration, self._short(result, limits)
+        declared, short = request.declaration, self._short(attempts, limits)
         if declared.fact or declared.runs == "nodes" or not short:  # a fabric run repeats by itself
             return
         floors = [each.floor for each in short if each.floor is not None]
-        pairs = peer_matrix.accused(result.rows, max(floors, default=0.0))
+        pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
         first = self.expected(request)
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         seconds = self._repeats.together(wanted, repeats.least(declared, first))
         if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
-            self._leave(result, self._deadline.unreached if seconds else self._repeats.spent)
+            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent)
             return
-        self._again(result, request, seconds=seconds / self._turns(request), pairs=pairs)
+        self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
-            self._leave(result, self._deadline.stopped)
+            self._leave(attempts, self._deadline.stopped)
             return
-        subjects = {each.subject for each in self._short(result, limits)}
-        result.repeated = True
+        subjects = {each.subject for each in self._short(attempts, limits)}
+        attempts.repeated = True
         if declared.runs == "together" and len(self._devices) > 1:
             measured = len(self._measured(request))
-            self._alone(result, request, self._repeats.single_out(declared, subjects, measured))
+            self._alone(attempts, request, self._repeats.single_out(declared, subjects, measured))
 
-    def _leave(self, result: Attempts, why: str) -> None:
+    def _leave(self, attempts: Attempts, why: str) -> None:
         """Note that there is no time to measure again."""
-        result.leave(why)
-        self.save(result)
+        attempts.leave(why)
+        self.save(attempts)
 
-    def _alone(self, result: Attempts, request: Request, subjects: set[str]) -> None:
+    def _alone(self, attempts: Attempts, request: Request, subjects: set[str]) -> None:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
         enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
             if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
-                self._again(result, request, seconds=seconds, alone=device)
+                self._again(attempts, request, seconds=seconds, alone=device)
 
     def _again(
         self,
-        result: Attempts,
+        attempts: Attempts,
         request: Request,
         seconds: float,
         alone: Device | None = None,
@@ -248,7 +248,7 @@ class Measuring:
         On a simulated node that is what the devices worked by their own clock, which runs faster.
         """
         began, worked = clock.now(), self._pool.device_seconds
-        self._measure(result, request, alone=alone, seconds=seconds, pairs=pairs)
+        self._measure(attempts, request, alone=alone, seconds=seconds, pairs=pairs)
         busy = min(self._pool.device_seconds - worked, seconds * self._turns(request))
         self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
 
@@ -256,13 +256,13 @@ class Measuring:
 
     def _measure(
         self,
-        result: Attempts,
+        attempts: Attempts,
         request: Request,
         alone: Device | None = None,
         pairs: Sequence[Pair] = (),
         seconds: float | None = None,
     ) -> None:
-        """Run the probe once, for its budget or for `seconds`, and add its measurements to `result`.
+        """Run the probe once, for its budget or for `seconds`, and add its measurements to `attempts`.
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
@@ -276,7 +276,7 @@ class Measuring:
             started=clock.now(),
         )
         self._ledger.forget_counters()  # the probe may raise one
-        self._results = {key: each for key, each in self._results.items() if not key[1].startswith(OF_COUNTERS)}
+        self._attempts = {key: each for key, each in self._attempts.items() if not key[1].startswith(OF_COUNTERS)}
         outcomes: list[Outcome] = []
 
         def keep(outcome: Outcome) -> None:
@@ -291,8 +291,8 @@ class Measuring:
             call = replace(call, ended=clock.now(), lost=lost)
             self._stood_still = self._pool.stood_still_since(call.started)
             with self._pool.timeline.on("checks"):
-                self._gather(result, outcomes, call)
-                self.save(result)
+                self._gather(attempts, outcomes, call)
+                self.save(attempts)
 
     def _own(self, request: Request, metric: str) -> bool:
         """Return whether a metric that a probe found is its own, or is measured within it at the level of the run."""
@@ -301,33 +301,33 @@ class Measuring:
             return True
         return request.judged_by_sku and finder.within.get(self._setup.terms.level) == request.declaration.name
 
-    def _gather(self, result: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
-        """Make measurements of the workers' outcomes, and add them to the result."""
+    def _gather(self, attempts: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
+        """Make measurements of the workers' outcomes, and add them to the attempts."""
         if call.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
             excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
             for each in results.per_node(outcomes, call, self._peak):
                 under = with_excuse(replace(each, disturbance=disturbed), excuse)
-                result.add(results.foreseen(under, self._setup.terms.sku))
+                attempts.add(results.foreseen(under, self._setup.terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
-            self._add(result, self._fairly(result, compared, call))
+            self._add(attempts, self._fairly(attempts, compared, call))
 
-    def _fairly(self, result: Attempts, found: list[Measurement], call: Request) -> list[Measurement]:
+    def _fairly(self, attempts: Attempts, found: list[Measurement], call: Request) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
         if call.runs != "peers":
             return found
         if call.pairs:
-            return peer_matrix.attributed_after_repeat(result.rows, found, self._setup.names)
-        result.rows = found
+            return peer_matrix.attributed_after_repeat(attempts.rows, found, self._setup.names)
+        attempts.rows = found
         return peer_matrix.attributed(found, self._setup.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
         return peak(self._setup.terms.sku, metric, self._setup.terms.platform) if self._setup.terms.sku else None
 
-    def _add(self, result: Attempts, found: list[Measurement]) -> None:
+    def _add(self, attempts: Attempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it."""
         devices, sku = {device.uuid: device for device in self._devices}, self._setup.terms.sku
         for each in found:
@@ -344,10 +344,10 @@ class Measuring:
                 excuse=self._excuse(device),
                 moved=window.moved if window else {},
             )
-            result.add(measured)
+            attempts.add(measured)
             for more in beside:
                 if not (sku and why_not_applicable(sku, more.metric, self._setup.terms.platform)):
-                    result.add(more)
+                    attempts.add(more)
 
     def _foreign(self, device: Device) -> str | None:
         """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
@@ -361,11 +361,11 @@ class Measuring:
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(result: Attempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
+def of_siblings(attempts: Attempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
     own = binding if request.judged_by_sku else {}
-    siblings = sorted({metric for metric, _ in result.attempts} - {request.metric})
+    siblings = sorted({metric for metric, _ in attempts.measured} - {request.metric})
     return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]

@@ -118,15 +118,15 @@ class Session:
         advice = all(each.advises and not each.required for each in limits)
         if skipped := self.measuring.skipped(request, subject, binding=not advice):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
-        result = self.measuring.result(request)
+        attempts = self.measuring.attempts(request)
         software = self.ledger.record.software
-        every = [*((request.metric, each) for each in limits or (None,)), *of_siblings(result, request, binding)]
-        self.measuring.repeat(result, request, every)
+        every = [*((request.metric, each) for each in limits or (None,)), *of_siblings(attempts, request, binding)]
+        self.measuring.repeat(attempts, request, every)
         with self.pool.timeline.on("checks"):
-            result.add_broken(request.metric, subject)
-            judged = [result.judged(request.metric, subject, each, software) for each in (limits or (None,))]
+            attempts.add_broken(request.metric, subject)
+            judged = [attempts.judged(request.metric, subject, each, software) for each in (limits or (None,))]
             verdicts = [self.ledger.keep(each) for each in judged]
-            self.measuring.save(result, soon=True)
+            self.measuring.save(attempts, soon=True)
         self._judge_changes()
         return verdicts
 

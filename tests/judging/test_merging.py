@@ -61,7 +61,7 @@ def test_a_verdict_that_was_given_between_attempts_changes_no_later_one(
             for subject in ("GPU-0", "GPU-1"):
                 verdict = watched.judged("matmul.bf16", subject, LIMIT, {})
                 assert verdict == whole.judged("matmul.bf16", subject, LIMIT, {})
-                assert verdict is watched.judged("matmul.bf16", subject, LIMIT, {}) or not watched.attempts.get(
+                assert verdict is watched.judged("matmul.bf16", subject, LIMIT, {}) or not watched.measured.get(
                     ("matmul.bf16", subject)
                 )
             recorded.append(watched.take_unrecorded())

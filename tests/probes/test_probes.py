@@ -37,7 +37,7 @@ from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.host_copy import place
+from pytest_accel.probes.host_copy import memory_place
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
@@ -783,7 +783,7 @@ def test_where_the_end_at_the_host_lies(
 
     cuda.setattr(Path, "read_text", read_text)
     gpu_on_cpu.devices = [replace(gpu(), numa_node=1)]
-    assert place(gpu_on_cpu)["numa"] == numa
+    assert memory_place(gpu_on_cpu)["numa"] == numa
 
 
 def test_a_host_copy_says_which_directions_came_before_it(device: Compute) -> None:

@@ -97,12 +97,12 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     advised += [f"floors come from these devices: {behind}"] if behind else []
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
     if reasons:
-        text = f"HELD {tally}{_notes(_beside(limits, around))}; no acceptance: {'; '.join(reasons)}"
+        text = f"HELD {tally}{_notes(_qualifiers(limits, around))}; no acceptance: {'; '.join(reasons)}"
         return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     own = f" with {around.own_tests}" if around.own_tests else ""
-    notes = _notes([*_behind(limits, around), *_beside(limits, around)])
+    notes = _notes([*_worth(limits, around), *_qualifiers(limits, around)])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 
 
@@ -173,13 +173,13 @@ def _notes(notes: Sequence[str]) -> str:
     return f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
 
 
-def _behind(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+def _worth(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the notes on what an acceptance is worth: what stands behind the floors, and what no limit judges."""
     not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
     return [closing_parts.bases([each for each in limits if _decides(each)]), not_judged]
 
 
-def _beside(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
+def _qualifiers(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
     extra = [closing_parts.marginal(limits, around.called), closing_parts.waivers(limits, around.called, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []

@@ -202,10 +202,10 @@ def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: W
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict after taking another method, unvalidated software and disturbances into account."""
     verdict = _by_effect(verdict, measurement, limit, software)
-    return _disturbed(_under_load(verdict, measurement), measurement.disturbance)
+    return _disturbed(_excused_by_load(verdict, measurement), measurement.disturbance)
 
 
-def _under_load(verdict: Verdict, measurement: Measurement) -> Verdict:
+def _excused_by_load(verdict: Verdict, measurement: Measurement) -> Verdict:
     """Make a low speed MARGINAL that a load before the run excuses. It excuses no fact and no wrong result."""
     excuse = measurement.details.get("excuse")
     if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
@@ -351,8 +351,10 @@ class ProbeError(Exception):
 class Attempts:
     """The attempts at the metrics of one probe under one set of conditions, by metric and subject."""
 
-    attempts: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
+    measured: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
+    """The measurements by metric and subject, oldest first."""
     repeated: bool = False
+    """True once no further attempt is made: after the repeat, or where there was no time for one."""
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = stored_cause
@@ -370,7 +372,7 @@ class Attempts:
     def add(self, measurement: Measurement) -> None:
         """Keep an attempt, and drop the verdicts on its metric that were given without it."""
         key = measurement.metric, measurement.subject
-        self.attempts.setdefault(key, []).append(measurement)
+        self.measured.setdefault(key, []).append(measurement)
         self._unrecorded.append(measurement)
         self._verdicts = {each: given for each, given in self._verdicts.items() if each[0] != measurement.metric}
 
@@ -380,9 +382,9 @@ class Attempts:
         A probe that broke before it returned a metric has attempted that metric all the same: once for each run, also
         where the sensor yields several metrics of a run.
         """
-        if (metric, subject) in self.attempts:
+        if (metric, subject) in self.measured:
             return
-        every = [each for attempts in self.attempts.values() for each in attempts]
+        every = [each for attempts in self.measured.values() for each in attempts]
         runs: dict[tuple[float, float, str], Measurement] = {}
         for each in every:
             if each.subject == subject and each.trouble:
@@ -397,7 +399,7 @@ class Attempts:
 
     def judged(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
         """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
-        attempts = self.attempts.get((metric, subject), [])
+        attempts = self.measured.get((metric, subject), [])
         if not attempts:
             return Verdict(metric, subject, Status.UNMEASURED, (Note("not_returned"),), limit=limit)
         for each in attempts:
@@ -407,11 +409,11 @@ class Attempts:
 
     def _verdict(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
         """Return the verdict on the attempts so far; each is judged once and remembered."""
-        attempts, remembered = self.attempts[metric, subject], self._verdicts.setdefault((metric, subject), [])
+        attempts, remembered = self.measured[metric, subject], self._verdicts.setdefault((metric, subject), [])
         for its_limit, its_software, verdict in remembered:
             if its_limit == limit and its_software == software:
                 return verdict
-        beside = background_of(self.attempts, self.kinds, (metric, subject), self.spread_of(metric), self.past_of)
+        beside = background_of(self.measured, self.kinds, (metric, subject), self.spread_of(metric), self.past_of)
         verdict = judge(attempts, limit, software, self.explain, beside)
         remembered.append((limit, dict(software), verdict))
         return verdict
@@ -422,7 +424,7 @@ class Attempts:
         The note is made in the measurements that the record holds already, so that `judge RECORD` concludes the same.
         """
         self.repeated = True
-        for attempts in self.attempts.values():
+        for attempts in self.measured.values():
             if len(attempts) == 1 or attempts[-1].trouble:
                 attempts[-1].details["not_repeated"] = why
         self._verdicts.clear()
@@ -436,7 +438,7 @@ class Attempts:
             return []
         verdicts = [
             self._verdict(metric, subject, limit, software)
-            for (name, subject), attempts in self.attempts.items()
+            for (name, subject), attempts in self.measured.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
         return [
