@@ -227,7 +227,7 @@ def _judge_figures(chosen: argparse.Namespace, text: str) -> int:
     screen.show([(note, "yellow") for note in notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
     for figure in figures:
-        screen.show(fabric.port_lines(figure.measurement, terms.platform, screen.width()))
+        screen.show(fabric.port_lines(figure.measurement, sku, terms.platform, screen.width()))
     screen.show([(line, "yellow") for line in external_results.not_judged(verdicts)])
     missing = external_results.lacking(lacking, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])

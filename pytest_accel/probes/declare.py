@@ -43,7 +43,7 @@ REQUIRED = (
 )
 """Parts of a node that an acceptance requires a limit for. Several probes may measure the same part."""
 
-PEAKS = ("tflops", "memory", "host_link", "peer_link", "peer_links", "port", "ports")
+PEAKS = ("tflops", "memory", "host_link", "peer_link", "peer_links", "port")
 """Figures of the datasheet or the platform that a metric may be a fraction of."""
 
 VERIFIES = ("products", "copies", "stores", "sums")

@@ -14,6 +14,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     also={"fabric.all_reduce": "GB/s"},
     method=lambda: {"operation": "all_reduce", "dtype": "fp32", "ranks": 2, "statistic": "mean"},
     stresses=["link"],
+    peak="port",
     budgets={"quick": 2.0, "standard": 4.0, "long": 10.0},
     verifies="sums",
     cost=Cost("link", share=0.1),

@@ -8,10 +8,12 @@ NCCL_ALGO=RING to measure the network of two nodes (NVIDIA/nccl-tests issue 290)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pytest_accel.core.sku import Platform
+from pytest_accel.skus import classes, loader
+from pytest_accel.skus.peaks import ALL_NODES
 
 HEALTHY: Final = (0.92, 0.96)
 """Shares of its wire rate that a port sends, and receives at the same time: 46 to 48 GB/s of 400 Gbit/s (NVIDIA's
@@ -55,3 +57,14 @@ def expected(platform: Platform, nodes: int, ranks: int) -> Mapping[str, tuple[f
     ring, tree = ranks / nodes, (ranks - 1) / (nodes - 1)
     low, high = (share * rate for share in HEALTHY)
     return {"ring": (low * ring, high * ring), "tree": (min(most, low * tree), min(most, high * tree))}
+
+
+def published(sku: str, nodes: int) -> Sequence[Mapping[str, Any]]:
+    """Return the published busbw of an all-reduce over several nodes of a product, the nearest number of nodes first.
+
+    They are figures of the class floor: sku, value in GB/s, nodes, by, conditions.
+    """
+    rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
+    figures = [each for row in rows if ALL_NODES in row.metrics for each in row.figures]
+    known = [each for each in figures if each["sku"] == sku and "nodes" in each]
+    return sorted(known, key=lambda each: abs(each["nodes"] - nodes))

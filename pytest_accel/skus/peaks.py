@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DATASHEET_DTYPE, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, finder_of
+
+ALL_NODES: Final = "fabric.all_reduce"
+"""The busbw of all nodes of a fabric run together, which rings over them hold below the wire rate of a node."""
 
 
 def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
@@ -14,13 +18,15 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
 
     The figure is doubled for copies in both directions at once.
     """
+    wire, devices = platform.wire_gb_per_s, platform.devices
+    if metric == ALL_NODES:
+        return (wire, "wire rate of a node") if wire else None
     declared = finder_of(metric) or finder_of(parse(metric).base)
     if declared is None or parse(metric).base in declared.also:
         return None
     variant = parse(metric).variant
     dtype, ways = DATASHEET_DTYPE.get(variant, variant), 2 if variant == "both" else 1
     host: Mapping[str, float] = platform.host_link or platform.pcie
-    wire, devices = platform.wire_gb_per_s, platform.devices
     figures = {
         "tflops": (sku.datasheet.tflops.get(dtype), f"{dtype} datasheet peak"),
         "memory": (sku.datasheet.memory.get("gb_per_s"), "memory datasheet peak"),
@@ -28,7 +34,6 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
         "peer_link": (platform.pair_gb_per_s, "peer link rate"),
         "peer_links": (platform.link.get("gb_per_s"), "rate of all peer links of a device"),
         "port": (wire / devices if wire and devices else None, "wire rate of a device"),
-        "ports": (wire, "wire rate of a node"),
     }
     figure, name = figures.get(declared.peak, (None, ""))
     return (figure * ways, name) if figure else None

@@ -9,7 +9,7 @@ from pytest_accel.core.details import Found
 from pytest_accel.core.fabric import NAMED, Fabric, NodeFinding
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Platform
+from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.verdicts.references import short_rails
@@ -94,7 +94,7 @@ def _figures(found: Fabric) -> str:
     return "; ".join(told)
 
 
-def port_lines(measured: Measurement, platform: Platform, width: int | None = None) -> list[Line]:
+def port_lines(measured: Measurement, sku: Sku, platform: Platform, width: int | None = None) -> list[Line]:
     """Return what the busbw of an all-reduce over several nodes is for the ports, and what healthy ones give.
 
     Nothing for another measurement.
@@ -102,8 +102,10 @@ def port_lines(measured: Measurement, platform: Platform, width: int | None = No
     nodes, ranks, busbw = measured.conditions.get("nodes"), measured.conditions.get("ranks"), measured.value
     if not (isinstance(nodes, int) and isinstance(ranks, int) and isinstance(busbw, float) and 1 < nodes <= ranks):
         return []
-    size = measured.conditions.get("size")
+    size = measured.conditions.get("message")
     lines = _ports(busbw, nodes, ranks, f"{nodes} nodes{f', {size}' if size else ''}", platform)
+    told = [f"{each['value']:g} GB/s over {each['nodes']} ({each['by']})" for each in fabric.published(sku.name, nodes)]
+    lines += [(f"published of {sku.name}: {listed(told, 2)}", "")] if told else []
     return folded(lines, width) if width else lines
 
 

@@ -697,7 +697,8 @@ def test_a_job_that_ends_without_the_file_judges_nothing_and_says_why(
 ) -> None:
     monkeypatch.setattr(waiting, "SETTLE", 0.0)
     (tmp_path / "unfinished").write_text(json.dumps(plain(replace(FABRIC, conclusion=Conclusion()))))
-    log = f"echo 'slurmstepd: error: no space left' > {tmp_path}/run/jobs/fabric-7.out"
+    said_last = "slurmstepd: error: no space left\\nsrun: error: n1: task 0: Exited with exit code 3"
+    log = f"printf '{said_last}\\n' > {tmp_path}/run/jobs/fabric-7.out"
     assert main(a_cluster(program, tmp_path, ends, f"{log}; {left.replace('DIR', str(tmp_path))}")) == 6
     said = capsys.readouterr().out
     assert f"n[1-2]  job ended as {ends} without a record; their output ends: slurmstepd: error: no space left" in said

@@ -266,6 +266,7 @@ def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none(place: Place) ->
             pcie={**each.pcie, **none},
             host_link=each.host_link and {**each.host_link, **none},
             link={**each.link, **none},
+            fabric={},
         )
         for name, each in sku.platforms.items()
     }
@@ -309,6 +310,9 @@ def _can_exist(sku: Sku, row: classes.ClassRow, platforms: Iterable[Platform] | 
 def rate(platform: Platform, metric: str) -> float:
     """The rate of the link that a metric uses, as the platform states it."""
     host: Mapping[str, Any] = platform.host_link or platform.pcie
+    wire, devices = platform.wire_gb_per_s or 0.0, platform.devices or 1
+    if metric.startswith("fabric."):
+        return wire / devices if metric == "fabric.pairs" else wire
     given = {"host_copy": host.get("gb_per_s"), "peer_copy": platform.pair_gb_per_s}
     return float(given.get(metric.partition(".")[0], platform.link.get("gb_per_s")) or 0.0)
 

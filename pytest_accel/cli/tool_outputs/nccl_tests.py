@@ -88,7 +88,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
                 first = figures[row.size].line
                 raise BadFile(ErrorAt(shown, place, f"size {row.size} is given twice (first in line {first})"))
             conditions = {"ranks": len(ranks), "dtype": "fp32", "in_place": True}
-            conditions |= {"nodes": nodes, "size": _size(row.size)} if nodes > 1 else {}
+            conditions |= {"nodes": nodes, "message": _size(row.size)} if nodes > 1 else {}
             wrong = Trouble("device", f"{row.wrong} values are wrong (line {place})", wrong=True) if row.wrong else None
             metric = FABRIC if nodes > 1 else sizes.get(row.size, f"{METRIC}{_size(row.size)}")
             value = None if wrong else row.busbw

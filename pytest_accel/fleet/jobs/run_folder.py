@@ -37,6 +37,8 @@ JOBS = "jobs"
 """The folder of the output of the jobs."""
 SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
+STATUS = "Exited with exit code"
+"""What srun says of a task that ended with another exit status than 0, behind what the task said itself."""
 CAUSE = re.compile(r"\berror\b|no space left|quota exceeded|killed|cannot|denied|not found|no such file", re.IGNORECASE)
 """Words of a line of output that tells why a job ended, rather than where it was."""
 TAIL_BYTES = 8192
@@ -331,6 +333,6 @@ def last_words(folder: Path, node: str, job: str) -> str:
     except BadFile:
         return ""
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
-    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING)]
+    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING) and STATUS not in line]
     causes = [line for line in told if CAUSE.search(line)]
     return str(printable_data((causes or told)[-1], 200)) if told else ""

@@ -118,7 +118,9 @@ def several(subject: LintedFile) -> Iterator[LintFinding]:
         declared, stated = declaration_of(limit.metric), limit.conditions.get("ranks")
         if declared and declared.for_several and limit.source is not None and limit.source.devices == 1:
             yield subject.error(f"{key}.source.devices", 1, "expected two or more: a link has two ends")
-        if stated and platform.devices and stated != platform.devices:
+        between = declared is not None and declared.runs == "nodes"  # those of several nodes
+        right = platform.devices or 0
+        if stated and right and (stated % right if between else stated != right):
             yield subject.error(f"{key}.ranks", stated, f"expected {platform.devices}, the devices of {platform.name}")
 
 

@@ -49,6 +49,9 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
         return _in_network(limit, platform)
+    if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach what a node does by itself
+        inside, wire = 2 * platform.link.get("gb_per_s", 0.0), platform.wire_gb_per_s or 0.0
+        return max(1.0, inside / wire) if wire else 1.0
     metric = peaks.measured_as(sku, limit.metric)
     if limit.relative:
         return 1.0 if peaks.peak(sku, metric, platform) else OF_MEASURED
