@@ -142,6 +142,7 @@ class Nodes:
                 "SLURMD_NODENAME": f"node{node}",
                 "RANK": str(node),
                 "WORLD_SIZE": str(self.count),
+                "PYTHONUNBUFFERED": "1",
                 "LOCAL_RANK": "0",
                 "LOCAL_WORLD_SIZE": "1",
                 "MASTER_ADDR": "10.79.0.1",

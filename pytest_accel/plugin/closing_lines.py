@@ -22,7 +22,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run = ledger.record.run
+    run, together = ledger.record.run, session.setup.options.fabric  # no node leads on by itself from a fabric run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     found, places = findings_of(ledger.record), places_of(ledger.record)
@@ -30,8 +30,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *_folded(steps, width),
-        *terminal.next_lines(closing, width),
-        *_repeated(session, tests, closing),
+        *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
         *terminal.contract_lines(session.setup.terms.sku),
@@ -47,7 +46,7 @@ def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
     named = [tests[each.key] for each in closing.named if each.key in tests]
-    if not named or session.setup.options.fabric:  # which no node repeats by itself
+    if not named:
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
     kept = without_options(command, ("-k", "--accel-output", "--accel-hours", "--accel-follows"))

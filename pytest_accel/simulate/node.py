@@ -76,6 +76,8 @@ def load(name: str) -> SimulatedNode:
         raise BadFile(f"{name}: there is no such node file")
     root, digest = yaml_nodes.read(path, name)
     check_kind(root, name)
+    if isinstance(root.data, dict) and "nodes" in root.data:
+        raise BadFile(f"{name}: is a cluster file (it has 'nodes'), which is rehearsed with --accel-fabric")
     findings = Findings()
     found = _NODE(root, "", findings) or {}
     findings.raise_if_any()
