@@ -35,19 +35,22 @@ def _path() -> str:
 
 
 class SlurmCluster:
-    """Pretend nodes node1, node2 ... of one machine. `gpus` is the number of pretend GPUs of each, for GRES alone."""
+    """Pretend nodes node1, node2 ... of one machine, or of another `name`.
 
-    def __init__(self, root: Path, nodes: int, gpus: int = 0, extra: str = "") -> None:
-        self.root, self.count = root, nodes
-        self.names = [f"node{number}" for number in range(1, nodes + 1)]
+    `gpus` is the number of pretend GPUs of each, for GRES alone.
+    """
+
+    def __init__(self, root: Path, nodes: int, gpus: int = 0, extra: str = "", name: str = "node") -> None:
+        self.root, self.count, self.name = root, nodes, name
+        self.names = [f"{name}{number}" for number in range(1, nodes + 1)]
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.environment: dict[str, str] = {
             **{name: text for name, text in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))},
             "PATH": _path(),
             "SLURM_CONF": str(root / "slurm.conf"),
         }
-        for name in ("ctld", "log", "munge", "dev", *self.names):
-            (root / name).mkdir(parents=True)
+        for folder in ("ctld", "log", "munge", "dev", *self.names):
+            (root / folder).mkdir(parents=True)
         (root / "munge").chmod(0o700)
         key = root / "munge/key"
         key.write_bytes(os.urandom(128))
@@ -98,7 +101,7 @@ class SlurmCluster:
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
         if gpus:
             files = _pretend_gpus(root / "dev", gpus)
-            line = f"AutoDetect=off\nNodeName=node[1-{self.count}] Name=gpu Type=h100 File={files}\n"
+            line = f"AutoDetect=off\nNodeName={self.name}[1-{self.count}] Name=gpu Type=h100 File={files}\n"
             (root / "gres.conf").write_text(line)
 
     def __enter__(self) -> SlurmCluster:  # noqa: PYI034
@@ -235,11 +238,11 @@ def _free_ports(count: int) -> Sequence[int]:
 
 
 @contextmanager
-def cluster(nodes: int, gpus: int = 0, extra: str = "") -> Iterator[SlurmCluster]:
+def cluster(nodes: int, gpus: int = 0, extra: str = "", name: str = "node") -> Iterator[SlurmCluster]:
     """Start a cluster in a temporary folder with a short name: a socket's path has at most 107 characters."""
     root = Path(tempfile.mkdtemp(prefix="slurm-"))
     try:
-        with SlurmCluster(root / "c", nodes, gpus, extra) as started:
+        with SlurmCluster(root / "c", nodes, gpus, extra, name) as started:
             yield started
     finally:
         shutil.rmtree(root, ignore_errors=True)
