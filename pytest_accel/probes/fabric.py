@@ -11,6 +11,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     "fabric.pairs",
     runs="nodes",
     unit="GB/s",
+    suite=["fabric.pairs"],
     also={"fabric.all_reduce": "GB/s"},
     method=lambda: {"operation": "all_reduce", "dtype": "fp32", "ranks": 2, "statistic": "mean"},
     stresses=["link"],
