@@ -152,6 +152,12 @@ def test_messages_of_other_nodes_are_read_as_what_they_should_be(unused_tcp_port
     assert asked
 
 
+def test_a_name_of_rank_0_that_does_not_resolve_is_an_error_at_once() -> None:
+    """torch would try for five minutes."""
+    with pytest.raises(Refused, match=r"the name of rank 0, no-such-node\.invalid, does not resolve on this node"):
+        FabricStore(Rendezvous(1, 2, "no-such-node.invalid", 20_000), 300.0)
+
+
 def test_a_rank_0_that_is_not_there_is_told_with_its_address(unused_tcp_port: int) -> None:
     with pytest.raises(Refused, match=f"rank 0 was not reached within 1 s at 127.0.0.1:{unused_tcp_port}"):
         FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,6 +34,11 @@ class FabricStore:
 
     def __init__(self, there: Rendezvous, seconds: float) -> None:
         """Run the store, or connect to it within `seconds`. Raises Refused if neither is possible."""
+        try:
+            socket.getaddrinfo(there.host, there.port)
+        except OSError as error:
+            why = f"the name of rank 0, {there.host}, does not resolve on this node: {error.strerror or error}"
+            raise Refused(f"--accel-fabric: {why}; set MASTER_ADDR to an address that all nodes reach") from None
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
         distributed = importlib.import_module("torch.distributed")  # here alone pytest itself loads torch
         self._pause = PAUSE + there.nodes / NODES_ASKING
