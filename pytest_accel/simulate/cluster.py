@@ -240,13 +240,14 @@ def fabric_of(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric: 
 def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Round:
     """Return what the nodes of a cluster report of a round; `number` counts the rounds from 0 on."""
     rng = Random(f"{cluster.seed} round {number}")  # noqa: S311  a model, not a secret
-    results = [GroupResult(nodes, _reports(cluster, nodes, rng)) for nodes in planned.groups]
+    ports = cluster.devices if planned.kind in ("domain", "all") else 1  # that share the busbw of all their ranks
+    results = [GroupResult(nodes, _reports(cluster, nodes, rng, ports)) for nodes in planned.groups]
     return Round(planned.kind, results, number * SECONDS, (number + 1) * SECONDS)
 
 
-def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> list[Report]:
+def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random, ports: int) -> list[Report]:
     sick = {name: {each for each in nodes if each in of} for name, of in cluster.sick.items()}
-    value = _value(cluster, nodes, rng)
+    value = ports * _value(cluster, nodes, rng)
     if silent := sick["silent-node"]:
         return [Report("no report") if each in silent else Report("waited") for each in nodes]
     if hung := sick["hung-node"]:

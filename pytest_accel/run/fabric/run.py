@@ -105,9 +105,10 @@ class FabricRun:
             record.replace_file(Path(folder) / FILE, lines(plain(fabric)))
 
     def _asked(self, there: Rendezvous | None) -> Fabric:
-        """Return the run as it was asked for: its seed, terms and floors, without nodes."""
+        """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
         terms, request = self._setup.terms, self._request("pairs")
-        limits = {name: terms.limits[name].floor for name in (request.metric, ALL) if name in terms.limits}
+        stating = (terms.limits.get(name) for name in (request.metric, ALL))
+        limits = {limit.metric: limit.floor for limit in stating if limit and not limit.advises}
         stated: dict[str, Any] = {
             "sku": terms.sku.name if terms.sku else "",
             "platform": terms.platform.name,

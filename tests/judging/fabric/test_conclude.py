@@ -150,7 +150,7 @@ def test_a_node_below_the_floor_is_named_although_it_is_near_the_others() -> Non
     assert named(simulated(sick, floor=0.95 * GB_PER_S)) == {9: "slow"}
 
 
-@pytest.mark.parametrize(("floor", "word"), [(0.9 * GB_PER_S, "ACCEPTED"), (1.1 * GB_PER_S, "REJECTED")])
+@pytest.mark.parametrize(("floor", "word"), [(0.9 * 8 * GB_PER_S, "ACCEPTED"), (1.1 * 8 * GB_PER_S, "REJECTED")])
 def test_all_nodes_together_have_a_floor_too(floor: float, word: str) -> None:
     run = simulated(cluster(8), floor=0.9 * GB_PER_S, together_floor=floor)
     assert (ends(run)[0], named(run), found(run, "good")) == (word, {}, {*range(8)})
@@ -312,7 +312,7 @@ def test_a_slow_domain_is_told_and_none_of_its_nodes_rejected() -> None:
 def test_an_accepted_fabric_says_what_it_reaches() -> None:
     run = simulated(cluster(8, noise=0.0, congestion=0.0, seed=3), floor=41.0)
     assert run.conclusion.closing.line == (
-        "SIMULATED ACCEPTED fabric: 8 nodes, slowest 45.77 GB/s, median 46.02 GB/s, floor 41 GB/s, together 45.77 GB/s"
+        "SIMULATED ACCEPTED fabric: 8 nodes, slowest 45.77 GB/s, median 46.02 GB/s, floor 41 GB/s, together 366.2 GB/s"
     )
 
 
