@@ -14,7 +14,7 @@ import torch.distributed as dist
 from probe_device import AtOnce, cpu
 
 from pytest_accel import probes
-from pytest_accel.probes.collectives import OPERATIONS, collective_on
+from pytest_accel.probes.collectives import OPERATIONS, Collective, collective_on
 from pytest_accel.probes.device.error_class import WrongResult
 from pytest_accel.probes.device.torch_device import Compute
 
@@ -87,12 +87,12 @@ def _said(call: Callable[[], Any], broken: Callable[[Callable[..., Any]], Callab
     kept = {name: getattr(dist, name) for name in names if broken}
     vars(dist).update({name: broken(each) for name, each in kept.items() if broken})
     try:
-        getattr(call(), "check", bool)()
+        made = call()
+        return made.wrong() if isinstance(made, Collective) else ""
     except WrongResult as wrong:
         return str(wrong)
     finally:
         vars(dist).update(kept)
-    return ""
 
 
 def _flipped(rank: int, collective: Callable[..., Any], after: int = 0) -> Callable[..., Any]:
