@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pytest_accel.probes.collectives import OPERATIONS
+from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE
 from pytest_accel.probes.declare import conditions_of, declaration_for
 from pytest_accel.suite import ORDER
 
@@ -47,4 +47,7 @@ def _cases(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     marks += [("accel_operation", OPERATIONS)] * ("accel_operation" in fixtures)
     for values in itertools.product(*(values for _, values in marks)):
-        yield {**fixtures, **dict(zip((name for name, _ in marks), values, strict=True))}
+        case = {**fixtures, **dict(zip((name for name, _ in marks), values, strict=True))}
+        if case.get("accel_operation") not in (None, OPERATIONS[0]):
+            case["accel_size"] = OTHERS_SIZE
+        yield case
