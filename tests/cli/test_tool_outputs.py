@@ -170,6 +170,10 @@ def test_another_collective_is_no_all_reduce() -> None:
         (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
         (H100 + H100, "rank 0 where rank 8 is expected; judge each output by itself"),
         (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
+        (
+            f"# Collective test starting: sendrecv_perf\n{H100}",
+            "an output of sendrecv_perf; all_reduce_perf alone is re",
+        ),
         (H100 + "#  Rank  9 device  0 [0x00] x\n" * 65_529, "65,537 ranks; at most 65,536 are read"),
     ],
 )

@@ -34,6 +34,8 @@ _RANK = re.compile(
 )
 _VERSION = re.compile(r"(NCCL|RCCL) version[ :]{1,4}(\d{1,6}(?:\.\d{1,6}){1,4})")
 _ROW = re.compile(r"\d+ +\d+ +[a-z]\w* +[a-z]\w* ")
+_STARTED = re.compile(r"Collective test starting: (\w{1,40})")
+"""The line of newer versions that names the program. Between two ranks sendrecv_perf has the rows of an all-reduce."""
 _LAST = "Out of bounds values"
 
 
@@ -63,6 +65,8 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     and that x 2 (n - 1) / n, which no other collective has (nccl-tests, doc/PERFORMANCE.md). A row with wrong values is
     a device error, whatever its size. Of ranks on several nodes the largest size is read, if it is LARGE.
     """
+    if (started := _STARTED.search(text)) and started[1] != "all_reduce_perf":
+        raise BadFile(f"{shown}: an output of {started[1]}; all_reduce_perf alone is read")
     lines = numbered(text)
     ranks = _ranks(lines, shown)
     hosts = [host for host, _ in ranks]
