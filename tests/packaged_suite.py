@@ -22,11 +22,11 @@ class Request(NamedTuple):
 
 
 def requests() -> list[Request]:
-    """Every measurement that the suite asks a device or the node for; not the facts, which are read."""
+    """Every measurement that the suite asks a device or the node for; neither facts nor what is between nodes."""
     asked = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
-        if not declaration_for(probe).fact:
+        if not declaration_for(probe).fact and declaration_for(probe).runs != "nodes":
             chosen = {name: value for name, value in given.items() if value is not None}
             conditions, _ = conditions_of(probe, {}, chosen)
             asked.append(Request(probe, conditions, metric or declaration_for(probe).metric.format(**conditions)))

@@ -174,7 +174,8 @@ def _twins(run: Run) -> Found:
 def _suite(run: Run) -> Found:
     """Yield what an acceptance has no verdict on: a metric of the suite, or one that another device has a verdict on.
 
-    The suite gives a verdict on each of its metrics at every level; one that cannot exist is NOT APPLICABLE.
+    The suite gives a verdict on each of its metrics at every level; one that cannot exist is NOT APPLICABLE. What is
+    measured between nodes is no part of it.
     """
     if run.word != ACCEPTED:
         return
@@ -182,7 +183,7 @@ def _suite(run: Run) -> Found:
     every, known = set[str]().union(*judged.values()), {each.metric for each in run.verdicts}
     probes = {each.name for one in known if (each := declaration_of(one))}
     lacking = {each.name: sorted(every - judged[each.uuid]) for each in run.devices}
-    packaged = [each for each in declarations() if each.packaged]
+    packaged = [each for each in declarations() if each.packaged and each.runs != "nodes"]
     lacking[NODE] = [each.name for each in packaged if each.name not in probes]
     lacking[NODE] += [one for each in packaged if each.name in probes for one in each.asked() if one not in known]
     for where, left_out in lacking.items():
