@@ -101,6 +101,12 @@ def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wr
             Report("not reached", text="CUDA error: uncorrectable ECC"),
         ),
         ({"event": "hung"}, _found("device", "silent"), Report("not reached", text="silent")),
+        ({"kind": "bug"}, _found("bug", "TypeError: x"), Report("not reached", text="TypeError: x", kind="need")),
+        (
+            {"kind": "not_applicable"},
+            _found("not_applicable", "no such operation"),
+            Report("not reached", text="no such operation", kind="need"),
+        ),
         (
             {"event": "hung", "kind": "external"},
             _found("external", "it was stopped by a signal"),

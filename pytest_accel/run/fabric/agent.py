@@ -110,8 +110,9 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
         return Report("waited", text=trouble.reason)
     if sent and all(map(_of_collective, sent)):
         return Report("failed", text=trouble.reason)
-    kind = trouble.kind if trouble.kind in ("need", "external") else "device"
-    return Report("not reached", text=trouble.reason, kind=kind)
+    if trouble.kind in ("device", "external"):
+        return Report("not reached", text=trouble.reason, kind=trouble.kind)
+    return Report("not reached", text=trouble.reason, kind="need")  # an error of software says nothing of the node
 
 
 def _of_collective(sent: Message) -> bool:

@@ -463,7 +463,8 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
     """Kill the rank that hangs, after asking all ranks where they are.
 
     A rank that hangs silences all others. It is the one that does not answer, or that is not waiting in
-    torch.distributed. If there is no such rank, all are killed: each has `waited`, perhaps for one on another node.
+    torch.distributed. If there is no such rank, all are killed. They have `waited` if each is in torch, in
+    a collective or for its device, which a collective keeps busy until ranks on other nodes come.
     """
     live = [call for call in calls if not call.over]
     if not any(call.silent(patience) for call in live):
@@ -475,12 +476,13 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
     deaf = [call for call in live if call.frames is None]
     absent = deaf or [call for call in live if not any("torch/distributed" in frame for frame in call.frames or ())]
     blamed = absent if 0 < len(absent) < len(live) else live
+    waited = all(any("torch/" in frame for frame in call.frames or ()) for call in live)
     for call in blamed:
         reason = _silence(call, patience)
         if len(blamed) > 1:
             names = ", ".join(each.child.name for each in blamed)
             reason += f"; it is not known which of {names} hung"
-        _end_silent(call, reason, shared=len(blamed) > 1, waited=not absent)
+        _end_silent(call, reason, shared=len(blamed) > 1, waited=waited)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:
