@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_accel.cli import fleet_run, screen
 from pytest_accel.cli.parser import Actions, Subcommand
-from pytest_accel.core import exits
+from pytest_accel.core import exits, untrusted
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
@@ -41,6 +41,8 @@ def run(chosen: argparse.Namespace) -> int:
         print(printable(" ".join(submission.joint_command(fleet, folder))))
         print(submission.script_of(fleet, folder), end="")
         return exits.HOLDS
+    if untrusted.exists(folder / run_folder.FABRIC):  # which would be taken for the result of this job
+        raise BadFile(f"--output: {folder} holds the {run_folder.FABRIC} of an earlier job; name a new folder")
     fleet = submission.submit_joint(fleet, folder)
     print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(able, 'node')}"))
     watch = Watch([RunWatch(folder)])

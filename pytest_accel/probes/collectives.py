@@ -58,6 +58,7 @@ class Collective:
         rest.copy_(own[: rest.numel()])
         try:
             self.call()
+            self.device.synchronize()  # who waits for other ranks is seen to wait in torch
         except RuntimeError as error:  # not of NCCL, RCCL and gloo
             if "does not support" not in str(error):
                 raise

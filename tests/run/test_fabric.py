@@ -134,6 +134,7 @@ IB = {"link": "infiniband", "nics": 2, "gbit_per_s": 400}
         ({"NET/AWS Libfabric/0/GDRDMA": 8}, {**IB, "link": "efa"}, "1 of 2 NICs are used"),
         ({"NET/Socket/0": 4}, {}, ""),
         ({"NET/Socket/0": 4}, {**IB, "link": "ethernet"}, ""),
+        ({"NET": 4, "NET/other": 4}, IB, ""),
         ({}, IB, ""),
     ],
 )

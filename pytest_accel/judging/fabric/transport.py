@@ -10,7 +10,7 @@ from pytest_accel.core.words import counted
 
 RDMA = ("infiniband", "roce", "efa", "slingshot")
 """Kinds of fabric whose NICs write into the memory of devices; sockets copy through the host."""
-_NET = re.compile(r"NET(?:/(?P<plugin>[^/]+)/(?P<nic>\d+))?(?P<direct>.*/GDRDMA)?")
+_NET = re.compile(r"NET/(?P<plugin>[^/]+)/(?P<nic>\d+)(?P<direct>.*/GDRDMA)?")
 """A connection between nodes: "NET/IB/3/GDRDMA"."""
 
 

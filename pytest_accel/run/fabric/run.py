@@ -10,6 +10,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart
 from pytest_accel.core.fabric import Fabric, FabricNode
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
+from pytest_accel.core.paths import refused
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.structured import lines, plain
@@ -81,15 +82,15 @@ class FabricRun:
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
         lead = Lead(there, store, agent, self._tell)
-        self._keep(lead.run(self._asked(there), own))
-        assert self.fabric
-        lead.dismiss(self.fabric)
-        return self._by(agent, node_parts(self.fabric)[0])
+        fabric = lead.run(self._asked(there), own)
+        lead.dismiss(fabric)  # before the file is written, which may fail
+        self._keep(fabric)
+        return self._by(agent, node_parts(fabric)[0])
 
     def _simulated(self, cluster: SimulatedCluster) -> FabricPart:
-        self._keep(simulation.fabric(cluster, self._asked(None)))
-        assert self.fabric
-        return node_parts(self.fabric)[0]
+        fabric = simulation.fabric(cluster, self._asked(None))
+        self._keep(fabric)
+        return node_parts(fabric)[0]
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
         """Return what was found of this node, with what is wrong with its transport by the library's own account."""
@@ -101,8 +102,11 @@ class FabricRun:
         self.fabric = fabric
         options, own = self._setup.options, self._ledger.folder.path
         folder = options.output if options.output and options.shared else own
-        if folder:
-            record.replace_file(Path(folder) / FILE, lines(plain(fabric)))
+        try:
+            if folder:
+                record.replace_file(Path(folder) / FILE, lines(plain(fabric)))
+        except OSError as error:
+            self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
 
     def _asked(self, there: Rendezvous | None) -> Fabric:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
@@ -112,7 +116,7 @@ class FabricRun:
         stated: dict[str, Any] = {
             "sku": terms.sku.name if terms.sku else "",
             "platform": terms.platform.name,
-            **{name: request.conditions[name] for name in request.conditions},
+            **request.conditions,
         }
         return Fabric(
             (),
@@ -123,7 +127,7 @@ class FabricRun:
         )
 
     def _request(self, kind: str) -> Request:
-        """Return the request of a kind of round: an all-reduce where more than two nodes may meet, else an exchange."""
+        """Return the request of a kind of round: an all-reduce of all ranks, or of pairs of them."""
         sku, level = self._setup.terms.sku, self._setup.terms.level
         function = collective if kind in TOGETHER else fabric_pairs
         request = request_of(function, {}, None, sku)
