@@ -829,7 +829,7 @@ def test_two_ranks(tmp_path: Path) -> None:
         assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
         assert answer["step_units"] == ["ms", "ms", "1"], "a processor has no share of exposed communication"
         share, step, parts = answer["exposed"]
-        assert share == min(1, max(0, (step - parts["without_sync_ms"]) / parts["all_reduce_ms"]))
+        assert share == pytest.approx(min(1, max(0, (step - parts["without_sync_ms"]) / parts["all_reduce_ms"])))
         assert "values are wrong on rank" in answer["wrong_sum"]
         assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
     assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
