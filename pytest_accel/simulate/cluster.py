@@ -21,7 +21,7 @@ from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.simulate.faults import PARAMETERS, told
-from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, product_of, whole
+from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, fault_name, product_of, whole
 from pytest_accel.skus.fabric import HEALTHY, port_rate
 
 SECONDS: Final = 35.0
@@ -177,18 +177,11 @@ def _leaves(cluster: SimulatedCluster) -> int:
 
 
 def _fault(at: Located, key: str, findings: Findings) -> ClusterFault | None:
-    """Return one entry of `faults`, whose other keys depend on the fault."""
-    if not isinstance(at.data, dict) or "fault" not in at.data:
-        findings.add(at, f"{key}: expected a mapping such as {{fault: slow-node, node: 3}}, found {at.plain()!r}")
-        return None
-    name = yaml_nodes.one_of(*CLUSTER_FAULTS)(at.data["fault"], f"{key}.fault", findings)
+    name = fault_name(at, key, findings, CLUSTER_FAULTS, "slow-node, node: 3")
     if name is None:
         return None
     kind = CLUSTER_FAULTS[name]
-    keys: dict[str, Check] = {
-        "fault": yaml_nodes.text,
-        **{each: _CLUSTER_PARAMETERS[each][0] for each in kind.parameters},
-    }
+    keys = {each: _CLUSTER_PARAMETERS[each][0] for each in kind.parameters} | {"fault": yaml_nodes.text}
     required = [each for each in kind.parameters if each not in kind.defaults]
     found = yaml_nodes.record_of(keys, required)(at, key, findings) or {}
     return ClusterFault(name, {**kind.defaults, **{each: found[each] for each in found if each != "fault"}})

@@ -139,12 +139,16 @@ def _check_vendor(sku: Sku, where: str) -> None:
         raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated")
 
 
-def _fault(at: Located, key: str, findings: Findings) -> PlantedFault | None:
-    """Return one entry of `faults`, whose other keys depend on the fault."""
+def fault_name(at: Located, key: str, findings: Findings, kinds: Mapping[str, Any], example: str) -> str | None:
+    """Return the name of one entry of `faults`, whose other keys depend on its kind."""
     if not isinstance(at.data, dict) or "fault" not in at.data:
-        findings.add(at, f"{key}: expected a mapping such as {{fault: slow-compute, device: 3}}, found {at.plain()!r}")
+        findings.add(at, f"{key}: expected a mapping such as {{fault: {example}}}, found {at.plain()!r}")
         return None
-    name = yaml_nodes.one_of(*FAULTS)(at.data["fault"], f"{key}.fault", findings)
+    return yaml_nodes.one_of(*kinds)(at.data["fault"], f"{key}.fault", findings)
+
+
+def _fault(at: Located, key: str, findings: Findings) -> PlantedFault | None:
+    name = fault_name(at, key, findings, FAULTS, "slow-compute, device: 3")
     if name is None:
         return None
     kind = FAULTS[name]
