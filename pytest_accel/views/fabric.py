@@ -75,7 +75,7 @@ def _islands(found: Fabric) -> Iterator[Row]:
 
 
 def _named(found: Fabric, places: Sequence[int]) -> list[str]:
-    return [found.nodes[place].name if 0 <= place < len(found.nodes) else f"node {place}" for place in places]
+    return [found.nodes[place].name for place in places]
 
 
 def _figures(found: Fabric) -> str:

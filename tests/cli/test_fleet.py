@@ -15,9 +15,10 @@ from pathlib import Path
 import as_user
 import fleet_nights
 import pytest
+from fabrics import ended, transport
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, NodeFinding
+from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
 from pytest_accel.core.run import Launch, Run, RunEntry
 from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Status
@@ -614,14 +615,13 @@ def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(
 
 # -- the fabric run
 
-FABRIC = Fabric(
-    [FabricNode("n1"), FabricNode("n2\x1b[31m")],
-    conclusion=Conclusion(
-        [NodeFinding("good", 45.0, 1), NodeFinding("slow", 30.0, 1)],
-        45.0,
-        closing=Closing("REJECTED n2: slow", 1, "REJECTED"),
-    ),
+FABRIC = ended(
+    Fabric([FabricNode("n1"), FabricNode("n2\x1b[31m"), FabricNode("n3")]),
+    transport(lambda kind, group: 30.0 if 1 in group else 45.0),
 )
+
+
+SLOW = "n2\\x1b[31m 33.3% behind the median of 3 nodes (45 GB/s) with each of 2 partners"
 
 
 def a_cluster(program: Program, folder: Path, ends: str, then: str = "") -> list[str]:
@@ -666,13 +666,13 @@ def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
     assert main(a_cluster(program, tmp_path, "COMPLETED", f"cp {tmp_path}/fabric.json {run}")) == 1
     said = capsys.readouterr().out
     assert said.splitlines()[-3:] == [
-        "slow  n2\\x1b[31m  30 GB/s, 67% of the median, with 1 partner",
-        "2 nodes, 1 good: 0 rounds; median of a rank 45 GB/s (no floor)",
-        "REJECTED n2: slow",
+        "slow  n2\\x1b[31m  30 GB/s, 67% of the median, with 2 partners",
+        "3 nodes, 2 good: 6 rounds in 0 s; median of a rank 45 GB/s (no floor); together 45 GB/s (no floor)",
+        f"REJECTED fabric: {SLOW}",
     ]
     assert load(run).jobs[0].node == "n1"
     assert main(["fleet", "report", str(run)]) == 6, "a node's own record rejects it, or nothing"
-    assert "fabric: REJECTED n2: slow\n" in capsys.readouterr().out
+    assert f"fabric: REJECTED fabric: {SLOW}\n" in capsys.readouterr().out
     assert main(["fleet", "run", "--output", str(run)]) == 4
     assert "holds a 'fleet fabric', which is not continued" in capsys.readouterr().err
 
@@ -682,8 +682,14 @@ def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
     [
         ("TIMEOUT", "", "fabric.json: cannot be read: No such file"),
         ("FAILED", "echo '{' > DIR/run/fabric.json", "fabric.json:"),
-        ("FAILED", "cp DIR/unfinished DIR/run/fabric.json", "the fabric run did not come to its end; 0 rounds"),
+        ("FAILED", "cp DIR/unfinished DIR/run/fabric.json", "the fabric run did not come to its end; 6 rounds"),
         ("FAILED", "echo '{\"nodes\": 3}' > DIR/run/fabric.json", "is not the fabric.json of a fabric run"),
+        (
+            "FAILED",
+            "cp DIR/hides DIR/run/fabric.json",
+            f"closed as ACCEPTED fabric: all is well (0), but what it holds closes as REJECTED fabric: {SLOW} (1)",
+        ),
+        ("FAILED", "cp DIR/unknown DIR/run/fabric.json", "contradicts itself: it holds values that no run writes"),
     ],
 )
 def test_a_job_that_ends_without_the_file_judges_nothing_and_says_why(
@@ -697,6 +703,10 @@ def test_a_job_that_ends_without_the_file_judges_nothing_and_says_why(
 ) -> None:
     monkeypatch.setattr(waiting, "SETTLE", 0.0)
     (tmp_path / "unfinished").write_text(json.dumps(plain(replace(FABRIC, conclusion=Conclusion()))))
+    well = replace(FABRIC.conclusion, closing=Closing("ACCEPTED fabric: all is well", 0, "ACCEPTED"))
+    (tmp_path / "hides").write_text(json.dumps(plain(replace(FABRIC, conclusion=well))))
+    odd = [Round("pairs", [GroupResult((0, 9), [Report("measured", 45.0)] * 2)])]
+    (tmp_path / "unknown").write_text(json.dumps(plain(replace(FABRIC, rounds=odd))))
     said_last = "slurmstepd: error: no space left\\nsrun: error: n1: task 0: Exited with exit code 3"
     log = f"printf '{said_last}\\n' > {tmp_path}/run/jobs/fabric-7.out"
     assert main(a_cluster(program, tmp_path, ends, f"{log}; {left.replace('DIR', str(tmp_path))}")) == 6

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_accel.core import structured, untrusted
+from pytest_accel.core.contradiction import Contradiction, Contradicts
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
 from pytest_accel.run.record_folder import file_name
@@ -129,7 +131,10 @@ def load(folder: Path) -> Fleet:
 
 
 def fabric(folder: Path) -> Fabric:
-    """Return what the nodes of a fabric run found together. Raises BadFile if it is absent, damaged or unfinished."""
+    """Return what the nodes of a fabric run found together, concluded again from the rounds that the file holds.
+
+    Raises BadFile if it is absent, damaged or unfinished, or if it closes otherwise than its rounds do.
+    """
     path = folder / FABRIC
     try:
         found = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
@@ -137,7 +142,16 @@ def fabric(folder: Path) -> Fabric:
         raise BadFile(f"{path}: is not the {FABRIC} of a fabric run, or a damaged one: {misfit}") from None
     if not found.conclusion.closing.line:
         raise BadFile(f"{path}: the fabric run did not come to its end; {len(found.rounds)} rounds are in it")
-    return found
+    try:
+        concluded = replace(found, conclusion=conclude(found))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        wrong = Contradiction(Contradicts.NO_RUN, f"{type(error).__name__}: {error}")
+        raise BadFile(f"{path}: contradicts itself: {wrong}") from None
+    said, follows = (each.conclusion.closing for each in (found, concluded))
+    if said != follows:
+        wrong = Contradiction(Contradicts.CLOSING, f"{said.line} ({said.exit})", f"{follows.line} ({follows.exit})")
+        raise BadFile(f"{path}: contradicts itself: {wrong}")
+    return concluded
 
 
 def fabric_line(folder: Path) -> str:
