@@ -22,7 +22,7 @@ CASES = {
     "node": 3_000,
     "shapes": 3_000,
     "shapes_yaml": 1_500,
-    "results": 2_000,
+    "outputs": 2_000,
     "record": 1_500,
     "delivery": 1_500,
     "summary": 1_000,
@@ -52,13 +52,15 @@ faults:
   - {fault: slow-compute, device: [1, 3], by: 0.2}
   - {fault: hang, device: 2, at: soak+10}
 """
-RESULTS = """\
-device,metric,value,unit,software,size
-cpu0,matmul.fp32,0.6,TFLOPS,torch 2.7.0,
-cpu0,stream.triad,20.5,GB/s,,
-# a comment
-cpu1,stream.copy,20500,MB/s,torch 2.6,64
-"""
+TOOL_OUTPUTS = Path(__file__).parent / "data" / "tool_outputs"
+OUTPUTS = (
+    "nccl-tests/h100-1-node.txt",
+    "nvbandwidth/h100-8-v0.5.json",
+    "babelstream/a100-40gb-v5.txt",
+    "mamf-finder/h100-bf16.txt",
+    "dcgmi-diag/t4-level-3.json",
+)
+"""An output of each tool, which an H100 judges where its name replaces that of the A100."""
 DELIVERY = "serial,node,slot,model\nSIM00000500,vm,0,NVIDIA H100 80GB HBM3\nSIM00000501,n2,1,\nSIM00000502,n2,,\n"
 SHAPES = "m,n,k,dtype,name\n64,128,256,bf16,small\n4096,4096,4096,,\n"
 SHAPES_YAML = "shapes:\n  - {m: 64, n: 128, k: 256, dtype: bf16, name: small}\n  - {m: 4096, n: 4096, k: 4096}\n"
@@ -75,7 +77,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "node": {"node.yaml": NODE},
         "shapes": {"shapes.csv": SHAPES},
         "shapes_yaml": {"shapes.yaml": SHAPES_YAML},
-        "results": {"results.csv": RESULTS},
+        "outputs": {
+            name.replace("/", "-"): (TOOL_OUTPUTS / name).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
+            for name in OUTPUTS
+        },
         "record": {"record.json": _record(folder)},
         "delivery": {"delivery.csv": DELIVERY},
         "summary": {"summary.json": (folder / "out/summary.json").read_text()},

@@ -21,7 +21,6 @@ COMMANDS = [
     "judge {record} --output {path}",
     "judge {record} --accel-sku {path}/a.yaml",
     "judge {record} --accel-expect {path}.csv",
-    "judge {path}.csv --accel-sku h100-sxm",
     "compare {path} {record}",
     "compare {record} {path}",
     "compare {path}",

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pytest_accel.cli import external_results, rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
-from pytest_accel.cli.tool_outputs.output import several
-from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, reader_of
+from pytest_accel.cli.tool_outputs.output import ToolOutput, several
+from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, reader_of
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import Device, Names
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
@@ -32,13 +32,12 @@ from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
-DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file, or
-another tool's results by the limits of a SKU. Those are what nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth
-(text or JSON), BabelStream, mamf-finder or dcgmi diag (JSON) printed, or a CSV table with the columns device, metric,
-value and unit; further columns are conditions. A record is never accepted more easily than its run was: if the run was
-filtered, interrupted or simulated, that still counts. Results of another tool are never accepted. The exit statuses
-are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an accelerator's SKU is
-named. Where none is named, a record whose limits hold ends as its run did."""
+DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file,
+or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth (text
+or JSON), BabelStream, mamf-finder or dcgmi diag (JSON) printed it. A record is never accepted more easily than its
+run was: if the run was filtered, interrupted or simulated, that still counts. Results of another tool are never
+accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held
+where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option(
         "file",
-        metavar="RECORD|OUTPUT|TABLE.csv",
-        help="a record.json, the folder that holds it, the output of a tool named above, or a CSV table",
+        metavar="RECORD|OUTPUT",
+        help="a record.json, the folder that holds it, or the output of a tool named above",
     )
     option(
         "--accel-sku",
@@ -57,13 +56,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     option(
         "--accel-platform",
         metavar="NAME",
-        help="the platform to judge by (default: that of the record; for a table, the one that fits the number of "
+        help="the platform to judge by (default: that of the record; for an output, the one that fits the number of "
         "devices)",
     )
     option(
         "--accel-level",
         choices=LEVELS,
-        help="the level whose limits are required (default: that of the record; for a table, standard)",
+        help="the level whose limits are required (default: that of the record; for an output, standard)",
     )
     option(
         "--accel-expect",
@@ -81,13 +80,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Judge a record or a table, and return the exit status of a run. Raises WrongUse."""
+    """Judge a record or an output, and return the exit status of a run. Raises WrongUse."""
     path = Path(chosen.file)
     if not path.is_file() or path.name == record.FILE:
         return _judge_record(chosen)
     text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
-    if reader_of(text) or path.suffix == ".csv":
-        return _judge_figures(chosen, text)
+    if reader := reader_of(text):
+        return _judge_figures(chosen, text, reader)
     if not text.lstrip().startswith(("{", "[")):
         raise _unknown(f"{path}: is")
     try:
@@ -103,7 +102,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _unknown(found: str) -> BadFile:
     """Return the error for a file that is nothing that can be judged; `found` says what it is."""
-    return BadFile(f"{found} no record, no CSV table and no output of a known tool: {LOOKED_FOR}")
+    return BadFile(f"{found} no record and no output of a known tool: {LOOKED_FOR}")
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
@@ -206,25 +205,25 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     return folder / record.FILE
 
 
-def _judge_figures(chosen: argparse.Namespace, text: str) -> int:
-    """Judge another tool's output or a table of results, and return the exit status. Raises BadFile or Refused."""
+def _judge_figures(chosen: argparse.Namespace, text: str, reader: OutputReader) -> int:
+    """Judge another tool's output, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
     if chosen.accel_expect:
         raise Refused("--accel-expect: results of another tool state no serial numbers; leave the option out")
     if not chosen.accel_sku:
-        raise Refused("--accel-sku: name the SKU to judge the table by ('pytest-accel sku list' shows them)")
+        raise Refused("--accel-sku: name the SKU to judge the output by ('pytest-accel sku list' shows them)")
     wanted = Wanted(chosen.accel_sku, chosen.accel_platform or AUTO, chosen.accel_level)
     sku = wanted.named()
     if sku is None:
-        raise Refused("--accel-sku=auto: a table does not identify the product; name a SKU")
-    figures, devices, notes = _figures(text, chosen.file, sku)
-    names = [device.uuid for device in devices]
-    terms = wanted.settled(sku, devices)
+        raise Refused("--accel-sku=auto: an output does not identify the product; name a SKU")
+    found = _read(text, chosen.file, sku, reader)
+    figures, names = found.figures, [device.uuid for device in found.devices]
+    terms = wanted.settled(sku, found.devices)
     verdicts, closing, lacking = external_results.judge_figures(figures, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
-    screen.show([(note, "yellow") for note in notes])
+    screen.show([(f"{found.tool}: {note}", "yellow") for note in found.notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
     for figure in figures:
         screen.show(fabric.port_lines(figure.measurement, sku, terms.platform, screen.width()))
@@ -251,23 +250,18 @@ def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, t
     return external_results.by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
-def _figures(text: str, shown: str, sku: Sku) -> tuple[list[external_results.ExternalFigure], list[Device], list[str]]:
-    """Return the values of an output or a table, its devices, and notes on it. Raises BadFile or Refused."""
+def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:
+    """Return what an output states. Raises BadFile, and Refused for an output of another product."""
     platforms = sku.platforms.values()
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
-    reader = reader_of(text)
-    if reader is None:
-        figures = external_results.parse(text, shown, limits)
-        names = external_results.names(figures)
-        return figures, [Device(name, place, sku.vendor, "") for place, name in enumerate(names)], []
     found = reader.read(text, shown, limits, sku)
     known = [each for each in found.devices if each.model or each.pci_id]
     other = next((each for each in known if not sku.recognises(each)), None)
     if other:
         raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.product}, which is another product")
     unnamed = [] if found.devices and known == found.devices else ["the output names no product; it is taken as named"]
-    return found.figures, found.devices, [f"{found.tool}: {note}" for note in (*found.notes, *unnamed)]
+    return replace(found, notes=[*found.notes, *unnamed])
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:

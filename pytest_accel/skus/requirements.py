@@ -59,7 +59,7 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """Return the limits that the level requires.
 
-    A run and `judge RECORD` never use the others; only tables of other tools are judged by them, and data sheets show
+    A run and `judge RECORD` never use the others; only outputs of other tools are judged by them, and data sheets show
     them.
     """
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}

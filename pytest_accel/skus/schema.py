@@ -147,7 +147,7 @@ _limit_keys = yaml_nodes.record_of(
         ),
         "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
             "The levels that require the limit, by default those that have time for its metric. []: no run and no "
-            "`judge RECORD` uses the limit; only tables of other tools are judged by it, and data sheets show it."
+            "`judge RECORD` uses the limit; only outputs of other tools are judged by it, and data sheets show it."
         ),
         "source": _source.described("where the figures come from"),
         "ranks": count.described("the number of ranks of the collective that the limit is for"),

@@ -71,7 +71,9 @@ def test_what_others_published_is_judged_as_a_run_is(
     said = " ".join(capsys.readouterr().out.split())
     assert code == 6, "a single tool measures no whole level"
     assert all(row in said for row in rows), said
-    assert "required, but not in the file: matmul_mamf.bf16" in said
+    (lacking,) = re.findall(r"required, but not in the file: .*?, which only a run on the node reads", said)
+    assert "matmul_mamf.bf16" in lacking
+    assert "inventory." not in lacking, "facts are counted, not listed"
     assert "NOT JUDGED" in said
 
 
@@ -244,7 +246,15 @@ LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    1
             ],
         ),
         ("b200-2.json", "b200-sxm", 6, ["PASS gpu1 < host_copy.d2h 55.95 GB/s floor 39.69", "missing device 2"]),
-        ("h100-8-v0.5.json", "h100-sxm", 6, ["UNMEASURED gpu7 host_copy.h2d 27.67", "mib=64", "names no product"]),
+        (
+            "h100-8-v0.5.json",
+            "h100-sxm",
+            6,
+            [
+                "UNMEASURED gpu7 host_copy.h2d 27.67",
+                "h2d of gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7: measured with mib=64",
+            ],
+        ),
         ("t4-8-wrong-data.json", "t4", 1, ["line 1: the tool found wrong data", "the tool states: ASSERT in", "6.241"]),
         ("a100-not-ready.json", "a100-sxm-40gb", 4, ["can be judged: the tool states: [CUDA_ERROR_SYSTEM_NOT_READY]"]),
         ("h200-8.json", "h100-sxm", 4, ["names gpu0 NVIDIA H200, which is another product"]),
