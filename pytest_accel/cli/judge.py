@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_accel.cli import external_results, rejudge, screen
+from pytest_accel.cli import rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
-from pytest_accel.cli.tool_outputs.output import ToolOutput, several
+from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, several
 from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, reader_of
+from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_figures, lacking, not_judged
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
@@ -220,15 +221,15 @@ def _judge_figures(chosen: argparse.Namespace, text: str, reader: OutputReader) 
     found = _read(text, chosen.file, sku, reader)
     figures, names = found.figures, [device.uuid for device in found.devices]
     terms = wanted.settled(sku, found.devices)
-    verdicts, closing, lacking = external_results.judge_figures(figures, sku, terms)
+    verdicts, closing, absent = judge_figures(figures, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
     screen.show([(f"{found.tool}: {note}", "yellow") for note in found.notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
     for figure in figures:
         screen.show(fabric.port_lines(figure.measurement, sku, terms.platform, screen.width()))
-    screen.show([(line, "yellow") for line in external_results.not_judged(verdicts)])
-    missing = external_results.lacking(lacking, names)
+    screen.show([(line, "yellow") for line in not_judged(verdicts)])
+    missing = lacking(absent, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
         closing = _by_platform(figures, sku, terms)
@@ -237,17 +238,17 @@ def _judge_figures(chosen: argparse.Namespace, text: str, reader: OutputReader) 
     return closing.exit
 
 
-def _by_platform(figures: Sequence[external_results.ExternalFigure], sku: Sku, terms: Terms) -> Closing:
+def _by_platform(figures: Sequence[ExternalFigure], sku: Sku, terms: Terms) -> Closing:
     """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
-    taken, others = terms.platform.name, external_results.alternatives(sku, terms.platform)
+    taken, others = terms.platform.name, alternatives(sku, terms.platform)
     fitting = [replace(terms, platform=each) for each in (terms.platform, *others)]
-    judged = {each.platform.name: external_results.judge_figures(figures, sku, each)[:2] for each in fitting}
+    judged = {each.platform.name: judge_figures(figures, sku, each)[:2] for each in fitting}
     statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
     for name, found in statuses.items():
         if found != statuses[taken]:
             why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
             screen.show([(f"{why}: --accel-platform={name}", "yellow")])
-    return external_results.by_platform({name: closing for name, (_, closing) in judged.items()})
+    return by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
 def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, only
+from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, number, numbered, on_lines, only
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.cli.tool_outputs.output import ToolOutput, entries, json_from, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import (
+    ExternalFigure,
+    ToolOutput,
+    entries,
+    json_from,
+    number,
+    numbered,
+    on_lines,
+    several,
+)
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pytest_accel.cli.external_results import ExternalFigure
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt, parse_json
 
@@ -16,6 +15,15 @@ _Kind = TypeVar("_Kind")
 
 NAMED = 5
 """Lines, or tests, that a note names one by one."""
+
+
+@dataclass(frozen=True)
+class ExternalFigure:
+    """A measurement of another tool, the versions of its software as far as the output states them, and its line."""
+
+    measurement: Measurement
+    software: Mapping[str, str]
+    line: int
 
 
 @dataclass(frozen=True)

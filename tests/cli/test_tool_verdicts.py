@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import shipped
 
-from pytest_accel.cli.external_results import ExternalFigure, judge_figures, measurable
 from pytest_accel.cli.main import main
+from pytest_accel.cli.tool_outputs.output import ExternalFigure
+from pytest_accel.cli.tool_outputs.verdicts import judge_figures, measurable
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Closing, Status, Verdict

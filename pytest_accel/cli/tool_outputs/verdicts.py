@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pytest_accel.cli.rejudge import other_conditions
+from pytest_accel.cli.tool_outputs.output import ExternalFigure
 from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement, Peak
+from pytest_accel.core.measurement import Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit, Platform, Sku
@@ -81,15 +82,6 @@ def by_platform(closings: Mapping[str, Closing]) -> Closing:
     return Closing(
         f"NOT JUDGED the platform decides: name it by --accel-platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED"
     )
-
-
-@dataclass(frozen=True)
-class ExternalFigure:
-    """A measurement of another tool, the versions of its software as far as the output states them, and its line."""
-
-    measurement: Measurement
-    software: Mapping[str, str]
-    line: int
 
 
 def judge_figures(
