@@ -53,16 +53,16 @@ def test_four_nodes_name_the_slow_one(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.parametrize("bad", [1, 4, 7])
-@pytest.mark.parametrize("fault", ["slow", "wrong sum", "hangs", "dead link", "never arrives", "two"])
+@pytest.mark.parametrize("fault", ["slow", "wrong sum", "hangs", "dead link", "killed", "never arrives", "two"])
 def test_eight_nodes_name_the_bad_one(tmp_path: Path, fault: str, bad: int) -> None:
     other = (bad + 3) % EIGHT
     patches = {bad: patched(tmp_path, fault)} if fault in ("wrong sum", "hangs") else {}
     patches |= {other: patched(tmp_path, "wrong sum")} if fault == "two" else {}
     with nodes(EIGHT, tmp_path, {bad: SLOW} if fault in ("slow", "two") else {}) as made:
         made.start(QUICKLY, extra=patches, absent=(bad,) if fault == "never arrives" else ())
-        if fault == "dead link":
+        if strike := {"dead link": made.sever, "killed": made.kill}.get(fault):
             made.wait_for_pairs()
-            made.sever(bad)
+            strike(bad)
         made.wait(900.0)
         fabric = made.fabric()
     expected = {
@@ -70,6 +70,7 @@ def test_eight_nodes_name_the_bad_one(tmp_path: Path, fault: str, bad: int) -> N
         "wrong sum": {bad: "wrong"},
         "hangs": {bad: "not reached"},
         "dead link": {bad: "left out"},
+        "killed": {bad: "left out"},
         "never arrives": {bad: "left out"},
         "two": {bad: "slow", other: "wrong"},
     }
