@@ -242,7 +242,10 @@ def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random, ports
     sick = {name: {each for each in nodes if each in of} for name, of in cluster.sick.items()}
     value = ports * _value(cluster, nodes, rng)
     if silent := sick["silent-node"]:
-        return [Report("no report") if each in silent else Report("waited") for each in nodes]
+        return [
+            Report("no report", text="its agent did not answer") if each in silent else Report("waited")
+            for each in nodes
+        ]
     if hung := sick["hung-node"]:
         stopped = Report("not reached", text="its worker did not reach the call")
         return [stopped if each in hung else Report("waited") for each in nodes]

@@ -16,7 +16,7 @@ from statistics import median_high
 from typing import Final, NamedTuple
 
 from pytest_accel.core.details import Found, RoundKind
-from pytest_accel.core.fabric import SCORED, Fabric
+from pytest_accel.core.fabric import SCORED, Fabric, ReportOutcome
 from pytest_accel.core.groups import grouped
 from pytest_accel.judging.verdicts.references import SHORT
 
@@ -30,7 +30,8 @@ ISLANDS: Final = 3
 """It meets as many members of each island, of so many islands at most."""
 MOST_NAMED: Final = 0.3
 """Of more than this share of the nodes (and more than one) none is named: what is common to them is to blame."""
-SILENT: Final = "its agent did not answer in two rounds"
+OUT: Final[tuple[ReportOutcome, ...]] = ("not reached", "no report")
+"""After these a node takes no part any more: rank 0 waits longer for a report than any round of a node may take."""
 
 
 class Meeting(NamedTuple):
@@ -216,7 +217,6 @@ class Standing:
 def standing(fabric: Fabric) -> Standing:
     """Return what the rounds of a fabric run show."""
     meetings: list[Meeting] = []
-    silent = Counter[int]()
     out: dict[int, tuple[Found, str]] = {
         place: ("left out", each.left_out) for place, each in enumerate(fabric.nodes) if each.left_out
     }
@@ -224,13 +224,11 @@ def standing(fabric: Fabric) -> Standing:
         for result in each.results:
             outcomes = {report.outcome for report in result.reports}
             for node, report in zip(result.nodes, result.reports, strict=True):
-                silent[node] = silent[node] + 1 if report.outcome == "no report" else 0
-                if report.outcome == "not reached":
-                    out.setdefault(node, ("not reached" if report.kind == "device" else "left out", report.text))
-                elif silent[node] > 1:
-                    out.setdefault(node, ("left out", SILENT))
+                if report.outcome in OUT:
+                    by_device = report.outcome == "not reached" and report.kind == "device"
+                    out.setdefault(node, ("not reached" if by_device else "left out", report.text))
             if each.kind in SCORED and len(result.nodes) == 2:
                 first, second = result.nodes
-                tried = outcomes.isdisjoint(("not reached", "no report"))
+                tried = outcomes.isdisjoint(OUT)
                 meetings.append(Meeting(each.kind, (first, second), result.value, "wrong" in outcomes, tried))
     return Standing(fabric, meetings, out)
