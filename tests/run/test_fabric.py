@@ -10,7 +10,9 @@ import pytest
 from pytest_accel.core.fabric import FabricNode, Report
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.messages import Outcome
+from pytest_accel.core.sku import Platform
 from pytest_accel.judging.fabric.transport import wrong_transport
+from pytest_accel.probes.device.collectives import Account
 from pytest_accel.run.fabric.agent import report_of
 from pytest_accel.run.fabric.store import FabricStore
 from pytest_accel.run.launcher import launch_of
@@ -123,27 +125,60 @@ def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
 
 
 IB = {"link": "infiniband", "nics": 2, "gbit_per_s": 400}
+SENT = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via "
+RECEIVED = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via "
+INDIRECT = "4 of 8 connections to other nodes do without GPUDirect RDMA"
+HGX, GRACE = {"gen": 5}, {"type": "nvlink-c2c"}
 
 
 @pytest.mark.parametrize(
-    ("connections", "fabric", "wrong"),
+    ("first", "second", "fabric", "host_link", "wrong"),
     [
-        ({"NET/IB/0/GDRDMA": 4, "NET/IB/1(3)/GDRDMA": 4, "P2P/CUMEM": 8}, IB, ""),
-        ({"NET/IB/0/GDRDMA": 4, "NET/Socket/1": 4}, IB, "4 of 8 connections to other nodes use sockets and not inf"),
-        ({"NET/IB/0": 4, "NET/IB/1/GDRDMA": 4}, IB, "4 of 8 connections to other nodes do without GPUDirect RDMA"),
-        ({"NET/AWS Libfabric/0/GDRDMA": 8}, {**IB, "link": "efa"}, "1 of 2 NICs are used"),
-        ({"NET/Socket/0": 4}, {}, ""),
-        ({"NET/Socket/0": 4}, {**IB, "link": "ethernet"}, ""),
-        ({"NET": 4, "NET/other": 4}, IB, ""),
-        ({}, IB, ""),
+        ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA", IB, HGX, ""),
+        (
+            "NET/IB/0/GDRDMA",
+            "NET/Socket/1",
+            IB,
+            HGX,
+            "4 of 8 connections to other nodes use sockets and not infiniband",
+        ),
+        ("NET/IB/0", "NET/IB/1/GDRDMA/Shared", IB, HGX, INDIRECT),
+        ("NET/IB/0(3)/Shared", "NET/IB/1/GDRDMA", IB, HGX, INDIRECT),
+        (
+            "NET/AWS Libfabric/0/GDRDMA",
+            "NET/AWS Libfabric/0/GDRDMA",
+            {**IB, "link": "efa"},
+            HGX,
+            "1 of 2 NICs are used",
+        ),
+        # between a Grace and its GPUs: through the processor, through PCIe, and where the library cannot (before 2.27)
+        ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA(PCI)", IB, GRACE, ""),
+        ("NET/IB/0/GDRDMA(PCI)/Shared", "NET/IB/1/Shared", IB, GRACE, ""),
+        ("NET/IB/0", "NET/IB/1", IB, GRACE, ""),
+        (
+            "NET/IB/0/GDRDMA",
+            "NET/Socket/1",
+            IB,
+            GRACE,
+            "4 of 8 connections to other nodes use sockets and not infiniband",
+        ),
+        # forms that no version is known to print
+        ("NET/IB/0(C2C)", "NET/IB/1/GDR", IB, HGX, ""),
+        ("NET", "NET/other", IB, HGX, ""),
+        ("NET/Socket/0", "NET/Socket/0", {}, HGX, ""),
+        ("NET/Socket/0", "NET/Socket/0", {**IB, "link": "ethernet"}, HGX, ""),
+        ("P2P/MNNVL", "P2P/MNNVL", IB, GRACE, ""),
     ],
 )
 def test_a_transport_that_the_platform_does_not_have_is_named(
-    connections: dict[str, int], fabric: dict[str, Any], wrong: str
+    first: str, second: str, fabric: dict[str, Any], host_link: dict[str, Any], wrong: str
 ) -> None:
-    told = wrong_transport(connections, fabric, devices=2)
-    assert told.startswith(wrong)
-    assert bool(told) == bool(wrong)
+    """The lines have the form of NCCL 2.30 (src/transport/net.cc and p2p.cc)."""
+    account = Account()
+    account.read([SENT + first, RECEIVED + first, SENT + second, RECEIVED + second] * 2)
+    assert account.connections.total() == 8
+    platform = Platform("x", 2, fabric=fabric, host_link=host_link)
+    assert wrong_transport(account.connections, platform, devices=2) == wrong
 
 
 def test_messages_of_other_nodes_are_read_as_what_they_should_be(unused_tcp_port: int) -> None:

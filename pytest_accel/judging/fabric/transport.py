@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from pytest_accel.core.sku import Platform
 from pytest_accel.core.words import counted
 
 RDMA = ("infiniband", "roce", "efa", "slingshot")
 """Kinds of fabric whose NICs write into the memory of devices; sockets copy through the host."""
-_NET = re.compile(r"NET/(?P<plugin>[^/]+)/(?P<nic>\d+)(?P<direct>.*/GDRDMA)?")
-"""A connection between nodes: "NET/IB/3/GDRDMA"."""
+C2C = "nvlink-c2c"
+_NET = re.compile(r"NET/(?P<plugin>[^/]+)/(?P<nic>\d+)(?:\(\d+\))?(?P<more>\S*)")
+"""A connection between nodes: "NET/IB/3/GDRDMA", "NET/IB/3(1)/GDRDMA(PCI)/Shared"."""
+INDIRECT = ("", "/Shared")
+"""What follows the NIC of a connection without GPUDirect RDMA (NCCL 2.30, src/transport/net.cc)."""
 
 
-def wrong_transport(connections: Mapping[str, int], fabric: Mapping[str, Any], devices: int) -> str:
+def wrong_transport(connections: Mapping[str, int], platform: Platform, devices: int) -> str:
     """Return what is wrong with the connections of a node's ranks to other nodes, as a sentence; empty if nothing is.
 
-    `connections` counts them by kind, as `Rank.connections` does. `fabric` is that of the platform: where no source
-    states it, nothing is expected. NICs are counted where each of the `devices` has its own.
+    `connections` counts them by kind, as `Rank.connections` does. Where no source states the fabric of the `platform`,
+    nothing is expected. NICs are counted where each of the `devices` has its own. Where devices reach their processor
+    by NVLink-C2C, GPUDirect RDMA through it is the choice of the library: up to 2.25 it has none, in 2.26 it is off by
+    default, since 2.27 on (NCCL_NET_GDR_C2C; src/graph/paths.cc). So its absence accuses nobody there.
     """
+    fabric = platform.fabric
     between = {kind: found for kind in connections if (found := _NET.match(kind))}
     if fabric.get("link") not in RDMA or not between:
         return ""
@@ -27,8 +33,8 @@ def wrong_transport(connections: Mapping[str, int], fabric: Mapping[str, Any], d
     sockets = sum(connections[kind] for kind, found in between.items() if found["plugin"] == "Socket")
     if sockets:
         return f"{sockets} of {counted(number, 'connection')} to other nodes use sockets and not {link}"
-    indirect = sum(connections[kind] for kind, found in between.items() if not found["direct"])
-    if indirect:
+    indirect = sum(connections[kind] for kind, found in between.items() if found["more"] in INDIRECT)
+    if indirect and platform.host_link.get("type") != C2C:
         return f"{indirect} of {counted(number, 'connection')} to other nodes do without GPUDirect RDMA"
     nics = {(found["plugin"], found["nic"]) for found in between.values()}
     if fabric.get("nics") == devices and len(nics) < devices:

@@ -43,10 +43,10 @@ _CALL = re.compile(
 "AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"."""
 _VERSION = re.compile(r"(?:NCCL version|RCCL version ?:) *(\S+)")
 _CHANNELS = re.compile(r"(\d+) coll channels")
-_VIA = re.compile(r" via ((?:P2P|SHM|COLLNET|NET/[^/\n]+/\d+(?:\(\d+\))?|NET)(?:/[A-Za-z]\w*)*)")
+_VIA = re.compile(r" via (NET/[^/\n]+/\d+\S*|(?:P2P|SHM|COLLNET|NET)(?:/[A-Za-z]\w*)*)")
 """The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"; between nodes with the number
-of the NIC and, behind it in parentheses, the rank whose process drives it: "via NET/IB/3/GDRDMA", "via NET/Socket/0"
-(NCCL, src/transport/net.cc)."""
+of the NIC and, behind it in parentheses, the rank whose process drives it: "via NET/IB/3/GDRDMA", "via NET/Socket/0",
+"via NET/IB/3(1)/GDRDMA(PCI)/Shared" (NCCL 2.30, src/transport/net.cc)."""
 _WITHOUT_NVLS = re.compile(r"NVLS multicast support is not available|Proceeding without NVLS")
 """NCCL, src/transport/nvls.cc: the GPU or its fabric has no multicast, or its memory could not be bound to it."""
 _PREFIX = re.compile(r"^.*?NCCL (?:INFO|WARN) ")

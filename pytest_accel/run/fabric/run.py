@@ -94,8 +94,8 @@ class FabricRun:
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
         """Return what was found of this node, with what is wrong with its transport by the library's own account."""
-        expected, devices = self._setup.terms.platform.fabric, len(self._setup.devices)
-        return replace(part, transport=wrong_transport(agent.connections, expected, devices))
+        platform, devices = self._setup.terms.platform, len(self._setup.devices)
+        return replace(part, transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, fabric: Fabric) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
