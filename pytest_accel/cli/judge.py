@@ -34,7 +34,7 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file,
-or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests (all_reduce_perf), nvbandwidth (text
+or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests, nvbandwidth (text
 or JSON), BabelStream, mamf-finder or dcgmi diag (JSON) printed it. A record is never accepted more easily than its
 run was: if the run was filtered, interrupted or simulated, that still counts. Results of another tool are never
 accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held

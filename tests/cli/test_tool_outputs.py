@@ -19,6 +19,11 @@ H800 = (OUTPUTS / "nvbandwidth" / "h800-8.txt").read_text()
 H100 = (OUTPUTS / "nccl-tests" / "h100-1-node.txt").read_text()
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
+GATHERED, ALL_TO_ALL, SENT = (
+    (OUTPUTS / "nccl-tests" / f"{name}-2.txt").read_text()
+    for name in ("all-gather-b200", "alltoall-rtx-2080-ti", "sendrecv-a100-64gb")
+)
+START = "# Collective test starting:"
 AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  8589934592"))
 
 
@@ -172,10 +177,21 @@ def test_another_collective_is_no_all_reduce() -> None:
         (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
         (H100 + H100, "rank 0 where rank 8 is expected; judge each output by itself"),
         (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
+        (f"{START} reduce_perf\n{H100}", "an output of reduce_perf; read are all_reduce_perf, all_gather_perf, red"),
+        (f"{START} sendrecv_perf\n{H100}", "but its rows are not those of sendrecv_perf"),
+        (f"{START} all_reduce_perf\n{START} sendrecv_perf\n{H100}", "outputs of all_reduce_perf, sendrecv_perf; judge"),
         (
-            f"# Collective test starting: sendrecv_perf\n{H100}",
-            "an output of sendrecv_perf; all_reduce_perf alone is re",
+            f"{START} all_gather_perf\n{GATHERED.replace('node0 device  1', 'node1 device  1')}",
+            "all_gather over 2 nodes",
         ),
+        (
+            "\n".join(line for line in H100.splitlines() if not re.match("# *Rank +[1-7]", line)),
+            "an output of one rank",
+        ),
+        (H100.replace(" float ", " uint8 "), "no row of float in it is whole"),
+        (ALL_TO_ALL, "can be those of alltoall_perf or alltoallv_perf, and the line '# Collective test starting: ...'"),
+        (SENT.replace("      0 ", "    N/A "), "can be those of all_reduce_perf or sendrecv_perf, and the line"),
+        (GATHERED.replace("      0", "    N/A"), "can be those of all_gather_perf or alltoall_perf or alltoallv_perf"),
         (H100 + "#  Rank  9 device  0 [0x00] x\n" * 65_529, "65,537 ranks; at most 65,536 are read"),
     ],
 )
@@ -186,7 +202,52 @@ def test_what_cannot_be_one_output_is_refused_with_its_line(text: str, says: str
 
 
 def test_a_lost_rank_takes_its_bandwidths_with_it() -> None:
-    assert read("\n".join(line for line in H100.splitlines() if "Rank  7" not in line)) == {}
+    with pytest.raises(BadFile, match="its rows are not those of all_reduce_perf or all_gather_perf or reduce_scatter"):
+        read("\n".join(line for line in H100.splitlines() if "Rank  7" not in line))
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        (
+            "nccl-tests/all-gather-b200-2",
+            {"all_gather.busbw@128MiB": 399.47, "@1GiB": 497.15, "@2GiB": 524.95, "@4GiB": 547.83, "@8GiB": 564.14},
+        ),
+        ("nccl-tests/all-gather-rtx-2080-ti-2", {"all_gather.busbw@128MiB": 3.5, "@1GiB": 3.84}),
+        ("nccl-tests/broadcast-rtx-2080-ti-2", {"broadcast.busbw@1GiB": 11.09}),
+        ("nccl-tests/sendrecv-a100-64gb-2", {"sendrecv.busbw@1GiB": 72.1, "@2GiB": 71.74}),
+        ("nccl-tests/alltoall-gb300-4", {"all_to_all.busbw@8GiB": 624.98, "@16GiB": 627.69}),
+        ("rccl-tests/alltoall-mi355x-8", {"all_to_all.busbw@8GiB": 360.71, "@16GiB": 361.41}),
+        ("nccl-tests/all-gather-rtx-5090-2", {"all_gather.busbw@128MiB": 1.6}),
+        ("nccl-tests/reduce-scatter-rtx-5090-2", {"reduce_scatter.busbw@128MiB": 2.72}),
+    ],
+)
+def test_other_operations_are_read_where_the_probe_has_its_result(name: str, figures: dict[str, float]) -> None:
+    """In place, but for all-to-alls and pairs, which have two buffers."""
+    operation = next(iter(figures)).partition("@")[0]
+    limits = dict.fromkeys(("reduce_scatter.busbw@128MiB", "all_gather.busbw@128MiB"), LIMITS["all_reduce.busbw@8GiB"])
+    found = read((OUTPUTS / f"{name}.txt").read_text(), limits)
+    assert found == {each if "." in each else f"{operation}{each}": value for each, value in figures.items()}
+
+
+def test_a_file_of_the_user_s_own_judges_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "ours.yaml"
+    limit = "{floor: 600, unit: GB/s, ranks: RANKS, source: {kind: measured, by: us, date: 2026-11}}"
+    limits = f"platforms: {{hgx8: {{limits: {{all_gather.busbw@8GiB: {limit}}}}}}}"
+    own.write_text(f"sku: ours\nextends: b200-sxm\n{limits}\n".replace("RANKS", "2"))
+    code, said = judged(GATHERED, tmp_path, capsys, f"--accel-sku={own}", "--accel-platform=hgx8")
+    assert code == 1
+    assert "REJECTED node: all_gather.busbw@8GiB 564.1 GB/s, floor 600 GB/s (-6.0%)" in " ".join(said.split())
+    own.write_text(own.read_text().replace("ranks: 2", "ranks: 8"))
+    code, said = judged(GATHERED, tmp_path, capsys, f"--accel-sku={own}", "--accel-platform=hgx8")
+    assert (code, "UNMEASURED" in said) == (6, True)
+
+
+def test_wrong_values_of_another_operation_reject(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = next(line for line in GATHERED.splitlines() if line.startswith("   134217728"))
+    code, said = judged(GATHERED.replace(row, f"{row[:-1]}1e+06"), tmp_path, capsys, "--accel-sku=b200-sxm")
+    assert code == 1
+    assert "REJECTED node: all_gather.busbw@128MiB 1e+06 values are wrong (line " in " ".join(said.split())
 
 
 def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -586,6 +647,7 @@ def test_results_that_are_no_pass_are_named_up_to_a_number() -> None:
 def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> None:
     text = path.read_text()
     limits = {f"all_reduce.busbw@{size}": LIMITS["all_reduce.busbw@8GiB"] for size in ("1GiB", "4GiB", "8GiB", "16GiB")}
+    limits |= dict.fromkeys(("reduce_scatter.busbw@128MiB", "all_gather.busbw@128MiB"), LIMITS["all_reduce.busbw@8GiB"])
     there, draw, kept = _read_or_none(text, limits), random.Random(f"36 {path.stem}"), 0  # noqa: S311 - no secret
     for _ in range(100):
         mutated = _changed_json if path.suffix == ".json" and draw.random() < 0.8 else _mutated
