@@ -22,6 +22,8 @@ from pytest_accel.core.structured import structure
 RATE = 100
 """Mbit/s of a healthy link, which two busy cores carry for all nodes at once."""
 PORT = 29771
+FIRST_PAIRS = 50_000_000
+"""Bytes of a node in a pair or two, of 4 s at RATE."""
 
 
 def _run(*words: str) -> None:
@@ -171,13 +173,12 @@ class Nodes:
         """Take the link of a node down."""
         _run("ip", "-n", self._name(node), "link", "set", "eth0", "down")
 
-    def wait_for_pairs(self, seconds: float = 300.0) -> None:
-        """Wait until rank 0 has begun with the pairs: its workers are there, and have had time for some."""
-        until = time.monotonic() + seconds
-        while "starting the worker processes" not in (self.folder / "node0.log").read_text(errors="replace"):
-            assert time.monotonic() < until, "rank 0 has not begun"
+    def wait_for_pairs(self, node: int, seconds: float = 300.0) -> None:
+        """Wait until the link of a node has carried what it carries in the first pairs."""
+        until, sent = time.monotonic() + seconds, Path(f"/sys/class/net/{self._name(node)}v/statistics/rx_bytes")
+        while int(sent.read_text()) < FIRST_PAIRS:
+            assert time.monotonic() < until, f"node{node} has sent {sent.read_text().strip()} bytes"
             time.sleep(0.2)
-        time.sleep(20.0)
 
     def fabric(self) -> Fabric:
         """Return the run as rank 0 wrote it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from pytest_accel.core.sku import Platform
 from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.probes.device.collectives import Account
 from pytest_accel.run.fabric.agent import report_of
-from pytest_accel.run.fabric.store import FabricStore
+from pytest_accel.run.fabric.store import FabricStore, StoreLost
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
@@ -203,3 +206,33 @@ def test_a_name_of_rank_0_that_does_not_resolve_is_an_error_at_once() -> None:
 def test_a_rank_0_that_is_not_there_is_told_with_its_address(unused_tcp_port: int) -> None:
     with pytest.raises(Refused, match=f"rank 0 was not reached within 1 s at 127.0.0.1:{unused_tcp_port}"):
         FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), 1.0)
+
+
+STORE = """
+import sys
+import time
+
+from torch.distributed import TCPStore
+
+store = TCPStore("127.0.0.1", int(sys.argv[1]), is_master=True, wait_for_workers=False)
+print("there", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_store_that_answers_no_more_is_lost_and_the_run_goes_on(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_accel.run.fabric.store.ANSWER_SECONDS", 1.0)
+    command = [sys.executable, "-c", STORE, str(unused_tcp_port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as rank_0:
+        try:
+            assert rank_0.stdout
+            rank_0.stdout.readline()
+            own = FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), 30.0)
+            own.put("node/1", FabricNode("gpu07"))
+            rank_0.send_signal(signal.SIGSTOP)
+            with pytest.raises(StoreLost, match="it did not answer for 1 s"):
+                own.take(FabricNode, "node/2", 300.0)
+        finally:
+            rank_0.kill()

@@ -61,7 +61,7 @@ def test_eight_nodes_name_the_bad_one(tmp_path: Path, fault: str, bad: int) -> N
     with nodes(EIGHT, tmp_path, {bad: SLOW} if fault in ("slow", "two") else {}) as made:
         made.start(QUICKLY, extra=patches, absent=(bad,) if fault == "never arrives" else ())
         if strike := {"dead link": made.sever, "killed": made.kill}.get(fault):
-            made.wait_for_pairs()
+            made.wait_for_pairs(bad)
             strike(bad)
         made.wait(900.0)
         fabric = made.fabric()

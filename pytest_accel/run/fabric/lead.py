@@ -77,7 +77,9 @@ class Lead:
 
     def _report(self, number: int, rank: int, until: float) -> Report:
         """Return the report of a node, or that there is none."""
-        found = self._store.take(Report, f"report/{number}/{rank}", until - time.monotonic())
+        waiting = f"fabric round {number}: waiting for {self._there.name_of(rank)}"
+        key, seconds = f"report/{number}/{rank}", until - time.monotonic()
+        found = self._store.take(Report, key, seconds, lambda spent: self._tell(f"{waiting}, {spent:.0f} s"))
         return found or Report("no report", text=f"its agent did not answer within {self._longest:.0f} s")
 
     def _send(self, rank: int, task: Task) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import queue
 import socket
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,6 +25,8 @@ PAUSE, NODES_ASKING = 0.1, 2000
 """Seconds between two questions whether a message is there, and by how many nodes these are prolonged by a second."""
 LONGEST = 64 << 20
 """Bytes of the longest message that is read."""
+ANSWER_SECONDS = 60.0
+"""Seconds after which a store that does not answer is lost. Torch itself waits for as long as TCP does."""
 
 
 class StoreLost(Exception):
@@ -58,10 +62,7 @@ class FabricStore:
 
     def put(self, key: str, message: Any) -> None:
         """Leave a message. Raises StoreLost."""
-        try:
-            self._store.set(f"{PREFIX}/{key}", json.dumps(plain(message)))
-        except RuntimeError as error:
-            raise StoreLost(main_line(error)) from None
+        self._ask(self._store.set, f"{PREFIX}/{key}", json.dumps(plain(message)))
 
     def take(
         self, kind: type[T], key: str, seconds: float, tick: Callable[[float], None] = lambda spent: None
@@ -72,17 +73,33 @@ class FabricStore:
         nothing. Raises StoreLost.
         """
         began, name = time.monotonic(), f"{PREFIX}/{key}"
-        try:
-            while not self._store.check([name]):
-                spent = time.monotonic() - began
-                if spent >= seconds:
-                    return None
-                tick(spent)
-                time.sleep(self._pause)
-            raw = self._store.get(name)
-        except RuntimeError as error:
-            raise StoreLost(main_line(error)) from None
+        while not self._ask(self._store.check, [name]):
+            spent = time.monotonic() - began
+            if spent >= seconds:
+                return None
+            tick(spent)
+            time.sleep(self._pause)
+        raw = self._ask(self._store.get, name)
         try:
             return structure(kind, json.loads(raw)) if len(raw) <= LONGEST else None
         except (ValueError, RecursionError, Misfit):
             return None
+
+    def _ask(self, call: Callable[..., Any], *words: Any) -> Any:
+        """Return what a call of the store returns. Raises StoreLost if it fails, or does not return in time."""
+        answers = queue.SimpleQueue[tuple[Any, str | None]]()
+
+        def ask() -> None:
+            try:
+                answers.put((call(*words), None))
+            except RuntimeError as error:
+                answers.put((None, main_line(error)))
+
+        threading.Thread(target=ask, daemon=True).start()  # one that a dead link holds ends with the process
+        try:
+            answer, trouble = answers.get(timeout=ANSWER_SECONDS)
+        except queue.Empty:
+            raise StoreLost(f"it did not answer for {ANSWER_SECONDS:.0f} s") from None
+        if trouble is not None:
+            raise StoreLost(trouble)
+        return answer
