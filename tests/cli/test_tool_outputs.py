@@ -10,7 +10,7 @@ import pytest
 import shipped
 
 from pytest_accel.cli.main import main
-from pytest_accel.cli.tool_outputs.recognise import reader_of
+from pytest_accel.cli.tool_outputs.recognise import READERS, reader_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.untrusted import BadFile
 
@@ -641,6 +641,13 @@ def test_results_that_are_no_pass_are_named_up_to_a_number() -> None:
     assert notes.count("not judged: gpu0 software: Fail") == 32
     assert notes[-2:] == ["and 8 more", notes[-1]]
     assert notes[-1].startswith("results: 40 Fail; none is judged")
+
+
+def test_every_tool_is_held_against_three_outputs_at_least() -> None:
+    """A tool that is added later is mutated, too: the test below takes all files."""
+    readers = [reader_of(path.read_text()) for path in OUTPUTS.glob("*/*.*")]
+    assert [each.LOOKED_FOR for each in READERS if readers.count(each) < 3] == []
+    assert None not in readers
 
 
 @pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.*")), ids=lambda path: path.stem)

@@ -1,1 +1,1 @@
-"""Readers of the output of other tools, one module for each tool. `judge` judges the figures that they return."""
+"""Readers of the output of other tools, one module for each tool, and the verdicts on the figures that they return."""

@@ -1,4 +1,4 @@
-"""The text that BabelStream prints, built with CUDA or HIP, as figures that `judge` judges. Pure."""
+"""Reader of the text of BabelStream, built with CUDA or HIP: the memory of one device. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
-    """Return what a text states of one device, which is named gpu0. Raises BadFile unless it is one whole run.
+    """Return the figures of one device, which is named gpu0. Raises BadFile unless the text is one whole run.
 
     `limits` are not looked at: each kernel is one metric. A row counts if its rate follows from the array size and its
     shortest time, and if that is not longer than the mean and the longest. MB are 10^6 bytes. An array that does not

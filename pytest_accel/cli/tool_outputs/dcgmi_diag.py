@@ -1,4 +1,4 @@
-"""What `dcgmi diag -j` prints, as notes: each test is the tool's own, and no limit of ours is of one. Pure."""
+"""Reader of the JSON of `dcgmi diag -j`: notes alone, because no limit is of a test of the tool. Pure."""
 
 from __future__ import annotations
 

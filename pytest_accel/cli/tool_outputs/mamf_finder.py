@@ -1,4 +1,4 @@
-"""What mamf-finder prints, as figures that `judge` judges. Pure."""
+"""Reader of the output of mamf-finder: the matrix product of one device. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
-    """Return what an output states of one device, which is named gpu0. Raises BadFile for one of another version.
+    """Return the figure of one device, which is named gpu0. Raises BadFile for an output of another version.
 
     The figure is the mean of the shape that the SKU's limit is for, from its row. Without one it is the best mean of
     the search, which a limit for another shape does not judge. Nothing else in a row states its mean: it counts if it

@@ -1,4 +1,4 @@
-"""The output of nccl-tests and rccl-tests for six operations, as figures that `judge` judges. Pure."""
+"""Reader of the output of nccl-tests and rccl-tests: bus bandwidths of six operations. Pure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
-    """Return what an output states of sizes that are LARGE, or that a SKU has limits for. Raises BadFile.
+    """Return the figures of sizes that are LARGE, or that a SKU has limits for. Raises BadFile.
 
     `shown` is the name of the file in messages. The figure of a row is its bus bandwidth, in place if our probe
     measures the operation in place. A row with wrong values is a device error, whatever its size. Of ranks on several
@@ -135,7 +135,7 @@ def _counting(
 
 
 def _measurement(row: _Row, metric: str, operation: str, ranks: int, nodes: int) -> Measurement:
-    """Return what a row states."""
+    """Return the bus bandwidth of a row, or its wrong values as the trouble of a device."""
     in_place = operation not in OUT_OF_PLACE
     conditions = {"ranks": ranks, "dtype": "fp32", "in_place": in_place}
     conditions |= {"nodes": nodes, "message": _size(row.size)} if nodes > 1 else {}
@@ -172,7 +172,7 @@ def _fits(row: _Row, operation: str, ranks: int) -> bool:
     """Return True if a row can be one of the operation's program.
 
     The rules are those of the GetCollByteCount, GetBw and InitData of the program (NVIDIA/nccl-tests, src, a0b82b2).
-    What has no result in place is checked out of place alone.
+    Programs without a result in place check the one out of place alone.
     """
     share = (ranks - 1) / ranks
     factor = {"all_reduce": 2 * share, "broadcast": 1.0, "sendrecv": 1.0}.get(operation, share)

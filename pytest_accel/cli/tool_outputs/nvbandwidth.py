@@ -1,4 +1,4 @@
-"""What nvbandwidth prints, as text or as JSON, as figures that `judge` judges. Pure."""
+"""Reader of the text and the JSON of nvbandwidth: copies between host and device, and between devices. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
-    """Return what an output states of copies between host and device, and between devices. Raises BadFile.
+    """Return the copies between host and device, and between devices, of an output. Raises BadFile.
 
     `limits` are not looked at: each test is one metric. A table counts if its rows are whole and add up to the line
     SUM behind it. Of a sender the slowest pair counts, as for our probe. The output does not state the size of a copy:

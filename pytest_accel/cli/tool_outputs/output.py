@@ -42,7 +42,7 @@ def numbered(text: str) -> list[tuple[int, str]]:
 
 
 def only(lines: Sequence[tuple[int, str]], pattern: re.Pattern[str], what: str, tool: str, shown: str) -> str:
-    """Return what the only line of a kind states. Raises BadFile if there is none, or more than one."""
+    """Return the value in the only line of a kind. Raises BadFile if there is none, or more than one."""
     found = [(place, match[1]) for place, line in lines if (match := pattern.fullmatch(line))]
     if not found:
         raise BadFile(f"{shown}: output of {tool} without its line '{what} ...'; judge the whole output")
@@ -61,7 +61,7 @@ def json_from(text: str, start: int, shown: str) -> dict[str, Any]:
 
 
 def entries(stated: Mapping[str, Any], key: str, kind: type[_Kind]) -> list[_Kind]:
-    """Return what is of a kind in the list under a key; nothing if there is no list."""
+    """Return the entries of a kind in the list under a key; none if there is no list."""
     found = stated.get(key)
     return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
 

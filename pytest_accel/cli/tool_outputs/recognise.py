@@ -19,7 +19,7 @@ class OutputReader(Protocol):
         """Return True for an output of the tool."""
 
     def read(self, text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
-        """Return what an output states; `shown` is the name of the file in messages. Raises BadFile."""
+        """Return figures, devices and notes of an output; `shown` is the file in messages. Raises BadFile."""
 
 
 READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, babelstream, mamf_finder, dcgmi_diag)

@@ -24,7 +24,7 @@ from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
 
 ONCE = "another tool measured it once"
-"""Why a device that is behind the others is not rejected for it."""
+"""The reason why a device is not rejected for being behind the others."""
 
 
 def lacking(entries: Sequence[tuple[str, str]], devices: Sequence[str]) -> str:
