@@ -67,6 +67,7 @@ platforms:
     devices: 2
     pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
     link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
+    fabric: {{nics: 2, gbit_per_s: 400, link: infiniband, source: {SOURCE}}}
     limits:
       peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
       all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
@@ -104,6 +105,7 @@ platforms:
     devices: 2
     pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
     link: {{type: xgmi, topology: mesh, count: 1, gb_per_s: 64}}
+    fabric: {{nics: 2, gbit_per_s: 400, link: roce, source: {SOURCE}}}
     limits:
 {AMD_LINKS}
       all_reduce.busbw@8GiB: {{floor: derived, reference: 47, unit: GB/s, ranks: 2, source: *us}}

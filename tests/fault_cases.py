@@ -173,6 +173,8 @@ IN_PROCESS: Sequence[Case] = (
     Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node", measured=LITTLE),
     Case("machine-check", ("host_counters.machine_checks",), "node", measured=LITTLE),
     Case("pcie-error-of-a-bridge", ("host_counters.pcie_fatal",), "node", measured=LITTLE),
+    Case("nic-down", ("host.nics_active",), "node", platform="two", measured=FACTS),
+    Case("nic-slow", ("host.nics_active",), "node", platform="two", measured=FACTS),
     Case("nic-link-lost", ("host_counters.nic_link_downed",), "node", measured=LITTLE),
     Case("nic-link-recovers", ("host_counters.nic_link_recovery",), "node", measured=LITTLE),
     Case("nic-carrier-lost", ("host_counters.nic_carrier_lost",), "node", measured=LITTLE),

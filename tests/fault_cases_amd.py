@@ -152,6 +152,8 @@ IN_PROCESS: Sequence[Case] = (
     lost("host-memory-uncorrected", "host_counters.ecc_uncorrected"),
     lost("machine-check", "host_counters.machine_checks"),
     lost("pcie-error-of-a-bridge", "host_counters.pcie_fatal"),
+    Case("nic-down", ("host.nics_active",), "node", sku="few", platform="two", measured=FACTS),
+    Case("nic-slow", ("host.nics_active",), "node", sku="few", platform="two", measured=FACTS),
     lost("nic-link-lost", "host_counters.nic_link_downed"),
     lost("nic-link-recovers", "host_counters.nic_link_recovery"),
     lost("nic-carrier-lost", "host_counters.nic_carrier_lost"),

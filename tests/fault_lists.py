@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 Entry = tuple[str, str, tuple[str, ...] | str]
 
-NETWORK = "out of scope: what lies between nodes; the NICs' state is a fact of the host, their rate is not measured"
+NETWORK = "out of scope: what lies between nodes; state and negotiated rate of the NICs are facts of the host"
 HOST = "out of scope: of the host only the errors that it counts meanwhile are judged"
 SOFTWARE = "out of scope: a fault of the job, not of the node"
 OWN = "out of scope: a message about DCGM itself"
@@ -40,7 +40,7 @@ LLAMA = Published(
         ("32", "host maintenance", "out of scope: planned by people"),
         ("19", "GPU SRAM memory", ("sram-errors", "wrong-result")),
         ("17", "GPU system processor", ("library-blocked", "device-lost", "hang")),
-        ("7", "NIC", ("nic-link-lost", "nic-carrier-lost", "nic-link-recovers")),
+        ("7", "NIC", ("nic-down", "nic-slow", "nic-link-lost", "nic-carrier-lost", "nic-link-recovers")),
         ("7", "NCCL watchdog timeout", ("rank-never-arrives", "hang")),
         ("6", "silent data corruption", ("wrong-result",)),
         ("6", "GPU thermal interface or sensor", ("thermal-slowdown", "cooling-fades", "slow-at-rest")),
@@ -59,9 +59,9 @@ AZNHC = Published(
     "Azure/azurehpc-health-checks 0e0a1ac (2026-05-01), triggerGHR/config/nhc_fault_dictionary.cfg and customTests/",
     (
         ("NHC2001", "anything else: VBIOS, Xid, host STREAM", ("wrong-vbios", "xid")),
-        ("NHC2002", "InfiniBand missing", NETWORK),
-        ("NHC2003", "InfiniBand slow", NETWORK),
-        ("NHC2004", "InfiniBand port down", NETWORK),
+        ("NHC2002", "InfiniBand missing", "not simulated: NICs are counted (tests/drivers/test_host.py)"),
+        ("NHC2003", "InfiniBand slow", ("nic-slow",)),
+        ("NHC2004", "InfiniBand port down", ("nic-down",)),
         ("NHC2005", "InfiniBand port flapping", ("nic-link-lost",)),
         ("NHC2007", "row remap pending, failed, too many", ("remap-pending", "remap-failure", "rows-remapped")),
         ("NHC2008", "InfoROM corrupted", "not covered: nobody validates it; another image than the others' is"),

@@ -149,11 +149,13 @@ class HostDetails(TypedDict, total=False):
     counts: Mapping[str, int]
     """Counters: the count of each part (port, controller). Read by facts/host_counters."""
     bad: Mapping[str, str]
-    """nic_state: the state of every port that is not active. For the record, as all below."""
+    """nic_state, nics_active: the state of every port or NIC that is not active. Read by facts/inventory, as below."""
     rates: Mapping[str, float]
-    """nic_rate, ethernet_rate: GB/s of every link that is up."""
+    """nic_rate, ethernet_rate: GB/s of every link that is up. nics_active: of every NIC, 0 without one."""
+    in_container: bool
+    """nics_active: True in a container, which may not see every NIC."""
     taint: int
-    """kernel_taint: the bits as the kernel has them."""
+    """kernel_taint: the bits as the kernel has them. For the record, as all below."""
     drives: Mapping[str, Mapping[str, float]]
     """nvme_warnings: the values in the SMART log of each drive."""
     units: Sequence[str]

@@ -227,7 +227,7 @@ LESS_IS_WORSE = frozenset(
         "compute_units", "cuda_cores", "memory_bus_bits", "memory_bytes", "power_limit_w", "power_limit_default_w",
         "power_limit_max_w", "clock_max_mhz", "memory_clock_max_mhz", "clock_application_mhz", "pcie_width",
         "pcie_gen_max", "pcie_width_max", "nvlink_count", "nvlink_up", "nvlink_gb_per_s", "xgmi_up", "xgmi_gb_per_s",
-        "host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nic_rate", "host.nvme",
+        "host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate", "host.nvme",
     }
 )  # fmt: skip
 """Facts of which a smaller value is a loss."""

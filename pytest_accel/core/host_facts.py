@@ -76,6 +76,8 @@ HOST_FACTS = {
     "nic_distance": HostFact("text", "worst distance of an accelerator to its nearest RDMA NIC",
                              f"{_PCI}, {_RDMA}/*/device"),
     "nics": HostFact("count", "RDMA NICs", _RDMA),
+    "nics_active": HostFact("count", "RDMA NICs of the network between nodes with an active port, fast enough for the "
+                            "platform where it states a rate", f"{_PORT}/state, phys_state, rate; {_RDMA}/*/device"),
     "nic_state": HostFact("text", "RDMA ports that are not active", f"{_PORT}/state, phys_state"),
     "nic_rate": HostFact("GB/s", "slowest active RDMA port, each way", f"{_PORT}/rate"),
     "nic_width": HostFact("text", "lanes of the RDMA ports", f"{_PORT}/rate"),

@@ -297,6 +297,11 @@ class Platform:
         return rate / (self.devices - 1) if self.devices and self.devices > 1 else None
 
     @property
+    def guest(self) -> bool:
+        """True if the devices are in a virtual machine."""
+        return self.virtual or self.passed_through
+
+    @property
     def wire_gb_per_s(self) -> float | None:
         """The wire rate of all NICs of a node in GB/s per direction; None if the file does not state them."""
         stated = {"nics", "gbit_per_s"} <= self.fabric.keys()

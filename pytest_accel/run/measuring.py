@@ -179,7 +179,8 @@ class Measuring:
             return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
-            return [host_fact(metric, self._host_facts[name], clock.now())]
+            limit = self._setup.terms.limits.get(metric)
+            return [host_fact(metric, self._host_facts[name], clock.now(), limit)]
         return facts(metric, self._setup.discovery, self._setup.terms.sku, clock.now())
 
     def _enter(self) -> None:

@@ -246,7 +246,7 @@ class _Check:
     def _judge(self, limits: Mapping[str, Limit], waivers: Waivers, logged: Logged, root: Path | None) -> None:
         """Judge the facts of the devices, and what the kernel logged. `root` is None for a simulated node."""
         known, up, (reports, since) = self.known, system.uptime(root) if root else math.inf, logged
-        rails = {each.removeprefix("host."): each for each in passive.RAILS if root and each in limits}
+        rails = {each.removeprefix("host."): each for each in passive.RAILS if each in limits}
         answers = self.sensor.host(rails) if rails else {}
         host = {rails[name]: answer for name, answer in answers.items()}
         judged = partial(passive.judged, reports=reports, since=since, waivers=waivers, up=up, host=host)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
@@ -227,6 +227,8 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device], option: str) -
     """
     if wanted == AUTO:
         platform, usual = expected_platform(sku, devices)
+        if platform.guest:  # whose, and so on which network, nothing tells
+            platform = replace(platform, fabric={})
         return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
     named = sku.platform_named(wanted)
     if named is None:

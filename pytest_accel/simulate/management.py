@@ -114,8 +114,10 @@ def _no_library(name: str) -> None:
 
 
 def host(model: Model) -> Path | None:
-    """Write the host's files as they are now and return their root; None if no fault concerns the host."""
-    files = model.of_node().host
+    """Write the host's files as they are now and return their root; None if it has no NICs and no fault."""
+    healthy = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": f"{model.nic_gbit_per_s:g} Gb/sec (4X)"}
+    ports = [stated.PORT.replace("mlx5_0", f"mlx5_{place}") for place in range(model.nics)]
+    files = {f"{port}/{file}": text for port in ports for file, text in healthy.items()} | model.of_node().host
     root = Path(model.board).parent / "host"
     worked = any(SharedState(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
     for name, content in files.items():

@@ -71,6 +71,9 @@ class Model:
     """Width of the memory's bus, 0 if no file states it."""
     pcie_gen: int
     pcie_lanes: int
+    nics: int
+    """NICs of the node, each of the rate below; 0 if the platform states none."""
+    nic_gbit_per_s: float
     devices: int
     seed: int
     rates: Mapping[str, Rate]
@@ -250,6 +253,8 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
         memory_bus_bits=int(sheet.memory.get("bus_bits", 0)),
         pcie_gen=int(platform.pcie.get("gen", 5)),
         pcie_lanes=int(platform.pcie.get("lanes", 16)),
+        nics=platform.fabric.get("nics", 0),
+        nic_gbit_per_s=platform.fabric.get("gbit_per_s", 0.0),
         devices=node.devices,
         seed=node.seed,
         rates=rates(node),

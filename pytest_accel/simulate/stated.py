@@ -146,6 +146,10 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
     ("power-supply-off", "host.power_supplies (advisory)", "Turn one of two power supplies off.",
      {f"sys/class/power_supply/{name}/{file}": text for name, online in (("PSU1", "1"), ("PSU2", "0"))
       for file, text in (("type", "Mains"), ("online", online))}),
+    ("nic-down", "host.nics_active where the platform states NICs", "Take the port of an RDMA NIC down.",
+     {f"{PORT}/state": "1: DOWN", f"{PORT}/phys_state": "2: Polling"}),
+    ("nic-slow", "host.nics_active where the platform states NICs", "Let an RDMA NIC negotiate 100 Gbit/s.",
+     {f"{PORT}/rate": "100 Gb/sec (1X NDR)"}),
     # -- counted while the devices work
     ("host-memory-uncorrected", "host_counters.ecc_uncorrected",
      "Count uncorrected errors of host memory during the run.",

@@ -181,8 +181,7 @@ def with_floors(sku: Sku, every: Sequence[ClassRow]) -> Sku:
     for name, platform in sku.platforms.items():
         own = [row if row not in shared else row.only(platform.limits) for row in here[name]]
         limits = _limits(sku, platform, platform.limits, own, sku.limits)
-        hidden = platform.passed_through or platform.virtual
-        platforms[name] = replace(platform, limits=without_host_floors(limits) if hidden else limits)
+        platforms[name] = replace(platform, limits=without_host_floors(limits) if platform.guest else limits)
     usual = next(iter(sku.platforms.values()))
     widest = next((row.widest for row in every if row.widest and row.holds_for(sku, usual)), None)
     floored = replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)

@@ -37,11 +37,13 @@ def same_product(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     """Return the user's SKU with what differs from the shipped one marked as overridden.
 
-    Limits of a file that `extends` the shipped one are marked already, where it was read.
+    What a file that `extends` the shipped one changes is marked already where it was read, but for the network.
     """
     datasheet = tuple(_other_values(own.datasheet, shipped.datasheet))
     if extends:
-        return replace(own, other_datasheet=datasheet)
+        less = [name for name, each in own.platforms.items() if _less(each, shipped.platform_named(name))]
+        platforms = {name: replace(own.platforms[name], overridden=True) for name in less}
+        return replace(own, other_datasheet=datasheet, platforms={**own.platforms, **platforms})
     pairs = [(each, _alike(each, shipped)) for each in own.platforms.values()]
     of_platforms = [(written(one.limits), written(other.limits)) for one, other in pairs if other]
     expected = {metric for ours, theirs in of_platforms for metric in theirs if metric not in ours}
@@ -77,8 +79,13 @@ def _platform(own: Sku, shipped: Sku, one: Platform, other: Platform | None) -> 
 
 
 def _expects(one: Platform, other: Platform) -> bool:
-    """Return True if the platforms expect other devices or links."""
-    return any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+    """Return True if the platforms expect other devices or links, or this one less of the network."""
+    return _less(one, other) or any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+
+
+def _less(one: Platform, other: Platform | None) -> bool:
+    """Return True if a platform states NICs of less rate in all than another."""
+    return other is not None and (one.wire_gb_per_s or 0.0) < (other.wire_gb_per_s or 0.0)
 
 
 def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping[str, Limit]) -> dict[str, Limit]:

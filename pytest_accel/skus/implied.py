@@ -24,6 +24,8 @@ class Stated:
     """Why a lower figure does not reject; empty if it does."""
 
 
+RATE = "gb_per_s"
+"""The condition of the limit on the NICs of a node: GB/s of each."""
 UNDER_LOAD = "what temperatures cost shows under load"
 OF_DATASHEET = (
     Stated("inventory.power_limit_default", "W", "power.watts"),
@@ -39,7 +41,7 @@ OF_DATASHEET = (
 
 
 def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dict[str, Limit]:
-    """Return the limits that follow from the datasheet of the SKU and from the links of the platform, by metric.
+    """Return the limits that follow from the datasheet of the SKU, and from links and NICs of the platform, by metric.
 
     `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
     """
@@ -49,7 +51,8 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
         replace(each, origin=where, source=platform.source, overridden=platform.overridden)
         for each in _of_links(platform, emulated)
     ]
-    made = [*_of_datasheet(sku, platform), *links]
+    nics = [] if emulated_ports and not platform.guest else _of_fabric(platform, where)
+    made = [*_of_datasheet(sku, platform), *links, *nics]
     return {each.metric: replace(each, declared_by=DeclaredBy.RUN) for each in made}
 
 
@@ -137,3 +140,17 @@ def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
             yield Limit(metric, "GB/s", floor=rate, advises=xgmi, if_supported=True)
     if link.get("topology") == "switch":
         yield Limit("health.fabric", "text", equals="completed", if_supported=True)
+
+
+def _of_fabric(platform: Platform, where: str) -> Iterator[Limit]:
+    """Yield a floor on the active NICs of a node, by number and rate, where the platform states both.
+
+    It rejects, since no method lies between the kernel's statement and the platform's, and others take such nodes out:
+    NHC2002 to NHC2004 of Azure/azurehpc-health-checks (0e0a1ac). The kernel lists no NICs of Slingshot as RDMA devices,
+    and older drivers state 100 Gbit/s for every EFA.
+    """
+    stated = platform.fabric
+    if stated.get("link") in ("infiniband", "roce") and platform.wire_gb_per_s:
+        rate = {RATE: stated["gbit_per_s"] / 8}
+        demanded = Limit("host.nics_active", "count", floor=stated["nics"], conditions=rate, source=stated["source"])
+        yield replace(demanded, origin=f"fabric of {where}", overridden=platform.overridden)

@@ -41,7 +41,7 @@ def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> 
     fabric = platform.link and platform.link.get("topology") not in WITHOUT_FABRIC
     optional = {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
     optional |= set() if fabric else set(BETWEEN_DEVICES)
-    optional |= {HOST_LINK} if platform.passed_through or platform.virtual else set()
+    optional |= {HOST_LINK} if platform.guest else set()
     return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
 
 

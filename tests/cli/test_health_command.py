@@ -252,6 +252,25 @@ def test_rdma_ports_are_judged_where_the_threshold_file_has_limits_on_them() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("faults", "status", "line"),
+    [
+        ("", 0, "OK 8 x h100-sxm"),
+        ("faults: [{fault: nic-down}]", 1, "ERROR node A604 nic: 7, floor 8 (-12.5%), at mlx5_0 DOWN (Polling)"),
+        ("faults: [{fault: nic-slow}]", 1, "ERROR node A604 nic: 7, floor 8 (-12.5%), at mlx5_0 12.5 GB/s"),
+    ],
+)
+def test_nics_are_held_against_those_that_the_platform_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], faults: str, status: int, line: str
+) -> None:
+    from pytest_accel.cli.main import main
+
+    (tmp_path / "node.yaml").write_text(f"sku: h100-sxm\nplatform: dgx\n{faults}\n")
+    assert main(["health", f"--simulate={tmp_path / 'node.yaml'}", "--timeout=60s"]) == status
+    assert capsys.readouterr().out == f"SIMULATED {line}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("up", "again", "line"),
     [
         (120, 0, "OK 8 x h100-sxm"),

@@ -76,6 +76,12 @@ ALLOWED = {"proc/self/status": "Name:\tx\nCpus_allowed_list:\t0-3\n", "sys/devic
 POLICY = f"{CPU}/cpufreq/policy0"
 SLOT = "sys/firmware/dmi/entries/17-{}/raw"
 
+FAR_GPU = "sys/devices/pci0000:c0/0000:c0:0{0}.0/0000:c{0}:00.0"
+DOWN = {"state": "1: DOWN", "phys_state": "2: Polling"}
+VIRTUAL = f"{NIC[:-1]}2"
+"""A virtual function of the NIC."""
+BONDED = {f"{NIC}/net/eth0/master -> sys/class/net/bond0": "", "sys/class/net/bond0/bonding/mode": "802.3ad 4",
+          "sys/class/net/bond0/speed": "400000", "sys/class/net/bond0/operstate": "up"}  # fmt: skip
 KNOWN: list[tuple[str, Tree, Any]] = [
     ("numa_balancing", {"proc/sys/kernel/numa_balancing": "1\n"}, 1),
     ("numa_balancing", {"proc/sys/kernel/ostype": "Linux"}, 0),
@@ -139,8 +145,11 @@ KNOWN: list[tuple[str, Tree, Any]] = [
     ("nic_distance", {**gpu(), **rdma("mlx5_0", {}, FAR_NIC)}, "SYS"),
     ("nics", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, FAR_NIC)}, 2),
     ("nics", {}, 0),
+    ("nics_active", {}, 0),
+    ("nics_active", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {}, VIRTUAL), f"{VIRTUAL}/physfn -> {NIC}": ""}, 1),
+    ("nics_active", {**rdma("mlx5_0", DOWN), **rdma("mlx5_1", {}, FAR_NIC)}, 1),
     ("nic_state", rdma("mlx5_0", {}), "active"),
-    ("nic_state", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {"state": "1: DOWN", "phys_state": "2: Polling"}, FAR_NIC)},
+    ("nic_state", {**rdma("mlx5_0", {}), **rdma("mlx5_1", DOWN, FAR_NIC)},
      "mlx5_1/1 DOWN (Polling)"),
     ("nic_rate", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {"rate": "200 Gb/sec (4X HDR)"}, FAR_NIC)}, 25.0),
     ("nic_width", {**rdma("mlx5_0", {}), **rdma("mlx5_1", {"rate": "100 Gb/sec (1X NDR)"}, FAR_NIC)}, "1X, 4X"),
@@ -208,7 +217,7 @@ def test_every_fact_has_a_test() -> None:
     assert {name for name, *_ in KNOWN} | {*EVERYWHERE, *ASKED} == set(HOST_FACTS)
 
 
-ANYWAY = {"nics", "nvme", "machine", "numa_balancing"}
+ANYWAY = {"nics", "nics_active", "nvme", "machine", "numa_balancing"}
 """Facts that an empty tree has: none."""
 
 
@@ -284,6 +293,24 @@ def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
     assert answer(HOST_READERS["nic_link_downed"], tmp_path, METAL)["worst"] == "mlx5_3/1"
     healthy = make(tmp_path / "healthy", rdma("mlx5_0", {}))
     assert answer(HOST_READERS["nic_link_downed"], healthy, METAL)["worst"] == ""
+
+
+@pytest.mark.parametrize(
+    ("tree", "rates"),
+    [
+        ({**rdma("mlx5_0", DOWN), **rdma("mlx5_1", {}, FAR_NIC)}, {"mlx5_0": 0.0, "mlx5_1": 50.0}),
+        ({**gpu(), **rdma("mlx5_0", DOWN), **rdma("mlx5_1", {}, FAR_NIC)}, {"mlx5_0": 0.0}),
+        ({**gpu(), **rdma("mlx5_0", {}, FAR_NIC)}, {"mlx5_0": 50.0}),
+        ({**gpu(), **gpu(FAR_GPU.format(1)), **gpu(FAR_GPU.format(2)), **rdma("mlx5_0", {}),
+          **rdma("mlx5_1", {}, FAR_NIC)}, {"mlx5_0": 50.0, "mlx5_1": 50.0}),
+        ({**rdma("mlx5_0", {}, VIRTUAL), f"{VIRTUAL}/physfn -> {NIC}": "", f"{NIC}/vendor": ""}, {"mlx5_0": 50.0}),
+        ({**rdma("bond_0", {"rate": "200 Gb/sec (4X HDR)"}), **BONDED}, {"bond_0": 50.0}),
+    ],
+    ids=["no accelerator", "near", "far", "far from most", "virtual in a container", "bonded"],
+)  # fmt: skip
+def test_the_rates_of_the_nics_for_accelerators(tmp_path: Path, tree: Tree, rates: dict[str, float]) -> None:
+    """One of a storage network hides none that is down; one below no switch of an accelerator is not left out alone."""
+    assert answer(HOST_READERS["nics_active"], make(tmp_path, tree), METAL)["details"]["rates"] == rates
 
 
 def test_the_bridges_with_access_control_are_named(tmp_path: Path) -> None:

@@ -150,6 +150,40 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     assert found.details == {"ports": {"mlx5_3/1": 7}, "worst": "mlx5_3/1"}
 
 
+EIGHT = {f"mlx5_{place}": 50.0 for place in range(8)}
+NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0})
+
+
+@pytest.mark.parametrize(
+    ("rates", "bad", "in_container", "status", "words"),
+    [
+        (EIGHT, {}, False, Status.PASS, ""),
+        ({**EIGHT, "mlx5_8": 12.5, "mlx5_9": 0.0}, {"mlx5_9": "DOWN (Disabled)"}, False, Status.PASS, ""),
+        ({**EIGHT, "mlx5_3": 25.0}, {}, False, Status.FAIL, "7, floor 8 (-12.5%), at mlx5_3 25 GB/s"),
+        ({**EIGHT, "mlx5_3": 0.0}, {"mlx5_3": "DOWN (Polling)"}, False, Status.FAIL, "at mlx5_3 DOWN (Polling)"),
+        ({f"mlx5_{place}": 50.0 for place in range(7)}, {}, False, Status.FAIL, "7, floor 8 (-12.5%)"),
+        ({}, {}, False, Status.FAIL, "0, floor 8"),
+        (
+            {"mlx5_0": 50.0},
+            {},
+            True,
+            Status.UNMEASURED,
+            "1 of 8 NICs are seen; requires the host instead of a container",
+        ),
+        ({**EIGHT, "mlx5_3": 25.0}, {}, True, Status.FAIL, "at mlx5_3 25 GB/s"),
+    ],
+)
+def test_nics_are_counted_by_the_rate_of_the_platform(
+    rates: dict[str, float], bad: dict[str, str], in_container: bool, status: Status, words: str
+) -> None:
+    """More NICs than the platform states, slower or cabled to nothing, are those of another network."""
+    told = {"value": len(rates) - len(bad), "details": {"rates": rates, "bad": bad, "in_container": in_container}}
+    verdict = judge([host_fact("host.nics_active", told, limit=NICS)], NICS)
+    assert verdict.status is status
+    assert words in sentence_of(verdict)
+    assert ("at mlx5" in words) is (", at mlx5" in sentence_of(verdict)), "no other network is named"
+
+
 @pytest.mark.parametrize("why", ["absent", "unreadable"])
 @pytest.mark.parametrize(
     ("limit", "status"),

@@ -143,3 +143,37 @@ def test_links_that_no_library_counts_make_no_limit(kind: str) -> None:
     """An AMD card has no NVLinks: the limit of a healthy MI210 with bridges could never be judged."""
     platform = replace(HGX8, link={"type": kind, "topology": "mesh", "count": 3})
     assert not {"health.nvlink_up", "health.xgmi_up"} & set(implied.limits(H100, platform))
+
+
+def test_nics_are_demanded_by_the_number_and_the_rate_of_the_platform() -> None:
+    dgx = H100.platforms["dgx"]
+    limit = requirements.limits(H100, dgx, 8)["host.nics_active"]
+    assert (limit.floor, limit.conditions, limit.advises) == (8, {"gb_per_s": 50.0}, False)
+    assert (limit.source, limit.origin) == (dgx.fabric["source"], "fabric of platform dgx of h100-sxm")
+
+
+@pytest.mark.parametrize("fabric", [{}, {"nics": None}, {"link": "efa"}, {"link": "slingshot"}, {"link": "ethernet"}])
+def test_nics_of_which_nobody_or_no_kernel_states_the_rate_make_no_limit(fabric: dict[str, Any]) -> None:
+    stated = {key: each for key, each in {**H100.platforms["dgx"].fabric, **fabric}.items() if each} if fabric else {}
+    assert "host.nics_active" not in implied.limits(H100, replace(HGX8, fabric=stated))
+
+
+@pytest.mark.parametrize(("platform", "judged"), [("dgx", False), ("vm-passthrough", True)])
+def test_a_virtual_machine_has_the_nics_that_its_platform_states(platform: str, judged: bool) -> None:
+    found = requirements.limits(H100, H100.platforms[platform], 8, emulated_ports=True)
+    assert ("host.nics_active" in found) is judged
+
+
+def test_a_file_that_demands_less_of_the_network_counts_as_overriding(tmp_path: Path) -> None:
+    source = "source: {kind: agreed, by: us, date: 2026-11}"
+    (tmp_path / "mine.yaml").write_text(
+        "sku: mine\nextends: h100-sxm\nplatforms:\n"
+        f"  dgx: {{fabric: {{gbit_per_s: 200, {source}}}}}\n"
+        f"  hgx8: {{fabric: {{nics: 8, gbit_per_s: 200, link: roce, {source}}}}}\n"
+    )
+    mine = loader.load(str(tmp_path / "mine.yaml"))
+    limits = {each: requirements.limits(mine, mine.platforms[each], 8)["host.nics_active"] for each in ("dgx", "hgx8")}
+    assert {name: (each.conditions, each.overridden) for name, each in limits.items()} == {
+        "dgx": ({"gb_per_s": 25.0}, True),
+        "hgx8": ({"gb_per_s": 25.0}, False),
+    }

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
+from pytest_accel.drivers.host.hints import on_bus
+from pytest_accel.drivers.host.pci import SWITCHED, accelerators, distance
+from pytest_accel.drivers.host.place import place
 
 RECOVERIES = ("link_error_recovery",)
 """The counter of the times that a port had to recover its link."""
@@ -44,14 +48,58 @@ def nics(root: Path) -> int:
         return 0
 
 
+def _not_active(port: Path) -> str:
+    """Return the state of a port that is not active, such as "DOWN (Polling)"; empty for one that is."""
+    state, physical = (text(port / file).rpartition(":")[2].strip() for file in ("state", "phys_state"))
+    return "" if (state, physical) == ("ACTIVE", "LinkUp") else f"{state} ({physical})"
+
+
+def _gb_per_s(port: Path) -> float:
+    """Return the negotiated rate of a port in GB/s; of one that is bonded at least that of the bond.
+
+    The RDMA device of a bond may state the rate of one of its links.
+    """
+    rate = float(matched(port / "rate", r"^([\d.]+) Gb/sec", ": {!r} is not a rate")[1]) / 8
+    bonds = [each.parent for each in (port.parent.parent / "device/net").glob("*/master/bonding")]
+    return max([rate, *(number(bond / "speed") / 8000 for bond in bonds if maybe(bond / "operstate") == "up")])
+
+
+@fact(container=_OWN, machine=_HANDED)
+def nics_active(root: Path) -> HostAnswer:
+    """Return the number of NICs with an active port, of those that carry the traffic of the accelerators.
+
+    These are the NICs below a PCIe switch with an accelerator, or all if most accelerators have none there. Virtual
+    functions count as the physical one.
+    """
+    rates: dict[str, float] = {}
+    bad: dict[str, str] = {}
+    for nic in _of_accelerators(root):
+        states = {port: _not_active(port) for port in sorted((nic / "ports").glob("*"))}
+        rates[nic.name] = max((_gb_per_s(port) for port, why in states.items() if not why), default=0.0)
+        if not rates[nic.name]:
+            bad[nic.name] = ", ".join(states.values())
+    active = sum(map(bool, rates.values()))
+    return HostAnswer(active, details={"rates": rates, "bad": bad, "in_container": bool(place(root).container)})
+
+
+def _of_accelerators(root: Path) -> list[Path]:
+    """Return the folders of the NICs that `nics_active` counts."""
+    functions: dict[Path, Path] = {}
+    every = sorted((root / "sys/class/infiniband").glob("*"))
+    for nic in sorted(every, key=lambda each: (each / "device/physfn").exists()):  # virtual functions last
+        virtual = nic / "device/physfn"
+        functions.setdefault((virtual if virtual.exists() else nic / "device").resolve(), nic)
+    ends = accelerators(root) if on_bus(root) else []
+    near = [[nic for place, nic in functions.items() if distance(end, place) in SWITCHED] for end in ends]
+    if 2 * sum(map(bool, near)) > len(near):
+        return sorted(set(chain(*near)))
+    return sorted(functions.values())
+
+
 @fact(container=_OWN, machine=_HANDED)
 def nic_state(root: Path) -> HostAnswer:
     """Return "active", or the states of the ports that are not, such as "mlx5_0/1 DOWN (Polling)"."""
-    bad = {}
-    for name, port in ports(root).items():
-        state, physical = (text(port / file).rpartition(":")[2].strip() for file in ("state", "phys_state"))
-        if state != "ACTIVE" or physical != "LinkUp":
-            bad[name] = f"{state} ({physical})"
+    bad = {name: why for name, port in ports(root).items() if (why := _not_active(port))}
     return HostAnswer(some([f"{name} {state}" for name, state in bad.items()]) or "active", details={"bad": bad})
 
 
@@ -64,7 +112,7 @@ def nic_rate(root: Path) -> HostAnswer:
     rates = {}
     for name, port in ports(root).items():
         if text(port / "state").endswith("ACTIVE"):
-            rates[name] = float(matched(port / "rate", r"^([\d.]+) Gb/sec", ": {!r} is not a rate")[1]) / 8
+            rates[name] = _gb_per_s(port)
     if not rates:
         raise HiddenFact("no RDMA port is active")
     worst = min(rates, key=lambda name: rates[name])

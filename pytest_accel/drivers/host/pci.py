@@ -169,6 +169,8 @@ def accelerator_numa(root: Path) -> str:
 NEARNESS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Distances in the terms of `nvidia-smi topo`: within one switch, across PCI bridges, across the host bridge, within
 the NUMA node, across NUMA nodes."""
+SWITCHED = NEARNESS[:2]
+"""Distances below the host bridge."""
 
 
 @fact(machine="the hypervisor may flatten the tree")

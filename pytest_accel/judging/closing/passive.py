@@ -49,8 +49,8 @@ TRAINING_SECONDS = 600.0
 """
 PENDING = ("health.ecc_pending_change", "health.mig_pending_change")
 """Modes that somebody changed and that wait for a reset: no fault of the device, so that no scheduler drains it."""
-RAILS = ("host.nics", "host.nic_state", "host.nic_rate")
-"""Facts of the RDMA ports, which are judged where the threshold file has a limit on them for the platform."""
+RAILS = ("host.nics_active", "host.nics", "host.nic_state", "host.nic_rate")
+"""Facts of the RDMA ports, which are judged where the platform has a limit on them: the first where it states NICs."""
 FACTS = ("inventory", "health")
 """The metric of the messages of the kernel about the node."""
 
@@ -108,7 +108,7 @@ def judged(
     """
     asked = [metric for metric in metrics(limits) if metric not in RAILS and (reports or not reported(metric))]
     found = [each for metric in asked for each in _measured(metric, discovery, sku, reports, since)]
-    found += [inventory.host_fact(metric, answer, since.ended) for metric, answer in host.items() if metric in limits]
+    found += [inventory.host_fact(metric, answer, since.ended, limits[metric]) for metric, answer in host.items()]
     software = versions_of(discovery.devices)
     serials = {device.uuid: [device.serial] if device.serial else [] for device in discovery.devices}
     stated = [_after_boot(judge([each], limits[each.metric], software), up) for each in found]

@@ -10,8 +10,9 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.fact_metrics import FACT_METRICS, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.drivers import registry
+from pytest_accel.skus import implied
 
 Facts = Mapping[str, Any]
 
@@ -196,10 +197,11 @@ def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[s
     return replace(one, trouble=Trouble("need", reason))
 
 
-def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measurement:
+def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0, limit: Limit | None = None) -> Measurement:
     """Return one fact of the host as a measurement, read at `now` (seconds since the epoch).
 
-    A fact that is hidden from this user is not applicable, which becomes UNMEASURED if a limit requires it.
+    A fact that is hidden from this user is not applicable, which becomes UNMEASURED if a limit requires it. The `limit`
+    of the metric is None where it has none.
     """
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
@@ -207,7 +209,7 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
     details.update(answer.get("details", {}))
     if worst := answer.get("worst"):
         details["worst"] = worst
-    return Measurement(
+    found = Measurement(
         metric=metric,
         subject=NODE,
         unit=HOST_FACTS[name].unit,
@@ -217,6 +219,24 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0) -> Measu
         ended=now,
         details=details,
     )
+    return _at_rate(found, limit) if limit and implied.RATE in limit.conditions and not why else found
+
+
+def _at_rate(nics: Measurement, limit: Limit) -> Measurement:
+    """Return the number of active NICs as the number of those that reach the rate of a limit, the others as the worst.
+
+    A container may not see every NIC: where it sees fewer than the limit demands, too few are no finding.
+    """
+    rates, bad, rate = nics.details["rates"], nics.details["bad"], limit.conditions[implied.RATE]
+    slow = [f"{nic} {bad.get(nic) or f'{each:g} GB/s'}" for nic, each in rates.items() if each < rate]
+    count, least = len(rates) - len(slow), limit.floor or 0
+    details, trouble = nics.details.copy(), None
+    if slow and count < least:
+        details["worst"] = ", ".join(slow)
+    if len(rates) < least and details["in_container"]:
+        seen = f"{len(rates)} of {least:g} NICs are seen"
+        trouble = Trouble("not_applicable", f"{seen}; requires the host instead of a container")
+    return replace(nics, value=count, conditions={implied.RATE: rate}, details=details, trouble=trouble)
 
 
 def _product(device: Device, sku: Sku | None) -> str:
