@@ -27,6 +27,7 @@ NOTES: Mapping[str, str] = {
     "at": "at {text}",
     "during": "during {text}",
     "cause": "{text}",
+    "cause_before": "in an earlier attempt {text}",
     # why a value was not judged
     "no_value": "the probe returned no value",
     "not_a_value": "the probe returned {shown}, which is no value",
@@ -68,6 +69,7 @@ class Note:
     """A reason without figures. `text` is what a probe, a driver or a setting said about it, empty where nothing did.
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
+    "cause_before": the cause that an attempt before the repeat shows, where the repeat shows none.
     "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
     "island", "nobody_named": what a fabric run says of a slow node that it does not blame.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.

@@ -11,6 +11,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.causes.diagnosis import cause, explaining, reason_words, variation
+from pytest_accel.judging.causes.findings import finding_of
 from pytest_accel.judging.verdicts.judge import judge
 
 FACTS: dict[str, Any] = {
@@ -262,6 +263,32 @@ def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None
         short
     )
     assert "HW thermal" not in sentence_of(fine)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "cause", "code"),
+    [
+        (27.0, {}, "; in an earlier attempt -50.9% against what is expected", "host-link-narrow"),
+        (27.0, {"pcie_gen": 5, "pcie_width": 16}, "; -50.5% against what is expected", "host-link-slow"),
+        (54.0, {}, None, "host-link-slow"),
+    ],
+)
+def test_the_evidence_of_either_attempt_that_broke_the_limit_counts(
+    first: float, again: TelemetrySummary, cause: str | None, code: str
+) -> None:
+    """A repeat may be too short for a reading of the link; an attempt that held is no evidence of a shortfall."""
+    limit = Limit("host_copy.h2d", "GB/s", floor=50.0, reference=55.0)
+    narrow: TelemetrySummary = {"pcie_gen": 5, "pcie_width": 8}
+    attempts = [
+        replace(measured(limit.metric, summary), value=value, unit="GB/s")
+        for value, summary in ((first, narrow), (27.2, again))
+    ]
+    verdict = judge(attempts, limit, explain=explaining([gpu()]))
+    said = sentence_of(verdict).removeprefix("27.2 GB/s, floor 50 GB/s (-45.6%)")
+    assert said.startswith(cause) if cause else not said
+    found = finding_of(verdict, attempts, gpu())
+    assert found
+    assert found.fault.name == code
 
 
 def test_a_cause_that_the_measurement_holds_goes_first() -> None:

@@ -20,6 +20,7 @@ from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT
 from pytest_accel.judging.causes.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
+from pytest_accel.judging.verdicts.judge import fallen_short
 from pytest_accel.judging.verdicts.like_devices import Attempt, kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
 
@@ -210,7 +211,10 @@ def _fault(
     if reported:
         name = LOGGED.get(reported.message, "") if reported.message else _OF_XID.get(reported.number, "")
         return BY_NAME[name] if name else of_metric(verdict.metric)
-    cause = _cause(own[-1], device, verdict, others) if own and device else None
+    evidence = fallen_short(own, verdict) or own[-1:]
+    if not any(each.kind == "cause_before" for each in verdict.reasons):
+        evidence = evidence[:1]
+    cause = next(filter(None, (_cause(each, device, verdict, others) for each in evidence)), None) if device else None
     return BY_NAME[cause] if cause else of_metric(verdict.metric)
 
 

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 from pytest_accel.core import versions
 from pytest_accel.core.details import Details
-from pytest_accel.core.measurement import Measurement, Trouble, is_time
+from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import (
     Advises,
     Alone,
+    BehindNeighbours,
+    BehindPast,
     BelowClass,
     BeyondMethod,
     Note,
@@ -29,7 +31,7 @@ from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.allowance import MOST_BY_METHOD, beyond_methods, far
 from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.verdicts.distance import unconfirmed
-from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable, value_of
+from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable
 from pytest_accel.judging.verdicts.limit import COMPARED, compare, next_run_of, of_peak_of
 from pytest_accel.judging.verdicts.references import held
 
@@ -85,8 +87,7 @@ def judge(
     verdict = _by_limit(attempts, limit, software, explained)
     later = held(verdict, attempts, background)
     failed_beside = later.status is Status.FAIL is not verdict.status
-    why = explained(_slowest(attempts)) if failed_beside else None
-    return later.because(*([Note("cause", why)] if why else []))
+    return later.because(*(_cause(fallen_short(attempts, later), explained) if failed_beside else []))
 
 
 def _unchanged(details: Details) -> Details:
@@ -101,12 +102,20 @@ def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
     return together(attempts) or list(attempts)
 
 
-def _slowest(attempts: Sequence[Measurement]) -> Measurement:
-    """Return the deciding attempt that fell shortest, the last one if none has a figure."""
-    known = [each for each in _deciding(attempts) if usable(each)]
-    if not known:
-        return _deciding(attempts)[-1]
-    return (max if is_time(known[-1].unit) else min)(reversed(known), key=value_of)
+def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Measurement]:
+    """Return the attempts on all devices together that fell short as the verdict says, the newest first.
+
+    These are those that broke its limit. If none did, all of them were behind what else they were held against, or the
+    first alone.
+    """
+    rounds = [each for each in reversed(together(attempts)) if usable(each)]
+    broke = _broken(rounds, verdict.limit)
+    once = any(isinstance(each, BehindNeighbours | BehindPast) and each.at_first for each in verdict.reasons)
+    return broke or (rounds[-1:] if once else rounds)
+
+
+def _broken(measured: Sequence[Measurement], limit: Limit | None) -> list[Measurement]:
+    return [each for each in measured if limit and usable(each) and not _holds(each, limit)]
 
 
 def _by_limit(
@@ -151,7 +160,7 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     last, measured = rounds[-1], [each for each in rounds if not each.trouble]
     judged = None
     if limit and measured:
-        judged = _excused(_explained(measured[-1], limit, len(rounds), explain), measured[-1], limit, software)
+        judged = _excused(_explained(measured, limit, len(rounds), explain), measured[-1], limit, software)
         if judged.status is Status.FAIL and (doubt := unconfirmed((), rounds[-1].details.get("not_repeated", ""))):
             return judged.because(*doubt, status=Status.FAIL if far(judged, limit) else Status.INCONCLUSIVE)
         if judged.status is Status.FAIL and last.trouble:
@@ -180,7 +189,7 @@ def _seen_before(
     for each in rounds[:-1]:
         if each.trouble:
             continue
-        once = _excused(_explained(each, limit, len(rounds), explain), each, limit, software)
+        once = _excused(_explained([each], limit, len(rounds), explain), each, limit, software)
         if once.status is Status.FAIL and far(once, limit, once=True):
             return once.because(Repeated(verdict.value, verdict.unit, fails=True))
     if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit):
@@ -190,13 +199,20 @@ def _seen_before(
     return verdict
 
 
-def _explained(measurement: Measurement, limit: Limit, attempts: int, explain: Why) -> Verdict:
-    """Return the verdict on one measurement by itself, with the cause of a shortfall if one is known."""
-    verdict = compare(measurement, limit, attempts)
+def _explained(measured: Sequence[Measurement], limit: Limit, attempts: int, explain: Why) -> Verdict:
+    """Return the verdict on the last of the measurements by itself, with the cause of a shortfall if one is known."""
+    verdict = compare(measured[-1], limit, attempts)
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
-    why = explain(measurement)
-    return verdict.because(Note("cause", why)) if why else verdict
+    return verdict.because(*_cause([measured[-1], *_broken(measured[-2::-1], limit)], explain))
+
+
+def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:
+    """Return the cause by the first of the measurements that shows one; if not the one judged, the cause says so."""
+    for each in measured:
+        if why := explain(each):
+            return [Note("cause" if each is measured[0] else "cause_before", why)]
+    return []
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
