@@ -18,11 +18,15 @@ import html5lib
 import in_process
 import pytest
 import report_record
-from report_record import HOSTILE, SLOW, device, readings, record, saved
+from report_record import FLOOR, HOSTILE, SLOW, device, readings, record, saved
+from worded import worded
 
 from pytest_accel.cli.main import main
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.reasons import Expected
 from pytest_accel.core.run import EarlierFigure, Past, Run
-from pytest_accel.core.verdict import Closing, Status
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
@@ -166,6 +170,35 @@ def test_what_fell_short_is_told_by_device_and_cause() -> None:
     assert all(name in of_slow for name in ("matmul.bf16", "matmul.fp8", "matmul.fp16"))
     assert of_slow.count("Next") == 1
     assert sum(" gpu1 " in each for each in items) == 1
+
+
+def devices_of(found: Run) -> list[str]:
+    """The rows below "Devices", each as its text."""
+    table = next(each for each in tree(page.page(found, None)).iter(f"{HTML}table") if each.get("class") == "devices")
+    return [" ".join(" ".join(row.itertext()).split()) for row in table.iter(f"{HTML}tr")][1:]
+
+
+@pytest.mark.parametrize(("gone", "name"), [(5, "gpu5"), (7, "1 of 8")])
+def test_a_device_that_is_missing_has_the_first_row(gone: int, name: str) -> None:
+    """It is known by its name where the library counts on behind it."""
+    found = record()
+    found.devices = [each for each in found.devices if each.index != gone]
+    limit = Limit("inventory.count", "count", equals=8)
+    count = Verdict(limit.metric, NODE, Status.FAIL, (Expected(),), "count", 7, expected=8, limit=limit)
+    assert f"{name} ✖ FAIL expected, not found 7 of 8 devices" in devices_of(replace(found, verdicts=[count]))[0]
+    assert devices_of(replace(found, verdicts=[]))[0].startswith("gpu0")
+
+
+def test_the_devices_that_fail_come_first_with_what_happened() -> None:
+    """A device that was lost during the run before one that is slow."""
+    found = record()
+    lost = Verdict("soak.rate", device(5).uuid, Status.FAIL, worded("no answer"), limit=FLOOR, fault=True, event="lost")
+    first, second, third, *_ = devices_of(replace(found, verdicts=[*found.verdicts, lost]))
+    assert first.startswith("gpu5 ✖ FAIL 1")
+    assert "lost its context in soak.rate" in first
+    assert second.startswith(f"gpu{SLOW} ✖ FAIL 1")
+    assert "matmul.bf16 -3.2%" in second
+    assert third.startswith("gpu0")
 
 
 def test_limits_that_decided_are_before_the_appendix() -> None:

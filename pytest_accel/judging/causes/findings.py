@@ -211,9 +211,8 @@ def _fault(
     if reported:
         name = LOGGED.get(reported.message, "") if reported.message else _OF_XID.get(reported.number, "")
         return BY_NAME[name] if name else of_metric(verdict.metric)
-    evidence = fallen_short(own, verdict) or own[-1:]
-    if not any(each.kind == "cause_before" for each in verdict.reasons):
-        evidence = evidence[:1]
+    several = any(each.kind == "cause_before" for each in verdict.reasons)
+    evidence = (fallen_short(own, verdict) or own[-1:])[: None if several else 1]
     cause = next(filter(None, (_cause(each, device, verdict, others) for each in evidence)), None) if device else None
     return BY_NAME[cause] if cause else of_metric(verdict.metric)
 

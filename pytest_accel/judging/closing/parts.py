@@ -66,7 +66,7 @@ def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names,
         return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}{short}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    told = "" if _in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
+    told = "" if in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
     return f"REJECTED {devices}/{total}: {_each(failed, names)}{short}{told}"
 
 
@@ -74,7 +74,7 @@ def _each(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return every subject with its worst verdict and the number of its limits; those with the same are together."""
     groups = by_subject(verdicts, names)
     counts = {subject: f" ({len(own)} limits)" if len(own) > 1 else "" for subject, own in groups.items()}
-    texts = grouped(groups, lambda subject: _in_short(groups[subject][0]) + counts[subject])
+    texts = grouped(groups, lambda subject: in_short(groups[subject][0]) + counts[subject])
     return "; ".join(f"{spanned([names[each] for each in members])} {text}" for text, members in texts.items())
 
 
@@ -86,7 +86,7 @@ def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [each for each in short if each.culprit not in {*guilty, NODE}] if guilty else []
 
 
-def _in_short(verdict: Verdict) -> str:
+def in_short(verdict: Verdict) -> str:
     """Return a failure in a few words: "stream.triad -14.0%", "hung in matmul.fp64", "health.fabric failed"."""
     if verdict.event:
         return f"{HAPPENED[verdict.event]} {verdict.metric}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,7 +78,7 @@ class Discovery:
         lacking = [each for each in self.problems if each.get("kind") == "need" or _of_another(each["driver"], vendor)]
         broken = [each for each in self.problems if each not in lacking]
         if broken:
-            return Trouble("device", _listing(broken))
+            return Trouble("device", _listing(broken, {device.driver for device in self.devices}))
         if unseen := self._unseen(vendor, {each["driver"] for each in lacking}):
             given = f"; this is a container ({self.container}), which may not have been given it"
             return Trouble("need", unseen + given) if self.container and not self.devices else Trouble("device", unseen)
@@ -114,12 +114,13 @@ def _of_another(driver: str, vendor: str | None) -> bool:
     return vendor is not None and driver != vendor and driver in registry.registered().vendors
 
 
-def _listing(problems: Sequence[dict[str, Any]]) -> str:
-    return "; ".join(_problem(each) for each in problems)
+def _listing(problems: Sequence[dict[str, Any]], found: Collection[str] = ()) -> str:
+    return "; ".join(_problem(each, found) for each in problems)
 
 
-def _problem(problem: dict[str, Any]) -> str:
-    shown = problem.get("shown") or []
+def _problem(problem: dict[str, Any], found: Collection[str]) -> str:
+    """Return what a driver says; where it has `found` devices, the places of all say nothing of the one that fails."""
+    shown = problem.get("shown") if problem["driver"] not in found else []
     place = f" ({_listed(shown)})" if shown else ""
     return f"{problem['driver']}{place}: {problem['reason']}"
 

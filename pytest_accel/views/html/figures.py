@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, Measurement, Names, finite
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, Names, finite
 from pytest_accel.core.run import EarlierFigure, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
+from pytest_accel.judging.closing.parts import in_short, spanned
 from pytest_accel.judging.verdicts.like_devices import kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.judging.verdicts.references import to_neighbours
@@ -43,6 +44,9 @@ def columns(record: Run) -> list[str]:
     own = [uuid for uuid in dict.fromkeys(order) if uuid in judged and uuid in known]
     return [*own, *(each for each in judged if each not in {*own, NODE}), *([NODE] if NODE in judged else [])]
 
+
+COUNTED = ("inventory.driver", "inventory.count")
+"""The facts of the node that fail if a device that is expected is not found."""
 
 Lines = dict[str, dict[str, list[Verdict]]]
 """The verdicts of each row of the overview by subject, worst first."""
@@ -111,6 +115,29 @@ class PageVerdicts:
                 left_out = next(iter(causes), "") if each.event == LEFT_OUT else ""
                 causes.setdefault(left_out or (finding.title if finding else sentence_of(each)), []).append(each)
         return devices
+
+    def devices(self) -> list[tuple[Device, str]]:
+        """Return the devices, the worst first, each with the worst of what fails on it in a few words."""
+        worst: dict[str, str] = {}
+        for each in worst_first(self._record.verdicts):
+            if each.fails:
+                worst.setdefault(each.culprit, in_short(each))
+        known = {device.uuid: device for device in self._record.devices}
+        return [(known[uuid], worst.get(uuid, "")) for uuid in dict.fromkeys((*worst, *known)) if uuid in known]
+
+    def missing(self) -> tuple[str, Verdict] | None:
+        """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the worst verdict that says so.
+
+        A device has its name if it left a gap among the others, which the library then knows.
+        """
+        said = [each for each in worst_first(self._record.verdicts) if each.metric in COUNTED and each.fails]
+        count = next((each for each in said if each.metric == COUNTED[1]), None)
+        found, expected = (finite(count.value), finite(count.expected)) if count else (None, None)
+        if not found or not expected or found >= expected:
+            return None
+        last = max(self._record.devices, key=lambda each: each.index)
+        gaps = [name for place in range(last.index) if (name := f"{last.called}{place}") not in self.names.values()]
+        return spanned(gaps) if len(gaps) == expected - found else f"{expected - found:g} of {expected:g}", said[0]
 
     def deciding(self) -> list[Verdict]:
         """Return the worst verdict by each limit that may reject and that a value was held against; of facts, failures.
