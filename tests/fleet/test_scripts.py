@@ -124,3 +124,14 @@ SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]"""
     text = f"cd {tmp_path}\n{script('store.md', 'topology')}"
     assert ended(text, PATH=f"{tmp_path}:/usr/bin:/bin") == 0
     assert (tmp_path / "STORE/places.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"
+
+
+def test_features_of_slurm_become_places(tmp_path: Path) -> None:
+    """A node stands in `sinfo` once for each of its partitions; one without features has "(null)"."""
+    lines = ("n1 h100,rack12,feedA", "n1 h100,rack12,feedA", "n2 rack=13,h100", "n3 (null)")
+    program(tmp_path / "sinfo", "\n".join(f"echo '{each}'" for each in lines))
+    (tmp_path / "STORE").mkdir()
+    text = f"cd {tmp_path}\n{script('store.md', '%N %f')}"
+    assert ended(text, PATH=f"{tmp_path}:/usr/bin:/bin") == 0
+    found = (tmp_path / "STORE/places.csv").read_text()
+    assert found == "node,rack,feed\nn1,rack12,feedA\nn2,rack=13,\nn3,,\n"
