@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pytest_accel.cli import rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
-from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, several
+from pytest_accel.cli.tool_outputs.output import ToolOutput, several
 from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, reader_of
-from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_figures, lacking, not_judged
+from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_output, lacking, not_judged
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
@@ -87,7 +87,7 @@ def run(chosen: argparse.Namespace) -> int:
         return _judge_record(chosen)
     text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
     if reader := reader_of(text):
-        return _judge_figures(chosen, text, reader)
+        return _judge_output(chosen, text, reader)
     if not text.lstrip().startswith(("{", "[")):
         raise _unknown(f"{path}: is")
     try:
@@ -206,7 +206,7 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     return folder / record.FILE
 
 
-def _judge_figures(chosen: argparse.Namespace, text: str, reader: OutputReader) -> int:
+def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader) -> int:
     """Judge another tool's output, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
@@ -219,30 +219,30 @@ def _judge_figures(chosen: argparse.Namespace, text: str, reader: OutputReader) 
     if sku is None:
         raise Refused("--accel-sku=auto: an output does not identify the product; name a SKU")
     found = _read(text, chosen.file, sku, reader)
-    figures, names = found.figures, [device.uuid for device in found.devices]
+    names = [device.uuid for device in found.devices]
     terms = wanted.settled(sku, found.devices)
-    verdicts, closing, absent = judge_figures(figures, sku, terms)
+    verdicts, closing, absent = judge_output(found, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
     screen.show([(f"{found.tool}: {note}", "yellow") for note in found.notes])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
-    for figure in figures:
-        screen.show(fabric.port_lines(figure.measurement, sku, terms.platform, screen.width()))
+    for figure in found.figures:
+        screen.show(fabric.port_lines(figure, sku, terms.platform, screen.width()))
     screen.show([(line, "yellow") for line in not_judged(verdicts)])
     missing = lacking(absent, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
     if not chosen.accel_platform:
-        closing = _by_platform(figures, sku, terms)
+        closing = _by_platform(found, sku, terms)
     _close(closing, verdicts)
     screen.show(terminal.contract_lines(sku))
     return closing.exit
 
 
-def _by_platform(figures: Sequence[ExternalFigure], sku: Sku, terms: Terms) -> Closing:
-    """Return the closing line of figures whose platform nobody named, and print where another platform differs."""
+def _by_platform(output: ToolOutput, sku: Sku, terms: Terms) -> Closing:
+    """Return the closing line of an output whose platform nobody named, and print where another platform differs."""
     taken, others = terms.platform.name, alternatives(sku, terms.platform)
     fitting = [replace(terms, platform=each) for each in (terms.platform, *others)]
-    judged = {each.platform.name: judge_figures(figures, sku, each)[:2] for each in fitting}
+    judged = {each.platform.name: judge_output(output, sku, each)[:2] for each in fitting}
     statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
     for name, found in statuses.items():
         if found != statuses[taken]:

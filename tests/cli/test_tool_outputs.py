@@ -31,8 +31,7 @@ def read(text: str, limits: dict[str, Limit] | None = None) -> dict[str, object]
     """Return the values of a text by metric and device."""
     reader = reader_of(text)
     figures = reader.read(text, "f.txt", limits or dict(LIMITS), SKU).figures if reader else []
-    found = [each.measurement for each in figures]
-    return {f"{each.metric}{each.subject.removeprefix('node')}": each.value for each in found}
+    return {f"{each.metric}{each.subject.removeprefix('node')}": each.value for each in figures}
 
 
 def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -574,7 +573,7 @@ def test_a_row_of_rates_that_do_not_agree_is_not_judged(before: str, after: str)
     assert found
     output = found.read(MAMF.replace(ROW, changed), "f.txt", LIMITS, SKU)
     assert "line 27: not read, because the rates of the row do not agree with each other" in output.notes
-    assert output.figures[0].measurement.conditions["shapes"] == {"bf16": [2048, 2048, 15360]}
+    assert output.figures[0].conditions["shapes"] == {"bf16": [2048, 2048, 15360]}
 
 
 def test_what_a_terminal_shows_of_mamf_finder_is_read() -> None:

@@ -9,8 +9,8 @@ import pytest
 import shipped
 
 from pytest_accel.cli.main import main
-from pytest_accel.cli.tool_outputs.output import ExternalFigure
-from pytest_accel.cli.tool_outputs.verdicts import judge_figures, measurable
+from pytest_accel.cli.tool_outputs.output import ToolOutput
+from pytest_accel.cli.tool_outputs.verdicts import judge_output, measurable
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -25,20 +25,21 @@ Place = tuple[str, str]
 """Device and metric."""
 
 
-def figure(place: Place, value: float, **conditions: object) -> ExternalFigure:
+def figure(place: Place, value: float, **conditions: object) -> Measurement:
     device, metric = place
-    return ExternalFigure(Measurement(metric, device, unit_of(metric) or "", value, conditions=conditions), {}, 1)
+    return Measurement(metric, device, unit_of(metric) or "", value, conditions=conditions)
 
 
 def judged(
-    figures: Sequence[ExternalFigure], platform: str = "hgx8"
+    figures: Sequence[Measurement], platform: str = "hgx8"
 ) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
-    names = dict.fromkeys(each.measurement.subject for each in figures if each.measurement.subject != NODE)
-    devices = tuple(Device(name, place, "nvidia", "") for place, name in enumerate(names))
-    return judge_figures(figures, SKU, Terms(SKU, SKU.platforms[platform], devices=devices))
+    names = dict.fromkeys(each.subject for each in figures if each.subject != NODE)
+    devices = [Device(name, place, "nvidia", "") for place, name in enumerate(names)]
+    output = ToolOutput("a tool", [*figures], devices, [])
+    return judge_output(output, SKU, Terms(SKU, SKU.platforms[platform], devices=tuple(devices)))
 
 
-def whole() -> Mapping[Place, ExternalFigure]:
+def whole() -> Mapping[Place, Measurement]:
     """A figure, as its limit has it as healthy, for everything measured that an acceptance on HGX8 requires."""
     lacking = judged([figure(("gpu0", "matmul.bf16"), 731)])[2]
     metrics = dict.fromkeys(metric for metric, device in lacking if measurable(metric) and device != NODE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, number, numbered, on_lines, only
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, only
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
@@ -51,7 +51,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
         (Trouble("device", f"{printable(line, 80)} (line {n})", wrong=True) for n, line in lines if _WRONG.match(line)),
         None,
     )
-    figures: list[ExternalFigure] = []
+    figures: list[Measurement] = []
     broken = []
     for place, line in lines:
         kernel, *rest = line.split() or [""]
@@ -59,7 +59,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
             continue
         operation = _OPERATIONS[kernel]
         metric = f"stream.{operation}"
-        if any(each.measurement.metric == metric for each in figures):
+        if any(each.metric == metric for each in figures):
             raise BadFile(ErrorAt(shown, place, f"{kernel} is given twice; judge the output of each run by itself"))
         rate = _rate(rest, TRAFFIC[operation] * array)
         if rate is None:
@@ -67,9 +67,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
             continue
         conditions = {"mib": mib, "dtype": dtype}
         value = None if wrong else rate / 1000
-        figures.append(
-            ExternalFigure(Measurement(metric, SUBJECT, "GB/s", value, conditions=conditions, trouble=wrong), {}, place)
-        )
+        figures.append(Measurement(metric, SUBJECT, "GB/s", value, conditions=conditions, trouble=wrong))
     if not figures:
         raise BadFile(f"{shown}: output of BabelStream, but no row of Copy or Triad in it agrees with itself")
     notes = on_lines("not read, because the columns do not agree with each other or with the array size", broken)

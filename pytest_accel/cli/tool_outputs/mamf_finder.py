@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, number, numbered, on_lines, only
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, only
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
@@ -46,8 +46,8 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     """
     lines = numbered(text.replace("\x1b[K", ""))
     version = _first(lines, _VERSION)
-    if version is None or version[1][1] != str(VERSION):
-        which = f"version {version[1][1]}" if version else "version 1, which states none,"
+    if version is None or version[1] != str(VERSION):
+        which = f"version {version[1]}" if version else "version 1, which states none,"
         raise BadFile(
             f"{shown}: output of mamf-finder, but {which} measures otherwise than version {VERSION}: run that"
         )
@@ -57,38 +57,36 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     dtype = _DTYPES[stated]
     shapes = sku.probes.get("matmul_mamf", {}).get("shapes", {})
     ours = "x".join(map(str, shapes.get(dtype, [])))
-    row, broken = _row(lines, ours, shown)
+    value, broken = _row(lines, ours, shown)
     best = _first(lines, _BEST)
     tunable, torch, device = _first(lines, _TUNABLE), _first(lines, _TORCH), _first(lines, _DEVICE)
-    conditions: dict[str, object] = {"dtype": dtype, **({"tunable_op": tunable[1][1] == "1"} if tunable else {})}
+    conditions: dict[str, object] = {"dtype": dtype, **({"tunable_op": tunable[1] == "1"} if tunable else {})}
     notes = on_lines("not read, because the rates of the row do not agree with each other", broken)
-    if row:
-        place, value = row
-        notes += [f"best of the search: mean {best[1][1]} TFLOPS at {best[1][2]}; judged is {ours}"] if best else []
-    elif best and (value := number(best[1][1]) or 0.0):
-        place = best[0]
-        if best[1][2] != ours:
+    if value:
+        notes += [f"best of the search: mean {best[1]} TFLOPS at {best[2]}; judged is {ours}"] if best else []
+    elif best and (value := number(best[1]) or 0.0):
+        if best[2] != ours:
             notes += (
                 [f"no row of {ours} that counts, which the limit is for: the best of the search is taken"]
                 if ours
                 else []
             )
-            conditions["shapes"] = {dtype: [int(side) for side in best[1][2].split("x")]}
+            conditions["shapes"] = {dtype: [int(side) for side in best[2].split("x")]}
     else:
         raise BadFile(f"{shown}: output of mamf-finder without a best mean and without a row of {ours or 'a shape'}")
     found = Measurement(f"matmul_mamf.{dtype}", SUBJECT, "TFLOPS", value, conditions=conditions)
-    figure = ExternalFigure(found, {"torch": torch[1][1]} if torch else {}, place)
-    model = printable(device[1][1], 80) if device else ""
-    return ToolOutput(TOOL, [figure], [Device(SUBJECT, 0, sku.vendor, model)], notes)
+    software = {"torch": torch[1]} if torch else {}
+    model = printable(device[1], 80) if device else ""
+    return ToolOutput(TOOL, [found], [Device(SUBJECT, 0, sku.vendor, model)], notes, software)
 
 
-def _first(lines: list[tuple[int, str]], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
-    """Return the first line that a pattern fits, and how."""
-    return next(((place, match) for place, line in lines if (match := pattern.fullmatch(line))), None)
+def _first(lines: list[tuple[int, str]], pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the match of the first line that a pattern fits."""
+    return next((match for _, line in lines if (match := pattern.fullmatch(line))), None)
 
 
-def _row(lines: list[tuple[int, str]], shape: str, shown: str) -> tuple[tuple[int, float] | None, list[int]]:
-    """Return line and mean of the row of a shape, and the line of one that does not agree. Raises BadFile for two."""
+def _row(lines: list[tuple[int, str]], shape: str, shown: str) -> tuple[float | None, list[int]]:
+    """Return the mean of the row of a shape, and the line of one that does not agree. Raises BadFile for two."""
     found = [(place, match) for place, line in lines if (match := _ROW.fullmatch(line)) and match[4] == shape]
     if not found:
         return None, []
@@ -99,4 +97,4 @@ def _row(lines: list[tuple[int, str]], shape: str, shown: str) -> tuple[tuple[in
     mean, median, most, best = (number(cell) or 0.0 for cell in match.group(1, 2, 3, 5))
     if not 0 < mean <= min(most, best) or not 0 < median <= most or abs(mean / median - 1) > FARTHEST:
         return None, [place]
-    return (place, mean), []
+    return mean, []

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_accel.cli.tool_outputs.output import ExternalFigure, ToolOutput, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
@@ -94,11 +94,11 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     good = [row for row in rows if _fits(row, operation, len(ranks))]
     software = {name.lower(): version for name, version in _VERSION.findall(text)}
     figures = [
-        ExternalFigure(_measurement(row, metric, operation, len(ranks), nodes), software, row.line)
+        _measurement(row, metric, operation, len(ranks), nodes)
         for row, metric in _counting(good, operation, nodes, limits, shown)
     ]
     last = next((line for _, line in lines if _LAST in line), "")
-    if re.search(r": *[1-9]", last) and not any(each.measurement.trouble for each in figures):
+    if re.search(r": *[1-9]", last) and not any(each.trouble for each in figures):
         raise BadFile(f"{shown}: {printable(last, 80)!r}, but no row that can be read has wrong values")
     left_out = [row.line for row in parsed.values() if row and row not in rows]
     notes = [
@@ -112,7 +112,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     ]
     first = dict(device for host, device in ranks if host == ranks[0][0])
     devices = [Device(f"gpu{place}", place, sku.vendor, model) for place, model in first.items()]
-    return ToolOutput(TOOL, figures, devices, notes)
+    return ToolOutput(TOOL, figures, devices, notes, software)
 
 
 def _counting(

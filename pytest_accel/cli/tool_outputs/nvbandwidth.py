@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.cli.tool_outputs.output import (
-    ExternalFigure,
     ToolOutput,
     entries,
     json_from,
@@ -87,18 +86,17 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     size = (
         f"{mib} MiB is taken, the default of v{version[0]}.{version[1]}" if version and of_default else "none is taken"
     )
-    figures: list[ExternalFigure] = []
+    figures: list[Measurement] = []
+    seen: dict[str, int] = {}
     broken, unmeasured, others, count = [], [], [], len(found)
     for place, test, body in _tests(lines):
         if test not in _METRICS:
             others.append(test)
             continue
-        metric = _METRICS[test][0]
-        earlier = next((each.line for each in figures if each.measurement.metric == metric), None)
-        if earlier is not None:
-            raise BadFile(
-                ErrorAt(shown, place, f"{test} is given twice (first in line {earlier}); judge each run alone")
-            )
+        if test in seen:
+            text = f"{test} is given twice (first in line {seen[test]}); judge each run alone"
+            raise BadFile(ErrorAt(shown, place, text))
+        seen[test] = place
         table = _table(test, body)
         if table is None or (count and len(table.rows[0]) != count):
             broken.append(place)
@@ -108,8 +106,7 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
             if value is None:
                 unmeasured.append(line)
                 continue
-            measured = Measurement(metric, name, "GB/s", value, conditions=conditions)
-            figures.append(ExternalFigure(measured, {}, line))
+            figures.append(Measurement(_METRICS[test][0], name, "GB/s", value, conditions=conditions))
     wrong = [place for place, line in lines if _WRONG in line]
     notes = [
         *on_lines("the tool found wrong data, and does not say of which device: repeat the test alone", wrong),

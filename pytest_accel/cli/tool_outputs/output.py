@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pytest_accel.core.measurement import Device, Measurement
@@ -18,22 +18,14 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class ExternalFigure:
-    """A measurement of another tool, the versions of its software as far as the output states them, and its line."""
-
-    measurement: Measurement
-    software: Mapping[str, str]
-    line: int
-
-
-@dataclass(frozen=True)
 class ToolOutput:
-    """The figures of another tool's output, the devices of its first node, and notes for the reader."""
+    """The figures of another tool's output, devices of its first node, notes for the reader, and software versions."""
 
     tool: str
-    figures: list[ExternalFigure]
+    figures: list[Measurement]
     devices: list[Device]
     notes: list[str]
+    software: Mapping[str, str] = field(default_factory=dict)
 
 
 def numbered(text: str) -> list[tuple[int, str]]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_accel.cli.rejudge import other_conditions
-from pytest_accel.cli.tool_outputs.output import ExternalFigure
+from pytest_accel.cli.tool_outputs.output import ToolOutput
 from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Peak
+from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.background import Background
@@ -84,21 +84,16 @@ def by_platform(closings: Mapping[str, Closing]) -> Closing:
     )
 
 
-def judge_figures(
-    figures: Sequence[ExternalFigure], sku: Sku, terms: Terms
-) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
+def judge_output(output: ToolOutput, sku: Sku, terms: Terms) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
     """Return the verdicts, the closing line, and metric and device of the required limits that have no figure.
 
     The result is never an acceptance, since it is not known how the other tool measured. A required figure of a probe
     has to be there: the test of the tool may have failed.
     """
     alike: dict[object, list[Attempt]] = {}  # all devices of an output are judged as one product
-    for each in figures:
-        alike.setdefault(_like(each), []).append([each.measurement])
-    verdicts = [
-        _verdict(each, terms.limits.get(each.measurement.metric), sku, terms.platform, alike[_like(each)])
-        for each in figures
-    ]
+    for each in output.figures:
+        alike.setdefault(_like(each), []).append([each])
+    verdicts = [_verdict(each, output.software, sku, terms, alike[_like(each)]) for each in output.figures]
     around = terms.circumstances()
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
     lacking = [(metric, subject) for metric, subject, _ in around.required if (metric, subject) not in judged]
@@ -111,25 +106,24 @@ def judge_figures(
     return verdicts, close(verdicts, around), lacking
 
 
-def _like(figure: ExternalFigure) -> object:
+def _like(figure: Measurement) -> object:
     """Return the metric of a figure and its conditions: figures of the same ones are compared."""
-    return figure.measurement.metric, repr(sorted(figure.measurement.conditions.items()))
+    return figure.metric, repr(sorted(figure.conditions.items()))
 
 
 def _verdict(
-    figure: ExternalFigure, limit: Limit | None, sku: Sku, platform: Platform, alike: Sequence[Attempt]
+    figure: Measurement, software: Mapping[str, str], sku: Sku, terms: Terms, alike: Sequence[Attempt]
 ) -> Verdict:
     """Judge a figure; it is UNMEASURED if it was measured under other conditions than those of the limit.
 
     Like devices are compared as in a run, where a repeat has to confirm that one is behind: the tool made none.
     """
-    measurement = figure.measurement
-    metric, subject = measurement.metric, measurement.subject
-    if limit and (other := other_conditions(measurement, sku)):
+    limit = terms.limits.get(figure.metric)
+    if limit and (other := other_conditions(figure, sku)):
         why = (Note("other_conditions", other),)
-        verdict = Verdict(metric, subject, Status.UNMEASURED, why, measurement.unit, measurement.value, limit=limit)
+        verdict = Verdict(figure.metric, figure.subject, Status.UNMEASURED, why, figure.unit, figure.value, limit=limit)
     else:
-        peak = peaks.peak(sku, metric, platform)
-        verdict = judge([replace(measurement, peak=Peak(*peak) if peak else None)], limit, figure.software)
-    once = replace(measurement, details={**measurement.details, "not_repeated": ONCE})
-    return held(verdict, [once], Background(alike, alike, sku.spread_of(metric)))
+        peak = peaks.peak(sku, figure.metric, terms.platform)
+        verdict = judge([replace(figure, peak=Peak(*peak) if peak else None)], limit, software)
+    once = replace(figure, details={**figure.details, "not_repeated": ONCE})
+    return held(verdict, [once], Background(alike, alike, sku.spread_of(figure.metric)))
