@@ -19,12 +19,12 @@ ALL_PAIRS: Final = 16
 MATCHINGS: Final = 3
 MOST_CONFIRMED: Final = 12
 """Rounds in which suspects are confirmed, at most: five with proven partners and two with each of three islands."""
-MOST_PATHS: Final = 6
-"""Rounds in which short pairs are measured again, at most."""
-PATH_TIMES: Final = 4
+MOST_PATHS: Final = 8
+"""Rounds in which short pairs are measured again, at most: four for each of two that share a node."""
+PATH_TIMES: Final = 5
 """A pair of good nodes is to blame if it was short so many times, and never good. In one of thirty measurements a pair
-that nothing is wrong with shares its way through the network, which leaves one of a million such pairs."""
-
+that nothing is wrong with shares its way through the network, which leaves one of 20 million such pairs; of 1,024 nodes
+4,000 pairs meet in a run."""
 TRIES: Final = 50
 """Random matchings that are tried, to find one in which nobody meets or rests again."""
 
@@ -59,7 +59,7 @@ def _pairs(shown: Standing, done: int) -> Groups:
     if done >= few and len(shown.suspects) > MOST_NAMED * len(nodes) and not shown.all_short:
         few *= 2
     few = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS else few
-    return _matching(shown, nodes, "pairs", done, max(few, PATH_TIMES) if shown.all_short else few)
+    return _matching(shown, nodes, "pairs", done, max(few, MATCHINGS + 1) if shown.all_short else few)
 
 
 def _suspects(shown: Standing, done: int) -> Groups:

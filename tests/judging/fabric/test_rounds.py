@@ -126,12 +126,12 @@ def test_all_good_nodes_are_measured_together_in_the_end() -> None:
 # -- paths
 
 
-def test_short_pairs_of_good_nodes_are_measured_until_they_are_good_or_short_four_times() -> None:
+def test_short_pairs_of_good_nodes_are_measured_until_they_are_good_or_short_five_times() -> None:
     bad = {(1, 2), (1, 3), (4, 5)}
     run = ended(fabric(8), transport(lambda kind, group: 30.0 if tuple(sorted(group)) in bad else 46.0))
     rounds = groups(run, "path")
     assert all(len({*sum(each, ())}) == 2 * len(each) for each in rounds), "pairs that share a node wait"
-    assert Counter(pair for each in rounds for pair in each) == dict.fromkeys(bad, 3)
+    assert Counter(pair for each in rounds for pair in each) == dict.fromkeys(bad, 4)
     seen = Counter[tuple[int, ...]]()
 
     def once(_: str, group: Sequence[int]) -> float:
