@@ -97,7 +97,7 @@ def _found(shown: Standing) -> list[tuple[Found, str]]:
             found[node] = ("good", "") if score >= (fabric.floor or 0.0) else ("unclear", why)
         elif node in shown.fabric_part:
             found[node] = ("unclear", of_domain[node]) if node in of_domain else ("good", "")
-        elif score is None and not any(each.tried for each in shown.of.get(node, ())):
+        elif score is None:
             found[node] = "unmeasured", "none of its pairs could be measured"
         else:
             found[node] = "unclear", why

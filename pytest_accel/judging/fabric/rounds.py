@@ -174,7 +174,7 @@ def short_pairs(shown: Standing) -> dict[tuple[int, int], int]:
     """Return the pairs of proven nodes that were never good, with how many times they were short or failed."""
     times, good = Counter[tuple[int, int]](), set[tuple[int, int]]()
     for each in shown.meetings:
-        if each.tried and not each.wrong and shown.proven.issuperset(each.nodes):
+        if not each.wrong and shown.proven.issuperset(each.nodes):
             pair = min(each.nodes), max(each.nodes)
             if shown.good(each):
                 good.add(pair)

@@ -131,9 +131,8 @@ class Standing:
     @cached_property
     def proven(self) -> set[int]:
         """The good nodes that are fast enough to confirm suspects with, and showed no wrong data."""
-        doubtful = {*self.wrong, *self.wrong_suspects}
         bar = self.bar(PROVEN)
-        return {each for each in self.fabric_part - doubtful if (self.best(each) or 0.0) >= bar}
+        return {each for each in self.fabric_part - self.wrong_suspects if (self.best(each) or 0.0) >= bar}
 
     @cached_property
     def too_many(self) -> bool:
@@ -154,21 +153,17 @@ class Standing:
 
     @cached_property
     def wrong_suspects(self) -> set[int]:
-        """The nodes that may be the reason of wrong data: those with several such pairs, else both of a pair."""
+        """The nodes that are or may be the reason of wrong data: those with several such pairs, else both of a pair."""
         cleared = {
             node for each in self.wrong_pairs for node in each.nodes if len(self.confirmed_with(node)) >= PARTNERS
         }
         count = Counter(node for each in self.wrong_pairs for node in each.nodes if node not in cleared)
-        found: set[int] = set()
-        for node, pairs in count.most_common():
-            left = [each for each in self.of[node] if each in self._wrong_pairs and not found.intersection(each.nodes)]
-            if left and (pairs == 1 or len(left) > 1):
+        found = set(self.wrong)
+        for node, _ in count.most_common():
+            left = [each for each in self.of[node] if each.wrong and found.isdisjoint(each.nodes)]
+            if left:
                 found.update([node] if len(left) > 1 else {*left[0].nodes} - cleared)
         return found - self.out.keys()
-
-    @cached_property
-    def _wrong_pairs(self) -> set[Meeting]:
-        return set(self.wrong_pairs)
 
     # -- what is still to try, and who is named
 
@@ -180,7 +175,7 @@ class Standing:
     def lacks(self, node: int) -> tuple[int, list[list[int]]]:
         """Return with how many more proven nodes, and with which islands, a suspect has to meet before it is named."""
         met = self.confirmed_with(node)
-        every = {other for each in self.of.get(node, ()) if each.tried for other in each.nodes} & self.fabric_part
+        every = {other for each in self.of.get(node, ()) for other in each.nodes} & self.fabric_part
         proven = sum(self.between(node, each) for each in self.proven) if self.apart else len(self.proven)
         confirmed = len(met & self.fabric_part)
         if node in self.fabric_part or any(node in each for each in self.islands):
@@ -193,7 +188,7 @@ class Standing:
         """The nodes that are named: short, or out of reach, with every partner and with proven ones in own rounds."""
         if self.too_many or self.all_short or not self.proven:
             return []
-        alone = set(self.suspects).difference(self.wrong, self.wrong_suspects, *self.islands)
+        alone = set(self.suspects).difference(*self.islands)
         found = [each for each in sorted(alone) if self.lacks(each) == (0, [])]
         return found if len(found) <= max(1, MOST_NAMED * len(self.taking)) else []
 

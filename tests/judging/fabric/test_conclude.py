@@ -12,6 +12,7 @@ from fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simu
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report
 from pytest_accel.judging.fabric.conclude import conclude, node_parts
+from pytest_accel.judging.fabric.rounds import next_round
 
 WAITED = Report("waited")
 TWENTY = range(20)
@@ -126,6 +127,14 @@ def test_one_slow_node_of_three_is_named_and_two_of_four_are_not() -> None:
     assert (named(run), found(run, "unclear"), ends(run)) == ({}, {1, 2}, ("NOT JUDGED", 6))
 
 
+def test_more_suspects_than_good_nodes_name_nobody_and_no_part() -> None:
+    """Two, two and one: any of the three may be what is bad."""
+    parts = [{0, 1}, {2, 3}, {4}]
+    run = ended(fabric(5), transport(lambda _, group: GB_PER_S if any({*group} <= each for each in parts) else 30.0))
+    assert (named(run), found(run, "unclear"), run.conclusion.islands) == ({}, {2, 3, 4}, [])
+    assert ends(run) == ("NOT JUDGED", 6)
+
+
 @pytest.mark.parametrize("nodes", [2, 64])
 def test_a_fabric_that_is_short_as_a_whole_is_rejected_and_no_node(nodes: int) -> None:
     sick = [fault("slow-fabric", by=0.3), fault("slow-node", node=1, by=0.2)]
@@ -134,6 +143,7 @@ def test_a_fabric_that_is_short_as_a_whole_is_rejected_and_no_node(nodes: int) -
     assert ends(run) == ("REJECTED", 1)
     assert "REJECTED fabric: median of the nodes " in run.conclusion.closing.line
     assert "floor 41.4 GB/s (-" in run.conclusion.closing.line
+    assert run.conclusion.together is not None, "what all nodes reach together is measured also here"
 
 
 def test_without_a_floor_a_fabric_is_compared_with_itself_and_not_accepted() -> None:
@@ -199,6 +209,73 @@ def test_a_node_that_met_two_bad_ones_is_cleared_and_they_are_looked_at() -> Non
     assert [each.nodes for each in run.conclusion.paths] == [(1, 2), (1, 3)]
 
 
+@pytest.mark.parametrize("seed", TWENTY)
+def test_a_pair_whose_data_are_always_wrong_is_a_path_and_proves_neither_node_bad(seed: int) -> None:
+    wrong = [Report("wrong", GB_PER_S), Report("measured", GB_PER_S)]
+    run = ended(fabric(8, seed=seed), transport(lambda _, group: wrong if {*group} == {2, 5} else GB_PER_S))
+    assert (named(run), [{*each.nodes} for each in run.conclusion.paths]) == ({}, [{2, 5}])
+
+
+def test_a_node_that_is_named_for_wrong_data_is_named_at_once_and_confirms_nobody() -> None:
+    """It was good with others before, as a node that is wrong in a share of the rounds."""
+    wrong = [Report("wrong", GB_PER_S), WAITED]
+    for seed in TWENTY:
+        run = ended(
+            fabric(8, seed=seed),
+            transport(
+                lambda kind, group: (
+                    wrong if 2 in group and (kind == "confirm" or {3, 4} & {*group}) else 46.0 - 10.0 * (5 in group)
+                )
+            ),
+        )
+        assert named(run) == {2: "wrong", 5: "slow"}
+        confirmed = [each.nodes[0] for one in run.rounds if one.kind == "confirm" for each in one.results]
+        assert confirmed == [2, 5, 5], "neither node 3 nor node 4"
+
+
+def test_a_slow_node_is_named_though_its_partner_with_wrong_data_hangs() -> None:
+    wrong, hangs = [Report("wrong", GB_PER_S), WAITED], [Report("not reached", text="hung"), WAITED]
+
+    def value(kind: str, group: Sequence[int]) -> float | list[Report]:
+        if {*group} == {2, 5}:
+            return wrong
+        return hangs if kind == "confirm" and group[0] == 2 else 46.0 - 10.0 * (5 in group)
+
+    run = ended(fabric(8), transport(value))
+    assert named(run) == {2: "not reached", 5: "slow"}
+    assert sum(each.nodes[0] == 2 for one in run.rounds if one.kind == "confirm" for each in one.results) == 1
+
+
+def test_a_partner_that_hangs_neither_clears_a_node_nor_counts() -> None:
+    """Node 2 shows wrong data with node 5, and again with the second partner that answers."""
+    met: list[int] = []
+
+    def value(kind: str, group: Sequence[int]) -> float | list[Report]:
+        if kind != "confirm" or group[0] != 2:
+            return [Report("wrong"), WAITED] if kind == "pairs" and {*group} == {2, 5} else GB_PER_S
+        met.append(group[1])
+        if len(met) == 1:
+            return [WAITED, Report("not reached", text="hung")]
+        return GB_PER_S if len(met) == 2 else [WAITED, Report("wrong")]
+
+    run = ended(fabric(8), transport(value))
+    assert named(run) == {2: "wrong", met[0]: "not reached"}
+
+
+def test_a_slow_node_is_told_with_the_partners_that_it_measured_with() -> None:
+    first = next_round(fabric(8))
+    assert first
+    slow, hung = first.groups[0]
+    stopped = [Report("not reached", text="hung"), WAITED]
+
+    def value(_: str, group: Sequence[int]) -> float | list[Report]:
+        return (stopped if group[0] == hung else stopped[::-1]) if hung in group else 46.0 - 10.0 * (slow in group)
+
+    run = ended(fabric(8), transport(value))
+    assert named(run) == {slow: "slow", hung: "not reached"}
+    assert run.conclusion.findings[slow].partners == 6
+
+
 def test_two_nodes_alone_with_wrong_data_are_a_pair() -> None:
     run = simulated(cluster(2, fault("wrong-data", node=1, share=1.0)))
     assert (named(run), [each.nodes for each in run.conclusion.paths], ends(run)) == ({}, [(0, 1)], ("REJECTED", 1))
@@ -261,6 +338,13 @@ def test_rounds_that_are_missing_are_not_judged() -> None:
     )
 
 
+def test_an_island_that_met_no_proven_nodes_is_not_told() -> None:
+    run = simulated(cluster(64, fault("slow-leaf", leaf=1, by=0.25), leaf=16))
+    confirmed = conclude(replace(run, rounds=[each for each in run.rounds if each.kind != "confirm"]))
+    assert [len(each.islands) for each in (run.conclusion, confirmed)] == [1, 0]
+    assert confirmed.closing.word == "NOT JUDGED"
+
+
 def test_a_node_by_itself_is_not_judged() -> None:
     line = conclude(fabric(1)).closing
     assert (line.line, line.exit) == ("NOT JUDGED fabric: 1 node took part", 6)
@@ -275,6 +359,11 @@ def test_a_node_that_hangs_with_all_of_them_is_named() -> None:
     hung = [Report("not reached", text="its worker hung"), *[WAITED] * 7]
     run = ended(fabric(8, floor=40.0), transport(lambda kind, group: hung if kind == "all" else GB_PER_S))
     assert (named(run), run.conclusion.closing.line) == ({0: "not reached"}, "REJECTED fabric: node0 its worker hung")
+
+
+def test_a_node_whose_only_partner_hangs_was_not_measured() -> None:
+    run = simulated(cluster(2, fault("hung-node", node=1)))
+    assert (named(run), found(run, "unmeasured")) == ({1: "not reached"}, {0})
 
 
 def test_a_node_that_somebody_stopped_is_left_out_and_not_rejected() -> None:

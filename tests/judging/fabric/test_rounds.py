@@ -88,18 +88,27 @@ def test_two_suspects_do_not_meet_and_three_do() -> None:
     assert {tuple(sorted(pair)) for each in groups(run, "suspects") for pair in each} == {(3, 9), (3, 27), (9, 27)}
 
 
-def test_a_suspect_is_confirmed_with_two_proven_nodes_that_it_has_not_met() -> None:
-    run = ended(fabric(64), slow(3, 9))
+def test_nodes_with_wrong_data_need_one_round_and_do_not_meet_each_other() -> None:
+    sick = [fault("wrong-data", node=place, share=1.0) for place in (3, 9, 27)]
+    assert kinds(simulated(cluster(64, *sick, congestion=0.0))) == ["pairs 3", "confirm 1", "all 1"]
+
+
+@pytest.mark.parametrize("nodes", [8, 20, 64])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_suspect_is_confirmed_with_two_proven_nodes_if_possible_with_such_that_it_has_not_met(
+    nodes: int, seed: int
+) -> None:
+    run = ended(fabric(nodes, seed=seed), slow(3, 6))
     before = {
-        node: {each for one in groups(run, "pairs") for pair in one if node in pair for each in pair} for node in (3, 9)
+        node: {each for one in groups(run, "pairs") for pair in one if node in pair for each in pair} for node in (3, 6)
     }
     confirmed = groups(run, "confirm")
-    assert [[pair[0] for pair in each] for each in confirmed] == [[3, 9], [3, 9]], "the suspect comes first"
+    assert all([pair[0] for pair in each] == [3, 6] for each in confirmed), "the suspect comes first"
     assert all(len({*sum(each, ())}) == 4 for each in confirmed), "nobody meets two in a round"
-    for node in (3, 9):
+    for node in (3, 6):
         partners = [pair[1] for each in confirmed for pair in each if pair[0] == node]
-        assert len({*partners}) == 2
-        assert {*partners}.isdisjoint(before[node] | {3, 9})
+        assert len({*partners}) == len(partners) == (3 if nodes > 8 and {3, 6} <= before[node] else 2)
+        assert {*partners}.isdisjoint({3, 6} if nodes == 8 else before[node] | {3, 6})
 
 
 def test_a_suspect_meets_a_proven_node_of_its_leaf_and_one_of_another() -> None:
