@@ -126,9 +126,10 @@ class Nodes:
         for run in self._runs.values():
             run.kill()
             run.wait()
-        for node in self._rates:
-            subprocess.run(["ip", "netns", "del", self._name(node)], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", f"{self._mark}b"], check=False, capture_output=True)
+        links = [["link", "del", f"{self._name(node)}v"] for node in self._rates]  # a namespace in use would keep it
+        spaces = [["netns", "del", self._name(node)] for node in self._rates]
+        for words in (*links, *spaces, ["link", "del", f"{self._mark}b"]):
+            subprocess.run(["ip", *words], check=False, capture_output=True)
 
     def _name(self, node: int) -> str:
         return f"{self._mark}{node}"

@@ -27,9 +27,10 @@ COMMAND = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
 BODY = """
         import os
         node = os.environ.get("SLURMD_NODENAME", "")
+        open(f"FOLDER/measures-{node}", "a").close()
         time.sleep((0.1 + 0.05 * os.path.exists(f"FOLDER/slow-{node}")) * (tensor.numel() > 1000))
 """
-"""What a worker does after each all-reduce of a payload: it rests, on a node with a file `slow-NODE` longer."""
+"""What a worker does after each all-reduce: it makes a file, and rests, on a node with a file `slow-NODE` longer."""
 SKU = """
 sku: small
 extends: cpu
@@ -92,12 +93,17 @@ def test_a_slow_node_is_named_and_drained_by_its_own_record(slurm: SlurmCluster,
 
 
 @pytest.mark.nightly
-def test_a_node_that_never_arrives_does_not_end_the_others(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["before it arrives", "in the middle"])
+def test_a_node_that_goes_down_does_not_end_the_others(slurm: SlurmCluster, tmp_path: Path, when: str) -> None:
     job = FabricJob(slurm, tmp_path)
 
+    def begun() -> bool:
+        logs = (job.folder / "jobs").glob("fabric-*.out")
+        return any("collected" in each.read_text() for each in logs)
+
     def kill() -> None:
-        logs = job.folder / "jobs"
-        slurm.until(lambda: any("collected" in each.read_text() for each in logs.glob("fabric-*.out")), "no run", 300)
+        ready = (tmp_path / "measures-tray4").exists if when == "in the middle" else begun
+        slurm.until(ready, f"it is not {when}", 300)
         slurm.until(lambda: slurm.kill_jobs("tray4"), "tray4 has no processes")
 
     killer = threading.Thread(target=kill)
