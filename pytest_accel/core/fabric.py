@@ -67,10 +67,12 @@ class Task:
     kind: RoundKind | Literal["end"]
     number: int = 0
     """The number of the round."""
-    group: Sequence[int] = ()
-    """The nodes of the group, by their ranks."""
-    devices: int = 0
-    """The devices of each of them."""
+    group: int = 0
+    """The group: the lowest rank of its nodes."""
+    nodes: int = 0
+    """How many nodes it has."""
+    place: int = 0
+    """The place of this node among them, from 0 on."""
     part: FabricPart | None = None
 
 

@@ -82,14 +82,14 @@ class Agent:
 
     def _ranks(self, task: Task) -> list[GroupRank]:
         """Return where each device meets the others of the group; of a pair only its equal one."""
-        place, nodes, each = task.group.index(self._there.rank), len(task.group), len(self._devices)
-        name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{min(task.group)}"
+        each = len(self._devices)
+        name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{task.group}"
         account = str(self._pool.meeting / "fabric.rank")
         where = {"interface": self._interface or HERE}
         return [
-            GroupRank(f"{name}/{rail}", place, nodes, f"{account}{rail}", **where)
+            GroupRank(f"{name}/{rail}", task.place, task.nodes, f"{account}{rail}", **where)
             if task.kind not in TOGETHER
-            else GroupRank(name, place * each + rail, nodes * each, f"{account}{rail}", **where)
+            else GroupRank(name, task.place * each + rail, task.nodes * each, f"{account}{rail}", **where)
             for rail in range(each)
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from pytest_accel.core import clock
@@ -34,7 +34,7 @@ class Lead:
         fabric = replace(fabric, nodes=self._nodes(own))
         while planned := next_round(fabric):
             self._tell(f"fabric round {len(fabric.rounds)}, {planned.kind}: {len(planned.groups)} groups")
-            fabric = replace(fabric, rounds=[*fabric.rounds, self._round(planned, len(fabric.rounds), fabric.nodes)])
+            fabric = replace(fabric, rounds=[*fabric.rounds, self._round(planned, len(fabric.rounds))])
         return replace(fabric, conclusion=conclude(fabric))
 
     def dismiss(self, fabric: Fabric) -> None:
@@ -60,17 +60,19 @@ class Lead:
         usual = max(set(counts), key=counts.count, default=own.devices)
         return [_alike(each, usual) for each in found]
 
-    def _round(self, planned: PlannedRound, number: int, nodes: Sequence[FabricNode]) -> Round:
+    def _round(self, planned: PlannedRound, number: int) -> Round:
         """Have all groups of a round measured, and return their reports."""
         began, until = clock.now(), time.monotonic() + self._longest
-        for group in planned.groups:
-            for rank in group:
-                if rank:
-                    self._send(rank, Task(planned.kind, number, group, nodes[rank].devices))
-        reports = {}
-        if mine := next((group for group in planned.groups if 0 in group), None):
-            reports[0] = self._agent.measure(Task(planned.kind, number, mine, nodes[0].devices))
-        for rank in (rank for group in planned.groups for rank in group if rank):
+        tasks = {
+            rank: Task(planned.kind, number, min(group), len(group), place)
+            for group in planned.groups
+            for place, rank in enumerate(group)
+        }
+        mine = tasks.pop(0, None)
+        for rank, task in tasks.items():
+            self._send(rank, task)
+        reports = {0: self._agent.measure(mine)} if mine else {}
+        for rank in tasks:
             reports[rank] = self._report(number, rank, until)
         results = [GroupResult(group, [reports[rank] for rank in group]) for group in planned.groups]
         return Round(planned.kind, results, began, clock.now())
