@@ -1,4 +1,4 @@
-"""How many rounds does a fabric run need, whom does it miss, and whom does it blame wrongly? Simulated, not measured.
+"""Counts the rounds that a fabric run needs, and the nodes that it misses or blames wrongly, on simulated clusters.
 
     python benchmarks/fabric_rounds.py                     # 64 to 10,000 nodes, an hour and a half on one core
     python benchmarks/fabric_rounds.py --nodes 64 --runs 20
@@ -34,7 +34,7 @@ HEAD = (
 
 @dataclass
 class Row:
-    """What the runs of one size and one number of bad nodes gave."""
+    """The results of the runs with one number of nodes and one number of bad nodes."""
 
     rounds: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Row:
 
 
 def row(nodes: int, bad: int, by: float, runs: int, *, slow_leaf: bool) -> Row:
-    """Return what so many runs give."""
+    """Return the results of `runs` runs, of which each has another seed."""
     found = Row()
     platform = SKU.platform_named("hgx8")
     assert platform

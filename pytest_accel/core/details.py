@@ -289,14 +289,17 @@ class ErrorReport:
 
 
 RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "all"]
-"""Who meets in a round of a fabric run: the nodes of each NVLink domain; all nodes in pairs; suspects among themselves;
-each suspect with a proven partner; a short pair of good nodes once more; all good nodes together."""
+"""The groups of nodes that measure together in a round of a fabric run.
+
+"domain": the nodes of each NVLink domain. "pairs": all nodes in pairs. "suspects": pairs of suspects. "confirm": each
+suspect with a proven partner. "path": a slow pair of good nodes once more. "all": all good nodes in one group."""
 
 Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
-"""What a fabric run concluded of a node.
+"""The conclusion of a fabric run on one node.
 
-"good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "island": it is fast
-with nodes that are slow to the rest like itself. "unclear": it was slow, and nobody could be named. "unmeasured": no
+"good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "wrong": data arrived
+changed. "not reached": its worker did not reach the call. "island": it is fast with nodes that, like itself, are slow
+with all others. "unclear": it was slow, and nobody could be named. "unmeasured": no
 group of it could be measured, and it was not the reason. "left out": it took no part."""
 
 
@@ -313,7 +316,7 @@ class NodeRound:
 
 @dataclass(frozen=True)
 class FabricPart:
-    """What a fabric run says of one node: the part of fabric.json that the node's own record holds."""
+    """The result of a fabric run for one node: the part of fabric.json that the node's own record holds."""
 
     found: Found
     score: float | None = None
@@ -321,16 +324,16 @@ class FabricPart:
     median: float | None = None
     """GB/s: the median of the scores of all nodes."""
     partners: int = 0
-    """With how many different nodes it was measured in pairs."""
+    """The number of different nodes that it was measured with in pairs."""
     nodes: int = 0
     """The nodes that took part."""
     rails: Sequence[float] = ()
     """GB/s of each of its devices in the best of its pairs, if it was named."""
     text: str = ""
-    """What was seen, in words: by an agent, or which nodes are on its island, or why nobody could be named."""
+    """The fault that an agent saw, the nodes of its island, or the reason why no node was named, in words."""
     rounds: Sequence[NodeRound] = ()
     transport: str = ""
-    """What is wrong with how its ranks reached other nodes, by the library's own account; empty if nothing is known."""
+    """The fault in the transport to other nodes, by the library's own account; empty if none is known."""
 
 
 class JudgingDetails(TypedDict, total=False):
@@ -363,7 +366,7 @@ class JudgingDetails(TypedDict, total=False):
     """The load before the run that excuses a low speed of a CPU. Written by causes/evidence, read by
     verdicts/judge."""
     not_repeated: str
-    """Why a value that falls short was not measured again: the time for repeats is spent. Written and read by
+    """The reason why a value that falls short was not measured again: no time for repeats is left. Written and read by
     verdicts/judge."""
     counters: Mapping[str, int]
     """Error counters that increased meanwhile, by name. Written by causes/evidence."""

@@ -16,7 +16,7 @@ SCHEMA: Final = 1
 """The version of the format of fabric.json."""
 
 ReportOutcome = Literal["measured", "wrong", "not reached", "waited", "failed", "no report"]
-"""What became of a node in a round.
+"""The outcome of a round for a node.
 
 "wrong": a rank received other data than were sent. "not reached": a worker of this node did not reach the call, by what
 its own agent saw. "waited": its ranks were in the call, and the others did not come. "failed": the library raised an
@@ -26,7 +26,7 @@ SCORED: Final[tuple[RoundKind, ...]] = ("pairs", "suspects", "confirm", "path")
 """The rounds of pairs, the best of which is the score of a node."""
 
 NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
-"""What names a node as the one that is bad."""
+"""The findings that name a node as bad."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class FabricNode:
     domain: str = ""
     """Its NVLink domain: the cluster UUID and the clique; empty without one that holds several nodes."""
     left_out: str = ""
-    """Why it takes no part, such as a failed check of its own; empty if it does."""
+    """The reason why the node takes no part, such as a failed check of its own; empty if it does."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a node reports of its group in one round."""
+    """The report of one node on its group in one round."""
 
     outcome: ReportOutcome
     value: float | None = None
@@ -55,7 +55,7 @@ class Report:
     rails: Sequence[float] = ()
     """In a pair: GB/s of each device, which has a process group of its own with the equal device of the other node."""
     text: str = ""
-    """What the agent saw, in words: why there is no value, or what was wrong."""
+    """The reason why there is no value, or the fault that the agent saw, in words."""
     kind: Literal["device", "need", "external"] = "device"
     """Of "not reached": what the worker failed by, as in `measurement.Trouble`. The device alone names the node."""
 
@@ -111,17 +111,17 @@ class Round:
 
 @dataclass(frozen=True)
 class NodeFinding:
-    """What was concluded of one node, in the order of the fabric's nodes."""
+    """The conclusion on one node. Findings are in the order of the fabric's nodes."""
 
     found: Found
     score: float | None = None
     """GB/s: the best of its rounds; None if none was measured."""
     partners: int = 0
-    """With how many different nodes it measured."""
+    """The number of different nodes that it measured with."""
     rails: Sequence[float] = ()
     """GB/s of each of its devices in the best of its pairs, if it was named."""
     text: str = ""
-    """What an agent saw of it, in words."""
+    """The fault that an agent saw, in words; empty if none did."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class NodePair:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What the rounds say about the nodes and about the fabric."""
+    """The conclusion of all rounds on the nodes and on the fabric."""
 
     findings: Sequence[NodeFinding] = ()
     median: float | None = None
@@ -158,7 +158,7 @@ class Fabric:
     seed: int = 0
     """The seed of the matchings."""
     terms: Mapping[str, str | float] = field(default_factory=dict)
-    """What was measured, by name: SKU, platform, operation, size, backend."""
+    """The terms of the measurement by name: SKU, platform, operation, size, backend."""
     floor: float | None = None
     """GB/s that each rank of a pair has to reach by the platform; None where it states none."""
     together_floor: float | None = None

@@ -145,9 +145,9 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
 """The words of a reason, given it and its verdict, by its class."""
 
 BEFORE = {"at": ", ", "during": ", ", "beyond_noise": ", "}
-"""What joins a reason of this kind to the one before it, where that is no semicolon."""
+"""The text between a reason of this kind and the one before it, where that is no semicolon."""
 AFTER = {"value": ", "}
-"""What joins the next reason to one of this kind."""
+"""The text between a reason of this kind and the next one."""
 
 
 def words(one: Reason, verdict: Verdict) -> str:

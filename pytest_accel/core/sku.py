@@ -95,7 +95,7 @@ class DeclaredBy(Enum):
 
 
 class Effect(Enum):
-    """What breaking a limit does by itself, without the floor of the class beneath it."""
+    """The consequence of breaking a limit by itself, without the floor of the class beneath it."""
 
     REJECTS = "rejects"
     """It fails the metric."""
@@ -165,7 +165,7 @@ class Limit:
     advises: bool = False
     """True if the limit by itself fails no metric, at any level; the floor of the class beneath it still does."""
     because: str = ""
-    """Why it advises: as the file says, or how its source measured otherwise than the probe."""
+    """The reason why it advises: as the file says, or how its source measured otherwise than the probe."""
     if_supported: bool = False
     """True if the limit applies only to devices that turn out to support the path that it measures."""
     of_unit: str | None = None
@@ -200,7 +200,7 @@ class Limit:
 
     @property
     def effect(self) -> Effect:
-        """What breaking the limit does under the conditions of its probe; those of a run may make it advise as well."""
+        """The effect under the conditions of the limit's probe; those of a run may make it advise as well."""
         if not self.levels:
             return Effect.INFORMS
         return Effect.ADVISES if self.advises else Effect.REJECTS

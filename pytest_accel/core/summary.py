@@ -1,4 +1,4 @@
-"""What later runs and a fleet's report know of a run, and which of several runs of a node counts. Pure.
+"""The summary of a run for later runs and reports of a fleet, and the choice of the run of a node that counts. Pure.
 
 A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
 the checks. A run that contradicts itself judges nothing, and one without a time, or with one in the future, is left
@@ -68,7 +68,7 @@ class Summary:
     simulated: bool = False
     judged_again: bool = False
     devices: Sequence[Device] = ()
-    """What identifies each: UUID, serial, model, places, VBIOS."""
+    """The identity of each: UUID, serial, model, places, VBIOS."""
     rejected: Sequence[str] = ()
     """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

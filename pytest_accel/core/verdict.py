@@ -110,7 +110,7 @@ class Verdict:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """What sorts verdicts worst first: a failure that is not waived is worse than any other verdict."""
+        """The sort key for worst first: a failure that is not waived is worse than any other verdict."""
         return not self.fails, WORST_FIRST.index(self.status)
 
     @property

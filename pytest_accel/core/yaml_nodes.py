@@ -44,7 +44,7 @@ _CLEARER = {
     "'\\t'": "a tab is used for indentation; YAML requires spaces",
     "another document": "a second document begins; one file holds one",
 }
-"""What to say instead of an error of the parser, by a part of it."""
+"""The message in place of an error of the parser, by a part of that error."""
 _UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
 """Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
 
