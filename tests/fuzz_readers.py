@@ -129,7 +129,7 @@ READERS: dict[str, tuple[str, Callable[[bytes, random.Random], bytes], Callable[
     "node": ("node.yaml", mutated, lambda path: node.load(str(path))),
     "shapes": ("shapes.csv", mutated, shape_file.read),
     "shapes_yaml": ("shapes.yaml", mutated, shape_file.read),
-    "outputs": ("output.txt", mutated, lambda path: judge(path, "--accel-sku", "h100-sxm")),
+    "outputs": ("output.txt", mutated, lambda path: judge(path, "--sku", "h100-sxm")),
     "record": ("record.json", mutated_record, judge),
     "delivery": ("delivery.csv", mutated, packing_list.load),
     "summary": ("summary.json", mutated_record, folder_summary.of_file),

@@ -19,14 +19,14 @@ from pytest_accel.cli.main import main
 COMMANDS = [
     "judge {path}",
     "judge {record} --output {path}",
-    "judge {record} --accel-sku {path}/a.yaml",
-    "judge {record} --accel-expect {path}.csv",
+    "judge {record} --sku {path}/a.yaml",
+    "judge {record} --expect {path}.csv",
     "compare {path} {record}",
     "compare {record} {path}",
     "compare {path}",
     "calibrate {path} --output o.yaml",
     "calibrate {record} --output {path}.yaml",
-    "calibrate {record} --output o.yaml --accel-sku {path}.yaml",
+    "calibrate {record} --output o.yaml --sku {path}.yaml",
     "report {path} --format md",
     "report {record} --format md --output {path}",
     "health --simulate h100-sxm --waivers {path}",
@@ -50,7 +50,7 @@ COMMANDS = [
     "sku show {path}.yaml",
     "sku lint {path}.yaml",
     "sku freeze {path}.yaml",
-    "sku freeze h100-sxm --accel-platform single --output {path}",
+    "sku freeze h100-sxm --platform single --output {path}",
 ]
 OPTIONS = [
     "--accel-output={path}",

@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "whose nodes these are, stated as the source of the limits (default: us)"
     option("--owner", metavar="NAME", help=text)
     text = "the SKU, or the threshold file, that the new file extends (default: the SKU of the records)"
-    option("--accel-sku", metavar="NAME|FILE", help=text)
+    option("--sku", metavar="NAME|FILE", help=text)
     text = "rehearse with records of simulated nodes; no run on hardware is judged by the file that is written"
     option("--allow-simulated", action="store_true", help=text)
 
@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise BadFile(f"--output: {chosen.output} has to end with .yaml")
     refused: list[str] = []
     every = known_good.gather(chosen.records, refused, rehearsal=chosen.allow_simulated)
-    wanted = loader.load(chosen.accel_sku) if chosen.accel_sku else None
+    wanted = loader.load(chosen.sku) if chosen.sku else None
     product, records = known_good.same_product(every, refused, wanted.name if wanted else None)
     sku, platform = _product(product, wanted)
     processors = not registry.vendor(sku.vendor).accelerator
@@ -81,7 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platform]:
     """Return SKU and platform of the records. Raises BadFile."""
     if wanted is None and product[0] not in loader.names():
-        raise BadFile(f"the records were judged as {product[0]}, which is no shipped SKU: name its file by --accel-sku")
+        raise BadFile(f"the records were judged as {product[0]}, which is no shipped SKU: name its file by --sku")
     sku = wanted or loader.load(product[0])
     platform = sku.platform_named(product[1])
     if platform is None:

@@ -25,8 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sku freeze`."""
     option = parser.add_argument
     option("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
-    option("--accel-platform", metavar="NAME", help="the platform (default: that of the SKU, if it has only one)")
-    option("--accel-level", choices=LEVELS, default="standard", help="the level (default: %(default)s)")
+    option("--platform", metavar="NAME", help="the platform (default: that of the SKU, if it has only one)")
+    option("--level", choices=LEVELS, default="standard", help="the level (default: %(default)s)")
     option("--output", metavar="FILE", type=Path, help="the file to write, which must not exist (default: stdout)")
 
 
@@ -38,17 +38,17 @@ def run(chosen: argparse.Namespace) -> int:
     sku = loader.load(chosen.name)
     if sku.contract:
         raise BadFile(f"{printable(chosen.name)}: is frozen already, as {sku.contract.named()}")
-    platform = _platform(sku, chosen.accel_platform)
+    platform = _platform(sku, chosen.platform)
     _, root = loader.read(chosen.name)
     by = f"pytest_accel {pytest_accel.__version__} on {date.today()}"  # noqa: DTZ011  today in the buyer's time zone
-    text, terms = contract.frozen(sku, root, platform, chosen.accel_level, by)
+    text, terms = contract.frozen(sku, root, platform, chosen.level, by)
     if chosen.output:
         write_new(chosen.output, text.encode())
     else:
         print(text, end="")
         sys.stdout.flush()
     print(f"contract: {terms.named()}", file=sys.stderr)
-    if why := _no_acceptance(sku, platform, chosen.accel_level):
+    if why := _no_acceptance(sku, platform, chosen.level):
         print(f"warning: no node can be accepted by this contract: {printable(why)}", file=sys.stderr)
     return 0
 
@@ -59,9 +59,9 @@ def _platform(sku: Sku, wanted: str | None) -> Platform:
         if platform := sku.platform_named(wanted):
             return platform
         near = nearest(wanted, sku.platform_names)
-        raise BadFile(f"--accel-platform: {sku.name} has no platform '{printable(wanted)}'; {near}")
+        raise BadFile(f"--platform: {sku.name} has no platform '{printable(wanted)}'; {near}")
     if len(sku.platforms) > 1:
-        raise BadFile(f"--accel-platform: name the platform that is delivered, one of {', '.join(sku.platform_names)}")
+        raise BadFile(f"--platform: name the platform that is delivered, one of {', '.join(sku.platform_names)}")
     return next(iter(sku.platforms.values()))
 
 

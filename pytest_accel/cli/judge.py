@@ -50,23 +50,23 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a record.json, the folder that holds it, or the output of a tool named above",
     )
     option(
-        "--accel-sku",
+        "--sku",
         metavar="NAME|FILE",
         help="the SKU, or threshold file, to judge by; required for results of a tool (default: the SKU of the record)",
     )
     option(
-        "--accel-platform",
+        "--platform",
         metavar="NAME",
         help="the platform to judge by (default: that of the record; for an output, the one that fits the number of "
         "devices)",
     )
     option(
-        "--accel-level",
+        "--level",
         choices=LEVELS,
         help="the level whose limits are required (default: that of the record; for an output, standard)",
     )
     option(
-        "--accel-expect",
+        "--expect",
         metavar="FILE",
         type=Path,
         help="the packing list to judge a record by: a CSV table with the column serial (default: that of the run)",
@@ -169,20 +169,20 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
     """Return the terms and the packing list of the options, or else those of the record. Raises Refused."""
     asked = old.sku.get("asked")
     then = asked if asked and asked != AUTO else old.sku.get("name")
-    name = str(chosen.accel_sku or then or AUTO)
-    wanted = Wanted(name, chosen.accel_platform or AUTO, chosen.accel_level)
+    name = str(chosen.sku or then or AUTO)
+    wanted = Wanted(name, chosen.platform or AUTO, chosen.level, "--")
     sku = wanted.named(on_hardware=not old.run.get("simulated"))
     platform = str(old.run.get("platform"))
     usual = platform if sku and sku.platform_named(platform) else AUTO
     settled = wanted.settled(sku, old.devices, level=old.run.get("level"), platform=usual)
-    boards = boards_of(chosen.accel_expect)
+    boards = boards_of(chosen.expect, "--expect")
     if sku is None:
-        if chosen.accel_sku:
-            raise Refused(f"--accel-sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
+        if chosen.sku:
+            raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
-            raise Refused("--accel-expect: the record names no SKU, and without one nothing is judged; add --accel-sku")
+            raise Refused("--expect: the record names no SKU, and without one nothing is judged; add --sku")
         settled = replace(settled, platform=Platform(platform, None))
-    return replace(settled, named=bool(chosen.accel_sku)), boards
+    return replace(settled, named=bool(chosen.sku)), boards
 
 
 def _check_free(folder: Path) -> None:
@@ -210,14 +210,14 @@ def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader) -
     """Judge another tool's output, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
-    if chosen.accel_expect:
-        raise Refused("--accel-expect: results of another tool state no serial numbers; leave the option out")
-    if not chosen.accel_sku:
-        raise Refused("--accel-sku: name the SKU to judge the output by ('pytest-accel sku list' shows them)")
-    wanted = Wanted(chosen.accel_sku, chosen.accel_platform or AUTO, chosen.accel_level)
+    if chosen.expect:
+        raise Refused("--expect: results of another tool state no serial numbers; leave the option out")
+    if not chosen.sku:
+        raise Refused("--sku: name the SKU to judge the output by ('pytest-accel sku list' shows them)")
+    wanted = Wanted(chosen.sku, chosen.platform or AUTO, chosen.level, "--")
     sku = wanted.named()
     if sku is None:
-        raise Refused("--accel-sku=auto: an output does not identify the product; name a SKU")
+        raise Refused("--sku=auto: an output does not identify the product; name a SKU")
     found = _read(text, chosen.file, sku, reader)
     names = [device.uuid for device in found.devices]
     terms = wanted.settled(sku, found.devices)
@@ -231,7 +231,7 @@ def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader) -
     screen.show([(line, "yellow") for line in not_judged(verdicts)])
     missing = lacking(absent, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
-    if not chosen.accel_platform:
+    if not chosen.platform:
         closing = _by_platform(found, sku, terms)
     _close(closing, verdicts)
     screen.show(terminal.contract_lines(sku))
@@ -247,7 +247,7 @@ def _by_platform(output: ToolOutput, sku: Sku, terms: Terms) -> Closing:
     for name, found in statuses.items():
         if found != statuses[taken]:
             why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
-            screen.show([(f"{why}: --accel-platform={name}", "yellow")])
+            screen.show([(f"{why}: --platform={name}", "yellow")])
     return by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
@@ -260,7 +260,7 @@ def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:
     known = [each for each in found.devices if each.model or each.pci_id]
     other = next((each for each in known if not sku.recognises(each)), None)
     if other:
-        raise Refused(f"--accel-sku={sku.name}: {shown} names {other.name} {other.product}, which is another product")
+        raise Refused(f"--sku={sku.name}: {shown} names {other.name} {other.product}, which is another product")
     unnamed = [] if found.devices and known == found.devices else ["the output names no product; it is taken as named"]
     return replace(found, notes=[*found.notes, *unnamed])
 

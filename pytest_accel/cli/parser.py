@@ -50,12 +50,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and end the process with exit status 4.
 
-        An option that pytest or another command spells with or without "accel-" is answered with the one of here.
+        An option that begins with "--accel-", as those of pytest do, is answered with the one of here.
         """
         self.print_usage(sys.stderr)
         known, hints = set(_options(self)), []
-        for word in re.findall(r"--[\w-]+", message) if "unrecognized arguments" in message else ():
-            other = word.replace("--accel-", "--") if word.startswith("--accel-") else word.replace("--", "--accel-", 1)
+        for word in re.findall(r"--accel-[\w-]+", message) if "unrecognized arguments" in message else ():
+            other = word.replace("--accel-", "--")
             hints += [f"; {word} is {other} here"] if other in known else []
         self.exit(exits.WRONG, f"{self.prog}: error: {message}{''.join(hints)}\n")
 

@@ -163,9 +163,9 @@ def waivers(path: Path | None, option: str = "--accel-waivers") -> Waivers:
         return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
 
 
-def boards(path: Path | None) -> PackingList | None:
-    """Return the packing list of --accel-expect, None without one. Raises Refused for a wrong file."""
-    with refusing("--accel-expect"):
+def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | None:
+    """Return the packing list that an option names, None without one. Raises Refused for a wrong file."""
+    with refusing(option):
         return packing_list.load(path) if path else None
 
 

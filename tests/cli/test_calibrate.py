@@ -233,7 +233,7 @@ def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFi
     assert "SIMULATED NODES" in own.read_text()
     real = save(record(9), tmp_path / "real")
     capsys.readouterr()
-    assert main(["judge", str(real), f"--accel-sku={own}"]) == 4
+    assert main(["judge", str(real), f"--sku={own}"]) == 4
     assert "calibrated from simulated nodes and cannot judge hardware" in capsys.readouterr().err
 
 

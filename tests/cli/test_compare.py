@@ -214,7 +214,7 @@ def test_a_record_that_was_judged_again_by_stricter_limits(
     folder, strict = make(), tmp_path / "strict.yaml"
     text = (folder.parent / "four.yaml").read_text()
     strict.write_text(text.replace("floor: derived, reference: 2900", "floor: 2899, reference: 2900"))
-    assert main(["judge", str(folder), f"--accel-sku={strict}", f"--output={tmp_path / 'again'}"]) == 1
+    assert main(["judge", str(folder), f"--sku={strict}", f"--output={tmp_path / 'again'}"]) == 1
     capsys.readouterr()
     code, out, _ = compared(capsys, folder, tmp_path / "again")
     assert code == 0, "no hardware is worse"

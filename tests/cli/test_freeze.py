@@ -14,7 +14,7 @@ from pytest_accel.skus import loader
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     """A contract for eight H100 at level standard."""
     monkeypatch.chdir(tmp_path)
-    assert main(["sku", "freeze", "h100-sxm", "--accel-platform=hgx8", "--output=contract.yaml"]) == 0
+    assert main(["sku", "freeze", "h100-sxm", "--platform=hgx8", "--output=contract.yaml"]) == 0
     capsys.readouterr()
     return tmp_path / "contract.yaml"
 
@@ -26,7 +26,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 
 
 def test_the_file_is_on_stdout_and_its_hash_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("freeze", "h100-sxm", "--accel-platform=hgx8", "--accel-level=quick")
+    words = ("freeze", "h100-sxm", "--platform=hgx8", "--level=quick")
     status, out, err = said(capsys, *words)
     (tmp_path / "contract.yaml").write_text(out)
     terms = loader.load(str(tmp_path / "contract.yaml")).contract
@@ -38,12 +38,12 @@ def test_the_file_is_on_stdout_and_its_hash_on_stderr(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("h100-sxm", "--accel-platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8' or 'dgx'?"),
+        (("h100-sxm", "--platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8' or 'dgx'?"),
         (("h100-sxm",), "name the platform that is delivered, one of hgx8, single, vm-passthrough, dgx"),
-        (("h100-smx", "--accel-platform=hgx8"), "did you mean 'h100-sxm'"),
+        (("h100-smx", "--platform=hgx8"), "did you mean 'h100-sxm'"),
         (("contract.yaml",), "contract.yaml: is frozen already, as sha256 "),
-        (("h100-sxm", "--accel-platform=hgx8", "--output=contract.yaml"), "--output: contract.yaml exists"),
-        (("h100-sxm", "--accel-platform=hgx8", "--output=no/c.yaml"), "cannot write to no/c.yaml: No such file"),
+        (("h100-sxm", "--platform=hgx8", "--output=contract.yaml"), "--output: contract.yaml exists"),
+        (("h100-sxm", "--platform=hgx8", "--output=no/c.yaml"), "cannot write to no/c.yaml: No such file"),
     ],
 )
 def test_what_cannot_be_frozen_is_an_error(
@@ -59,9 +59,9 @@ def test_what_cannot_be_frozen_is_an_error(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("gaudi2", "--accel-platform=oam8"), "gaudi2 has no limit that rejects at level standard for health, memory"),
+        (("gaudi2", "--platform=oam8"), "gaudi2 has no limit that rejects at level standard for health, memory"),
         (("cpu",), "is not an accelerator"),
-        (("h100-sxm", "--accel-platform=hgx8"), ""),
+        (("h100-sxm", "--platform=hgx8"), ""),
     ],
 )
 def test_a_contract_that_accepts_nothing_is_a_warning(
@@ -91,7 +91,7 @@ def test_no_explanation_of_a_contract_is_stale(tmp_path: Path, capsys: pytest.Ca
     for name in ("h100-sxm", "mi300x"):
         platform = next(iter(shipped.load(name).platforms))
         path.unlink(missing_ok=True)
-        assert said(capsys, "freeze", name, f"--accel-platform={platform}", f"--output={path}")[0] == 0
+        assert said(capsys, "freeze", name, f"--platform={platform}", f"--output={path}")[0] == 0
         status, out, _ = said(capsys, "lint", str(path))
         assert status == 0, out
 

@@ -137,7 +137,7 @@ def test_by_the_shipped_file_the_override_of_the_run_still_counts(
             each.update(samples=samples, value=value, seconds=[], details={})
     text["verdicts"] = [each for each in text["verdicts"] if each["metric"] != "matmul.fp32"]
     written(path, text)
-    _, out, _ = judged(capsys, "rec", "--accel-sku", "cpu")
+    _, out, _ = judged(capsys, "rec", "--sku", "cpu")
     assert "own.yaml" in closing(out)
     assert "changed: file own.yaml: " in out
 
@@ -164,22 +164,22 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
 WRONG = {
     "nothing there": (["nope"], "nope: cannot be read: No such file"),
     "no record": (["own.yaml"], "own.yaml: is no record and no output of a known tool: nccl-tests"),
-    "a table": (["table.csv", "--accel-sku=h100-sxm"], "table.csv: is no record and no output of a known tool: nccl"),
-    "sku": (["rec", "--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
-    "auto": (["rec", "--accel-sku=auto"], "--accel-sku=auto: name a SKU"),
-    "platform": (["rec", "--accel-platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
+    "a table": (["table.csv", "--sku=h100-sxm"], "table.csv: is no record and no output of a known tool: nccl"),
+    "sku": (["rec", "--sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
+    "auto": (["rec", "--sku=auto"], "--sku=auto: name a SKU"),
+    "platform": (["rec", "--platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
     "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
-    "packing list": (["rec", "--accel-expect=own.yaml"], "--accel-expect: own.yaml:2: column 'sku:_ours' is not known"),
+    "packing list": (["rec", "--expect=own.yaml"], "--expect: own.yaml:2: column 'sku:_ours' is not known"),
     "packing list that is not there": (
-        ["rec", "--accel-expect=f.csv"],
-        "--accel-expect: f.csv: cannot be read: No such",
+        ["rec", "--expect=f.csv"],
+        "--expect: f.csv: cannot be read: No such",
     ),
     "packing list for an output": (
-        ["output.txt", "--accel-sku=h100-sxm", "--accel-expect=f.csv"],
-        "--accel-expect: results of another tool state no serial numbers",
+        ["output.txt", "--sku=h100-sxm", "--expect=f.csv"],
+        "--expect: results of another tool state no serial numbers",
     ),
-    "output without a SKU": (["output.txt"], "--accel-sku: name the SKU"),
-    "output that is not there": (["f.txt", "--accel-sku=h100-sxm"], "f.txt: cannot be read: No such file"),
+    "output without a SKU": (["output.txt"], "--sku: name the SKU"),
+    "output that is not there": (["f.txt", "--sku=h100-sxm"], "f.txt: cannot be read: No such file"),
 }
 
 
@@ -200,6 +200,6 @@ def test_only_an_acceptance_ends_with_0_if_a_sku_is_named(tmp_path: Path, capsys
     found = as_user.pytest(tmp_path, *node, sku="auto", paths=(), env=as_user.STUB_TORCH)
     assert (found.exit, found.record["closing"]["word"]) == (0, "HELD")
     assert judged(capsys, str(found.folder))[0] == 0
-    code, out, _ = judged(capsys, str(found.folder), "--accel-sku=h100-sxm")
+    code, out, _ = judged(capsys, str(found.folder), "--sku=h100-sxm")
     assert code == 6
     assert closing(out).startswith("JUDGED AGAIN SIMULATED HELD ")

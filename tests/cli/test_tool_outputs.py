@@ -37,7 +37,7 @@ def read(text: str, limits: dict[str, Limit] | None = None) -> dict[str, object]
 def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
     path = folder / "any.name"
     path.write_text(text)
-    code = main(["judge", str(path), *(more or ("--accel-sku=h100-sxm", "--accel-platform=hgx8"))])
+    code = main(["judge", str(path), *(more or ("--sku=h100-sxm", "--platform=hgx8"))])
     said = capsys.readouterr()
     return code, said.out + said.err
 
@@ -71,7 +71,7 @@ def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: s
 def test_what_others_published_is_judged_as_a_run_is(
     name: str, sku: str, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["judge", str(OUTPUTS / f"{name}.txt"), f"--accel-sku={sku}"])
+    code = main(["judge", str(OUTPUTS / f"{name}.txt"), f"--sku={sku}"])
     said = " ".join(capsys.readouterr().out.split())
     assert code == 6, "a single tool measures no whole level"
     assert all(row in said for row in rows), said
@@ -104,7 +104,7 @@ H100_2 = (OUTPUTS / "nccl-tests" / "h100-2-nodes.txt").read_text()
 def test_ranks_on_several_nodes_are_held_against_the_nics_of_the_platform(
     replaced: tuple[str, str], rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = judged(H100_2.replace(*replaced), tmp_path, capsys, "--accel-sku=h100-sxm", "--accel-platform=dgx")
+    code, said = judged(H100_2.replace(*replaced), tmp_path, capsys, "--sku=h100-sxm", "--platform=dgx")
     said = " ".join(said.split())
     assert code == (1 if "REJECTED" in rows[0] else 6)
     assert all(row in said for row in rows), said
@@ -234,23 +234,23 @@ def test_a_file_of_the_user_s_own_judges_another_operation(tmp_path: Path, capsy
     limit = "{floor: 600, unit: GB/s, ranks: RANKS, source: {kind: measured, by: us, date: 2026-11}}"
     limits = f"platforms: {{hgx8: {{limits: {{all_gather.busbw@8GiB: {limit}}}}}}}"
     own.write_text(f"sku: ours\nextends: b200-sxm\n{limits}\n".replace("RANKS", "2"))
-    code, said = judged(GATHERED, tmp_path, capsys, f"--accel-sku={own}", "--accel-platform=hgx8")
+    code, said = judged(GATHERED, tmp_path, capsys, f"--sku={own}", "--platform=hgx8")
     assert code == 1
     assert "REJECTED node: all_gather.busbw@8GiB 564.1 GB/s, floor 600 GB/s (-6.0%)" in " ".join(said.split())
     own.write_text(own.read_text().replace("ranks: 2", "ranks: 8"))
-    code, said = judged(GATHERED, tmp_path, capsys, f"--accel-sku={own}", "--accel-platform=hgx8")
+    code, said = judged(GATHERED, tmp_path, capsys, f"--sku={own}", "--platform=hgx8")
     assert (code, "UNMEASURED" in said) == (6, True)
 
 
 def test_wrong_values_of_another_operation_reject(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = next(line for line in GATHERED.splitlines() if line.startswith("   134217728"))
-    code, said = judged(GATHERED.replace(row, f"{row[:-1]}1e+06"), tmp_path, capsys, "--accel-sku=b200-sxm")
+    code, said = judged(GATHERED.replace(row, f"{row[:-1]}1e+06"), tmp_path, capsys, "--sku=b200-sxm")
     assert code == 1
     assert "REJECTED node: all_gather.busbw@128MiB 1e+06 values are wrong (line " in " ".join(said.split())
 
 
 def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = judged(H100, tmp_path, capsys, "--accel-sku=b200-sxm")
+    code, said = judged(H100, tmp_path, capsys, "--sku=b200-sxm")
     assert code == 4
     assert "names gpu0 NVIDIA H100 80GB HBM3, which is another product" in said
     code, said = judged("perftest 6.12\n", tmp_path, capsys)
@@ -323,7 +323,7 @@ LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    1
 def test_nvbandwidth_is_judged_by_the_size_of_its_version(
     name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", str(OUTPUTS / "nvbandwidth" / name), f"--accel-sku={sku}"]) == code
+    assert main(["judge", str(OUTPUTS / "nvbandwidth" / name), f"--sku={sku}"]) == code
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
     assert all(row in said for row in rows), said
@@ -338,7 +338,7 @@ def test_the_host_s_columns_are_devices_and_the_peers_rows_are_senders(
     assert (found["peer_copy.one_waygpu7"], found["peer_copy.one_waygpu6"]) == (100.02, 176.05)
     assert (found["host_copy.h2dgpu7"], found["host_copy.d2hgpu4"]) == (55.34, 55.09)
     assert len(found) == 24
-    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    code, said = judged(text, tmp_path, capsys, "--sku=h800-sxm")
     assert code == 1
     assert "REJECTED gpu7: peer_copy.one_way 100 GB/s, floor 136 GB/s (-26.5%)" in " ".join(said.split())
 
@@ -368,7 +368,7 @@ def test_without_its_version_or_with_small_copies_nvbandwidth_s_size_is_not_know
 ) -> None:
     note = "NOTE: You have chosen a buffer size that is smaller than the default buffer size."
     for text in (H800.replace("Version: v0.2", ""), f"{note}\n{H800_AT_512}"):
-        code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+        code, said = judged(text, tmp_path, capsys, "--sku=h800-sxm")
         assert code == 6
         assert "measured with mib=not stated, but the limits of h800-sxm are for mib=512" in " ".join(said.split())
 
@@ -379,7 +379,7 @@ def test_a_sender_with_a_pair_that_was_not_measured_is_not_judged(
     text = H800_AT_512.replace(LAST_SENDER, LAST_SENDER.replace("176.02", "N/A")).replace("9861.63", "9685.61")
     senders = [name for name in read(text) if name.startswith("peer_copy")]
     assert senders == [f"peer_copy.one_waygpu{n}" for n in range(7)]
-    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    code, said = judged(text, tmp_path, capsys, "--sku=h800-sxm")
     assert code == 6
     row = text.splitlines().index(LAST_SENDER.replace("176.02", "N/A")) + 1
     assert f"line {row}: not judged, because a copy has no value" in said
@@ -389,7 +389,7 @@ def test_a_sender_with_a_pair_that_was_not_measured_is_not_judged(
 def test_a_table_of_thousands_of_devices_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n"
     text = f"{head}{' '.join(map(str, range(9000)))}\n0 {'1.00 ' * 9000}\nSUM host_to_device_memcpy_ce 9000.00\n"
-    code, said = judged(text, tmp_path, capsys, "--accel-sku=h800-sxm")
+    code, said = judged(text, tmp_path, capsys, "--sku=h800-sxm")
     assert code == 4
     assert "line 1: not read, because the table is not whole" in said
 
@@ -429,7 +429,7 @@ def test_a_json_without_a_test_says_that_nothing_can_be_judged(nothing: str) -> 
 
 A100 = (OUTPUTS / "babelstream" / "a100-40gb-v5.txt").read_text()
 TRIAD = next(line for line in A100.splitlines() if line.startswith("Triad"))
-ON_A100 = "--accel-sku=a100-sxm-40gb"
+ON_A100 = "--sku=a100-sxm-40gb"
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ ON_A100 = "--accel-sku=a100-sxm-40gb"
 def test_babelstream_is_judged_by_the_size_of_its_arrays(
     name: str, sku: str, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", str(OUTPUTS / f"babelstream/{name}.txt"), f"--accel-sku={sku}"]) == 6
+    assert main(["judge", str(OUTPUTS / f"babelstream/{name}.txt"), f"--sku={sku}"]) == 6
     said = " ".join(capsys.readouterr().out.split())
     assert all(row in said for row in [*rows, "NOT JUDGED"]), said
     assert "stream.dot" not in said, "another kernel than ours"
@@ -516,7 +516,7 @@ ROW = next(line for line in MAMF.splitlines() if "@ 2048x2048x13312 " in line)
 def test_mamf_finder_is_judged_at_the_shape_of_the_limit(
     name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", str(OUTPUTS / f"mamf-finder/{name}.txt"), f"--accel-sku={sku}"]) == code
+    assert main(["judge", str(OUTPUTS / f"mamf-finder/{name}.txt"), f"--sku={sku}"]) == code
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
     assert all(row in said for row in rows), said
@@ -549,7 +549,7 @@ def test_what_is_changed_in_an_output_of_mamf_finder_is_said(
     assert before in MAMF
     path = tmp_path / "any.name"
     path.write_text(MAMF.replace(before, after))
-    assert main(["judge", str(path), "--accel-sku=h100-sxm"]) == code
+    assert main(["judge", str(path), "--sku=h100-sxm"]) == code
     captured = capsys.readouterr()
     assert says in " ".join((captured.out + captured.err).split())
 
@@ -599,7 +599,7 @@ FAILED = "not judged: gpu0 software: Fail: Persistence Mode: Persistence mode fo
 def test_what_dcgmi_diag_found_is_named_and_not_judged(
     name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", str(OUTPUTS / f"dcgmi-diag/{name}.json"), f"--accel-sku={sku}"]) == code
+    assert main(["judge", str(OUTPUTS / f"dcgmi-diag/{name}.json"), f"--sku={sku}"]) == code
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
     assert all(row in said for row in rows), said
@@ -626,7 +626,7 @@ def test_what_is_changed_in_an_output_of_dcgmi_diag_is_said(
     before: str, after: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert before in GB10
-    found, said = judged(GB10.replace(before, after, 1), tmp_path, capsys, "--accel-sku=gb10")
+    found, said = judged(GB10.replace(before, after, 1), tmp_path, capsys, "--sku=gb10")
     assert says in " ".join(said.split())
     assert found == code
 

@@ -119,8 +119,8 @@ def by_platforms(
 ) -> tuple[int, str]:
     """Judge eight H200, to which the host copies 55.4 GB/s: on HGX8 by a floor of 60, on the others by `others`."""
     (folder / "ours.yaml").write_text(PLATFORMS.format(others=others))
-    named = [f"--accel-platform={platform}"] if platform else []
-    code = main(["judge", str(H200), f"--accel-sku={folder / 'ours.yaml'}", *named])
+    named = [f"--platform={platform}"] if platform else []
+    code = main(["judge", str(H200), f"--sku={folder / 'ours.yaml'}", *named])
     said = capsys.readouterr()
     return code, said.out + said.err
 
@@ -131,7 +131,7 @@ def test_what_one_platform_rejects_and_another_accepts_is_not_judged(
     code, said = by_platforms(44, tmp_path, capsys)
     assert code == 6
     assert "platform hgx8 was taken by the number of devices; vm-passthrough fits, too, and judges otherwise" in said
-    assert "NOT JUDGED the platform decides: name it by --accel-platform; as hgx8: REJECTED" in said
+    assert "NOT JUDGED the platform decides: name it by --platform; as hgx8: REJECTED" in said
     assert "; as vm-passthrough: NOT JUDGED " in said
     assert by_platforms(44, tmp_path, capsys, "hgx8")[0] == 1
     assert by_platforms(44, tmp_path, capsys, "vm-passthrough")[0] == 6

@@ -95,7 +95,7 @@ def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) 
     ("words", "says"),
     [
         (("pytest", "--sku=h100-sxm"), "in pytest it is --accel-sku"),
-        (("pytest-accel", "judge", "record", "--sku=h100-sxm"), "--sku is --accel-sku here"),
+        (("pytest-accel", "judge", "record", "--accel-sku=h100-sxm"), "--accel-sku is --sku here"),
         (("pytest-accel", "fleet", "run", "--accel-sku=h100-sxm"), "--accel-sku is --sku here"),
     ],
 )

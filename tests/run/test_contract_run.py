@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "healthy.yaml").write_text(NODE)
     (tmp_path / "slow.yaml").write_text(f"{NODE}faults: [{{fault: slow-memory, device: 3}}]\n")
-    words = ["sku", "freeze", "h100-sxm", "--accel-platform=hgx8", "--accel-level=quick", "--output=contract.yaml"]
+    words = ["sku", "freeze", "h100-sxm", "--platform=hgx8", "--level=quick", "--output=contract.yaml"]
     assert main(words) == 0
     return tmp_path
 
@@ -73,7 +73,7 @@ def test_the_same_record_gets_the_same_verdicts_by_sku_and_contract(
     (folder / "bare.yaml").write_text(f"# sha256: {contract.hash_of(behind.encode())}  {behind}")
     for sku in ("h100-sxm", "contract.yaml", "bare.yaml"):
         capsys.readouterr()
-        assert main(["judge", "slow.yaml.d", f"--accel-sku={sku}", f"--output={sku}.d"]) == 1
+        assert main(["judge", "slow.yaml.d", f"--sku={sku}", f"--output={sku}.d"]) == 1
         assert ("contract: sha256 " in capsys.readouterr().out.partition("JUDGED AGAIN")[2]) == (sku != "h100-sxm")
         again = raw_record.read(folder / f"{sku}.d")
         assert ("contract" in again["sku"]) == (sku != "h100-sxm")
@@ -101,7 +101,7 @@ def test_an_option_that_contradicts_the_contract_is_refused(
     with pytest.raises(Refused) as why:
         ran(folder, "healthy.yaml", **options)
     assert error in str(why.value)
-    assert main(["judge", "none", "--accel-sku=contract.yaml"]) == 4
+    assert main(["judge", "none", "--sku=contract.yaml"]) == 4
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     right = tmp_path / "corrected.csv"
     right.write_text("\n".join(["serial,node,slot", *good]) + "\n")
     new = tmp_path / "again"
-    assert main(["judge", str(ran.folder), f"--accel-expect={right}", f"--output={new}"]) == 6  # filtered
+    assert main(["judge", str(ran.folder), f"--expect={right}", f"--output={new}"]) == 6  # filtered
     said = capsys.readouterr().out
     assert f"packing list: {right}, 8 boards, sha256 " in said
     assert f"packing list before: delivery.csv, 8 boards, sha256 {entry['sha256']}\n" in said

@@ -286,7 +286,7 @@ def test_a_device_cannot_write_a_closing_line_by_its_name(tmp_path: Path) -> Non
         tmp_path, "--accel-simulate=node.yaml", "--accel-level=quick", "-k", "inventory", sku=None, paths=()
     )
     judged = subprocess.run(
-        [as_user.BIN / "pytest-accel", "judge", ran.folder, "--accel-sku=own.yaml"],
+        [as_user.BIN / "pytest-accel", "judge", ran.folder, "--sku=own.yaml"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     for shown in (ran.out, judged.stdout + judged.stderr):

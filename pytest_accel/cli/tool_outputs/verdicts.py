@@ -79,9 +79,7 @@ def by_platform(closings: Mapping[str, Closing]) -> Closing:
     if all(each.exit == first.exit for each in others):
         return first
     ends = "; ".join(f"as {name}: {each.line}" for name, each in closings.items())
-    return Closing(
-        f"NOT JUDGED the platform decides: name it by --accel-platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED"
-    )
+    return Closing(f"NOT JUDGED the platform decides: name it by --platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED")
 
 
 def judge_output(output: ToolOutput, sku: Sku, terms: Terms) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
