@@ -49,7 +49,8 @@ class Layout:
     """Whether devices that share a row show the range of their values instead of the weakest value."""
     of_peak: bool = True
     gap: str = "  "
-    """What stands between two columns, and before the mark of the slowest device."""
+    """What stands between two columns, and before the mark of the slowest device; the longest status is cut off at one
+    space."""
 
 
 LAYOUTS = (
@@ -248,6 +249,7 @@ class _Rows:
         """Return the cells of a group's row: one for each column, or status, device and a sentence."""
         verdict = group[0]
         status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
+        status = status.replace("INCONCLUSIVE", "INCONCL.") if layout.gap == " " else status
         if _has_no_value(verdict):
             return [status, self._members(group), _told(group, self._also.get(id(group), 0))]
         return [

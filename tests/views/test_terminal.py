@@ -321,6 +321,16 @@ def test_the_table_fits_the_terminal_and_begins_with_the_status(width: int) -> N
     assert ("(limit): it advises, and does not reject" in lines) == ("(>= 672)" in "\n".join(lines))
 
 
+def test_the_longest_status_breaks_no_row_of_80_columns() -> None:
+    """It is abbreviated there, since a single column too many would put every margin on a line of its own."""
+    metric = "soak.throttle.power_brake@8GiB"
+    doubtful = Verdict(metric, "GPU-1", Status.INCONCLUSIVE, (), "TFLOPS", 600.3, 672.0, margin=-0.107, limit=FLOOR)
+    lines = [text for text, _ in table([*wide(), doubtful], NAMES, width=80)]
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:3] == ["INCONCL.", "gpu1", metric] for line in lines)
+    assert any(line.startswith("INCONCLUSIVE") for line, _ in table([*wide(), doubtful], NAMES, width=120))
+
+
 def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
     text = "\n".join(text for text, _ in table(wide(), NAMES, width=120))
     assert "advice floor 672 TFLOPS" in text
