@@ -189,9 +189,7 @@ class Acceptance:
         earlier = self.accel_session.ledger.record.earlier_attempts
         if earlier:
             records = "1 earlier record" if len(earlier) == 1 else f"{len(earlier)} earlier records"
-            ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[
-                0
-            ]  # what was wrong would fill lines
+            ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[0]
             lines.append(f"accel: {records} of these devices; the last one: {ended}")
         return [printable(line) for line in lines]
 
