@@ -63,6 +63,8 @@ def sample(cases: Sequence[Case]) -> set[Case]:
 
 
 FAST = sample(CASES)
+ONE_OF_EACH = {str(case.asked).partition(",")[0]: case for case in reversed(CASES)}
+"""The first case of each fault, which the slow tests run; all others run at night."""
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -75,7 +77,8 @@ def listed(by_a_user: bool) -> list[Any]:
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + [pytest.mark.slow] * (case not in FAST)
+    slow = [] if case in FAST else [pytest.mark.slow if case in ONE_OF_EACH.values() else pytest.mark.nightly]
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + slow
 
 
 @pytest.mark.usefixtures("fast")
@@ -86,7 +89,6 @@ def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
     check(case, in_process.seen(case, tmp_path))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", listed(by_a_user=True))
 def test_a_fault_is_caught_end_to_end(case: Case, tmp_path: Path) -> None:
     check(case, in_process.by_a_user(case, tmp_path))
