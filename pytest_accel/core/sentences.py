@@ -21,7 +21,10 @@ def _compared(one: reasons.Compared, of: Verdict) -> str:
     return f"{show(of.value, of.unit)}, {one.side} {show(bound, of.unit)}{share}{base}{margin}"
 
 
-COUNTED = {"health.nvlink_up": "NVLinks up", "health.xgmi_up": "xGMI links up", "inventory.count": "devices"}
+COUNTED = {
+    "health.nvlink_up": "NVLinks up", "health.xgmi_up": "xGMI links up", "health.pcie_width": "PCIe lanes",
+    "inventory.count": "devices",
+}  # fmt: skip
 """The words for what a fact counts."""
 
 

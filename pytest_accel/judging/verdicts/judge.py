@@ -105,17 +105,13 @@ def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
 def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Measurement]:
     """Return the attempts on all devices together that fell short as the verdict says, the newest first.
 
-    These are those that broke its limit. If none did, all of them were behind what else they were held against, or the
-    first alone.
+    These are those that broke its limit. If none did, all of them were behind the neighbours or the own past, or the
+    first alone, where the verdict says so.
     """
     rounds = [each for each in reversed(together(attempts)) if usable(each)]
-    broke = _broken(rounds, verdict.limit)
+    broke = [each for each in rounds if verdict.limit and not _holds(each, verdict.limit)]
     once = any(isinstance(each, BehindNeighbours | BehindPast) and each.at_first for each in verdict.reasons)
-    return broke or (rounds[-1:] if once else rounds)
-
-
-def _broken(measured: Sequence[Measurement], limit: Limit | None) -> list[Measurement]:
-    return [each for each in measured if limit and usable(each) and not _holds(each, limit)]
+    return broke or ((rounds[-1:] if once else rounds) if verdict.behind else [])
 
 
 def _by_limit(
@@ -204,7 +200,7 @@ def _explained(measured: Sequence[Measurement], limit: Limit, attempts: int, exp
     verdict = compare(measured[-1], limit, attempts)
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
-    return verdict.because(*_cause([measured[-1], *_broken(measured[-2::-1], limit)], explain))
+    return verdict.because(*_cause([measured[-1], *fallen_short(measured[:-1], verdict)], explain))
 
 
 def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:

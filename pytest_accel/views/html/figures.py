@@ -118,12 +118,10 @@ class PageVerdicts:
 
     def devices(self) -> list[tuple[Device, str]]:
         """Return the devices, the worst first, each with the worst of what fails on it in a few words."""
-        worst: dict[str, str] = {}
-        for each in worst_first(self._record.verdicts):
-            if each.fails:
-                worst.setdefault(each.culprit, in_short(each))
+        failing = grouped((one for one in worst_first(self._record.verdicts) if one.fails), lambda one: one.culprit)
         known = {device.uuid: device for device in self._record.devices}
-        return [(known[uuid], worst.get(uuid, "")) for uuid in dict.fromkeys((*worst, *known)) if uuid in known]
+        order = [uuid for uuid in dict.fromkeys((*failing, *known)) if uuid in known]
+        return [(known[uuid], in_short(failing[uuid][0]) if uuid in failing else "") for uuid in order]
 
     def missing(self) -> tuple[str, Verdict] | None:
         """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the worst verdict that says so.
