@@ -322,7 +322,7 @@ def rate(platform: Platform, metric: str) -> float:
 
 @one_a_row
 def test_a_frozen_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
-    file, platform = tmp_path / "contract.yaml", f"--accel-platform={place.platform.name}"
+    file, platform = tmp_path / "contract.yaml", f"--platform={place.platform.name}"
     assert main(["sku", "freeze", place.sku.name, platform, f"--output={file}"]) == 0
     frozen = loader.load(str(file))
     before = place.sku.limits_on(place.platform)
