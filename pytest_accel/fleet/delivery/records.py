@@ -7,11 +7,8 @@ each figure: the records of a thousand nodes do not fit into memory.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeGuard
 
@@ -24,6 +21,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery.distribution import Bounds, Figure
+from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.causes.fault_codes import of_metric
 from pytest_accel.judging.closing.line import close
 from pytest_accel.probes.declare import declaration_of
@@ -45,8 +43,6 @@ TERMS: Mapping[str, Callable[[Run], object]] = {
 }
 """The terms on which all nodes of one delivery should be judged, each with what reads it from a record."""
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
-MANY, CHUNK = 20, 5
-"""Records from which on several processes read them, and how many each takes at a time."""
 NOT_FIGURES = ("text", "version", "count")
 """Units of values that have no distribution."""
 
@@ -117,7 +113,7 @@ class Records:
 def read(paths: Sequence[Path]) -> Records:
     """Read records, in several processes if they are many."""
     found = Records()
-    for one, why in _read_each(paths):
+    for one, why in in_processes(_read, paths):
         found.nodes += [one] if one else []
         found.refused += [why] if why else []
     return found
@@ -128,16 +124,6 @@ Read = tuple["NodeRecord | None", str]
 
 Without record and reason the file is none, and does not claim to be one.
 """
-
-
-def _read_each(paths: Sequence[Path]) -> Iterator[Read]:
-    """Yield what is kept of each record."""
-    processes = len(os.sched_getaffinity(0))
-    if len(paths) < MANY or processes < 2:
-        yield from map(_read, paths)
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_read, paths, chunksize=CHUNK)
 
 
 def _read(path: Path) -> Read:

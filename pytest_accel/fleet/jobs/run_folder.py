@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
@@ -278,12 +280,16 @@ class Results:
         """Return the results of each node by its name, newest first. Raises OSError for a folder it cannot read."""
         by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
-        for folder in self._folders():
-            try:
-                result = self._result(folder)
-            except BadFile as bad:
-                self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), str(bad)))
+        changed = {folder: [each.st_mtime_ns for each in _files(folder)] for folder in self._folders()}
+        new = [folder for folder, at in changed.items() if not at or self._known.get(folder, ([],))[0] != at]
+        each = map if self.trusts else in_processes
+        found = dict(zip(new, each(partial(_result, trusts=self.trusts), new), strict=True))
+        for folder, at in changed.items():
+            result = found[folder] if folder in found else self._known[folder][1]
+            if isinstance(result, str):
+                self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), result))
                 continue
+            self._known[folder] = at, result
             if result:
                 by_node.setdefault(result.host, []).append(result)
         for runs in by_node.values():
@@ -297,14 +303,6 @@ class Results:
         for entry in entries:
             if entry.name != JOBS and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
-
-    def _result(self, folder: Path) -> Summary | None:
-        """Return the result in a folder, None if it holds none. Raises BadFile."""
-        changed = [each.st_mtime_ns for each in _files(folder)]
-        kept = self._known.get(folder)
-        if kept is None or kept[0] != changed or not changed:
-            kept = self._known[folder] = (changed, _result(folder, trusts=self.trusts))
-        return kept[1]
 
 
 def _began(result: Summary) -> datetime:
@@ -329,9 +327,12 @@ def _files(folder: Path) -> list[os.stat_result]:
     return found
 
 
-def _result(folder: Path, *, trusts: bool) -> Summary | None:
-    """Return the result in a folder, None if it holds none, or one that was judged again. Raises BadFile."""
-    summary = folder_summary.of_folder(folder) if trusts else folder_summary.worked_out(folder)
+def _result(folder: Path, *, trusts: bool) -> Summary | str | None:
+    """Return the result in a folder, why it cannot be read, or None if it holds none, or one that was judged again."""
+    try:
+        summary = folder_summary.of_folder(folder) if trusts else folder_summary.worked_out(folder)
+    except BadFile as bad:
+        return str(bad)
     if summary is None or summary.judged_again:  # that is no measurement of hardware
         return None
     texts = {name: getattr(summary, name) for name in ("host", "line", "state", "word", "job")}

@@ -30,6 +30,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.extract import Batch, StoredFigure, StoredRun, columns, read_batch
+from pytest_accel.fleet.processes import in_processes
 from pytest_accel.run.record import replace_file
 
 if TYPE_CHECKING:
@@ -167,16 +168,9 @@ def folder_of(store: Path, night: str) -> Path:
 
 def _read_all(paths: Sequence[Path], parts: Path, rehearsal: bool) -> list[Batch]:
     """Read records, on all processors if they are many. Their figures are written to tables in the folder `parts`."""
-    tasks = [(paths[at : at + BATCH], parts / f"{at}.csv", rehearsal) for at in range(0, len(paths), BATCH)]
-    workers = min(os.cpu_count() or 1, len(tasks))
-    if workers < 2:
-        return [read_batch(*task) for task in tasks]
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    spawn = multiprocessing.get_context("spawn")  # the database has threads, which a fork would break
-    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        return list(pool.map(read_batch, *zip(*tasks, strict=True)))
+    places = range(0, len(paths), BATCH)
+    some, tables = [paths[at : at + BATCH] for at in places], [parts / f"{at}.csv" for at in places]
+    return list(in_processes(read_batch, some, tables, [rehearsal] * len(some), at_a_time=1))
 
 
 def _wanted(batches: Sequence[Batch], added: Added, *, night: date | None) -> list[tuple[StoredRun, Path]]:
