@@ -83,6 +83,24 @@ def test_a_summary_hides_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("no_slurm")
+def test_records_that_several_processes_read_are_reported_as_those_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for node in range(20):
+        statuses = {(3, "matmul.bf16"): Status.FAIL} if node == 7 else {}
+        path = fleet_nights.save(fleet_nights.record(node, statuses=statuses), tmp_path)
+        if node == 9:
+            path.write_text("{")
+    told = []
+    for processors in ({0, 1}, {0}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, found=processors: found)
+        assert main(["fleet", "report", str(tmp_path)]) == 1
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert "20 nodes: 1 rejected, 1 no result, 18 held" in told[0]
+
+
+@pytest.mark.usefixtures("no_slurm")
 def test_without_slurm_a_report_goes_by_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = (ExpectedNode("n1"), ExpectedNode("n2"), ExpectedNode("n3", skipped="down"))
     jobs = (Submitted("n1", "7", AT), Submitted("n2", "8", AT))
