@@ -195,7 +195,7 @@ def test_the_devices_that_fail_come_first_with_what_happened() -> None:
     lost = Verdict("soak.rate", device(5).uuid, Status.FAIL, worded("no answer"), limit=FLOOR, fault=True, event="lost")
     first, second, third, *_ = devices_of(replace(found, verdicts=[*found.verdicts, lost]))
     assert first.startswith("gpu5 ✖ FAIL 1")
-    assert "lost its context in soak.rate" in first
+    assert "A102 device-lost: lost its context in soak.rate" in first
     assert second.startswith(f"gpu{SLOW} ✖ FAIL 1")
     assert "matmul.bf16 -3.2%" in second
     assert third.startswith("gpu0")

@@ -14,7 +14,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
-from pytest_accel.judging.closing.parts import in_short, spanned
+from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.judging.verdicts.like_devices import kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.judging.verdicts.references import to_neighbours
@@ -45,9 +45,6 @@ def columns(record: Run) -> list[str]:
     return [*own, *(each for each in judged if each not in {*own, NODE}), *([NODE] if NODE in judged else [])]
 
 
-COUNTED = ("inventory.driver", "inventory.count")
-"""The facts of the node that fail if a device that is expected is not found."""
-
 Lines = dict[str, dict[str, list[Verdict]]]
 """The verdicts of each row of the overview by subject, worst first."""
 
@@ -60,13 +57,9 @@ def lines(record: Run) -> tuple[Lines, Lines]:
     measured = [each for each in worst_first(shown) if not is_fact(each.metric)]
     rows, families = grouped(measured, lambda each: each.metric), grouped(facts, lambda each: each.metric.split(".")[0])
     return (
-        {metric: grouped(rows[metric], _subject) for metric in sorted(rows, key=order.index)},
-        {name: grouped(families[name], _subject) for name in sorted(families)},
+        {metric: grouped(rows[metric], lambda each: each.subject) for metric in sorted(rows, key=order.index)},
+        {name: grouped(families[name], lambda each: each.subject) for name in sorted(families)},
     )
-
-
-def _subject(verdict: Verdict) -> str:
-    return verdict.subject
 
 
 def several(texts: Sequence[str]) -> str:
@@ -116,26 +109,27 @@ class PageVerdicts:
                 causes.setdefault(left_out or (finding.title if finding else sentence_of(each)), []).append(each)
         return devices
 
-    def devices(self) -> list[tuple[Device, str]]:
-        """Return the devices, the worst first, each with the worst of what fails on it in a few words."""
+    def devices(self) -> list[tuple[Device, Verdict | None]]:
+        """Return the devices, the worst first, each with the worst verdict that fails on it."""
         failing = grouped((one for one in worst_first(self._record.verdicts) if one.fails), lambda one: one.culprit)
         known = {device.uuid: device for device in self._record.devices}
         order = [uuid for uuid in dict.fromkeys((*failing, *known)) if uuid in known]
-        return [(known[uuid], in_short(failing[uuid][0]) if uuid in failing else "") for uuid in order]
+        return [(known[uuid], next(iter(failing.get(uuid, ())), None)) for uuid in order]
 
     def missing(self) -> tuple[str, Verdict] | None:
-        """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the worst verdict that says so.
+        """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the verdict that says why.
 
         A device has its name if it left a gap among the others, which the library then knows.
         """
-        said = [each for each in worst_first(self._record.verdicts) if each.metric in COUNTED and each.fails]
-        count = next((each for each in said if each.metric == COUNTED[1]), None)
+        said = {each.metric: each for each in self._record.verdicts if each.fails}
+        count = said.get("inventory.count")
         found, expected = (finite(count.value), finite(count.expected)) if count else (None, None)
         if not found or not expected or found >= expected:
             return None
         last = max(self._record.devices, key=lambda each: each.index)
         gaps = [name for place in range(last.index) if (name := f"{last.called}{place}") not in self.names.values()]
-        return spanned(gaps) if len(gaps) == expected - found else f"{expected - found:g} of {expected:g}", said[0]
+        name = spanned(gaps) if len(gaps) == expected - found else f"{expected - found:g} of {expected:g}"
+        return name, said.get("inventory.driver") or said["inventory.count"]
 
     def deciding(self) -> list[Verdict]:
         """Return the worst verdict by each limit that may reject and that a value was held against; of facts, failures.

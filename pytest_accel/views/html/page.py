@@ -20,6 +20,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
 from pytest_accel.judging.causes import peer_matrix
+from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, figures, traces, words
@@ -119,6 +120,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "counts": words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
     "healthy": words.healthy,
+    "in_short": in_short,
     "limit": lambda verdict, note: words.bounds_of(verdict) + (note if verdict.advises else ""),
     "margin": margin_of,
     "meaning": words.meaning,
