@@ -21,8 +21,11 @@ from pytest_accel.run.options import time_limit
 MOST_NODES = 100_000
 """Most pods of a Job whose indices fail one by one (Kubernetes, JobSpec.backoffLimitPerIndex)."""
 
-SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr")
-"""Folders of the system, which no pod gets to write to."""
+SYSTEM = {
+    *("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr"),
+    *("opt/cni", "var/lib", "var/log", "var/run", "var/spool"),
+}
+"""Folders of the system, which no pod gets to write to; in /var/lib are those of kubelet and container runtimes."""
 
 MANIFEST = """Print a manifest for kubectl apply: an indexed Job with one pod on each node, or with --cron a CronJob
 of it. The pods run unprivileged and write their records into a shared folder; the exit status of each is its verdict.
@@ -108,9 +111,10 @@ _count = value_that(lambda found: 0 < found <= MOST_NODES, f"at least 1, at most
 
 def _absolute(text: str) -> str:
     """Return an absolute path without "..", and no folder of the system. Raises ArgumentTypeError for another one."""
-    parts = [each for each in text.split("/") if each]
-    if not text.startswith("/") or ".." in parts or len(parts) < 2 or parts[0] in SYSTEM:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the absolute path of a folder for records, as /mnt/accel")
+    parts = [each for each in text.split("/") if each not in ("", ".")]
+    if not text.startswith("/") or ".." in parts or len(parts) < 2 or {parts[0], "/".join(parts[:2])} & SYSTEM:
+        wanted = "the absolute path of a folder for records, as /mnt/accel"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}: / and folders of the system are refused")
     return text
 
 

@@ -132,8 +132,6 @@ def test_a_pod_has_no_rights(capsys: pytest.CaptureFixture[str]) -> None:
         ([*ASKED, "--count=0", "--claim=a"], "at least 1"),
         ([*ASKED, "--nodes=$(reboot)", "--claim=a"], "is not the name of a node"),
         ([*ASKED, "--count=4", "--host-path=../x"], "is not the absolute path of a folder"),
-        ([*ASKED, "--count=4", "--host-path=/"], "is not the absolute path of a folder"),
-        ([*ASKED, "--count=4", "--host-path=/etc/accel"], "is not the absolute path of a folder"),
         ([*JOB, "--memory=lots"], "an amount is written as 8 or 32Gi"),
         ([*JOB, "--name=Accel"], "a-z, 0-9"),
         ([*JOB, "--time-limit=1s"], "too short"),
@@ -143,6 +141,28 @@ def test_wrong_options_are_refused(args: list[str], words: str, capsys: pytest.C
     with pytest.raises(SystemExit, match="4"):
         main(args)
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/", "/mnt", "/var", "/var/lib", "/etc/accel", "/./etc/accel", "//etc/accel", "/mnt/../etc/accel",
+        *("/var/run/accel", "/run/accel", "/proc/1/root", "/sys/fs", "/dev/nvidia0", "/root/accel", "/boot/accel"),
+        *("/usr/lib", "/var/lib/kubelet", "/var/lib//kubelet/pods", "/var/./lib/containerd/x", "/var/lib/docker/"),
+        *("/var/lib/etcd", "/var/log/pods", "/var/spool/cron", "/opt/cni/bin"),
+    ],
+)  # fmt: skip
+def test_no_pod_writes_into_a_folder_of_the_system(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        main([*ASKED, "--count=4", f"--host-path={folder}"])
+    assert f"'{folder}' is not the absolute path of a folder for records" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["/mnt/accel", "/var/mnt/accel", "/opt/accel", "/shared/usr/accel", "/srv/var/lib"])
+def test_a_folder_for_records_is_mounted_as_it_was_named(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = printed(capsys, *ASKED, "--count=4", f"--host-path={folder}")["spec"]["template"]["spec"]
+    mounted = [each["hostPath"] for each in pod["volumes"] if "hostPath" in each]
+    assert mounted == [{"path": folder, "type": "Directory"}]
 
 
 def summary(folder: Path, host: str, word: str, started: str) -> None:
