@@ -145,8 +145,8 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
 
 
 def _as_expected(verdict: Verdict) -> bool:
-    """Return True for a fact of a device that passes without a waiver, and for an error counter that did not count."""
-    fact = verdict.metric.startswith(FACTS) or (verdict.metric.startswith(COUNTERS) and not verdict.value)
+    """Return True for a fact that passes without a waiver, and for an error counter that did not count."""
+    fact = verdict.metric.startswith((*FACTS, *HOST)) or (verdict.metric.startswith(COUNTERS) and not verdict.value)
     return fact and verdict.status is Status.PASS and not verdict.waiver
 
 
@@ -164,10 +164,12 @@ def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[L
         for metric, on in passing.items()
         if len(on) < devices and NODE not in {verdict.subject for verdict in on}
     ]
-    kinds = [kind.rstrip(".") for kind in (*FACTS, COUNTERS) if any(metric.startswith(kind) for metric in passing)]
-    facts = f"{', '.join(kinds)}: {len(passing) - len(partly)} facts as expected" if verdicts else ""
+    kinds = [
+        kind.rstrip(".") for kind in (*FACTS, *HOST, COUNTERS) if any(metric.startswith(kind) for metric in passing)
+    ]
+    facts = f"{', '.join(kinds)}: {counted(len(passing) - len(partly), 'fact')} as expected" if verdicts else ""
     zero = f"{counted(at_zero, 'metric')} at 0" if at_zero else ""
-    facts += f" on {counted(devices, 'device')}" if facts else ""
+    facts += f" on {counted(devices, 'device')}" if facts and devices else ""
     text = "; ".join(filter(None, (", ".join(filter(None, (facts, listed(partly, LISTED)))), zero)))
     return [(f"{text} (-v lists them)", COLOURS[Status.PASS])] if verdicts or at_zero else []
 

@@ -103,6 +103,10 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
         "health: 0 facts as expected on 4 devices, health.remap_pending on 3 (-v lists them)",
     ]
     assert len(table(found, NAMES, full=True)) == 1 + 2
+    nics = Limit("host.nics_active", "count", floor=8)
+    assert rows(judge([Measurement(nics.metric, "node", "count", 8)], nics)) == [
+        "host: 1 fact as expected (-v lists them)"
+    ]
 
 
 def test_a_marginal_device_has_a_row_of_its_own() -> None:
