@@ -491,11 +491,12 @@ def test_a_report_on_any_fleet_fits_a_page() -> None:
 
 def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
     ended = "ended as NODE_FAIL without a record"
-    full = "run/n{0}: No space left on device (job {0})"
-    nodes = [NodeResult(f"n{at}", State.NO_RESULT, ended, job=str(at), output=full.format(at)) for at in (1, 2)]
+    full = "record: /tmp/accel-record-{1}/record.json (run/n{0} could not be written: No space left on device)"
+    outputs = {1: full.format(1, "z8nwtdno"), 2: full.format(2, "q_ak7orz")}
+    nodes = [NodeResult(f"n{at}", State.NO_RESULT, ended, job=str(at), output=said) for at, said in outputs.items()]
     nodes.append(NodeResult("n3", State.NO_RESULT, ended, job="3", output="slurmstepd: error: execve(): Killed"))
     assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
-        f"no result   n1,n2  job {ended}; their output ends: run/n1: No space left on device (job 1)",
+        f"no result   n1,n2  job {ended}; their output ends: {outputs[1]}",
         f"no result   n3  job 3 {ended}; its output ends: slurmstepd: error: execve(): Killed",
     ]
 

@@ -74,8 +74,8 @@ class NodeResult:
 
     @property
     def cause(self) -> str:
-        """The last words of its job without its name and numbers, by which nodes are told that fail alike."""
-        return re.sub(r"\d+", "#", self.output.replace(self.node, "NODE"))
+        """The last words of its job without names and numbers of its own, which nodes that fail alike share."""
+        return re.sub(r"(?<=/accel-record-)\w+|\d+", "#", self.output.replace(self.node, "NODE"))
 
     @property
     def told(self) -> str:
