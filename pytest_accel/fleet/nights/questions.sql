@@ -1,6 +1,6 @@
 -- What an operator asks of the nights of a fleet: one view for each question, for DuckDB.
 --
---   pytest-accel store sql STORE | duckdb fleet.db      and then SELECT * FROM outliers, here, in Grafana or in Superset
+--   pytest-accel store sql STORE | duckdb fleet.db      and then SELECT * FROM behind, here, in Grafana or in Superset
 --
 -- The lines that `store sql` prints before these make the views `every` (the figures of the nights), `every_run` (their
 -- runs) and `places` (node, kind, place: what stands in places.csv). The last night is "tonight".
