@@ -313,7 +313,7 @@ for gpu in gpus:
     began = time.monotonic()
     status, line = health(tmp_path, hang, "--npd", timeout="5s")
     assert time.monotonic() - began < 2 * SECONDS, "with the start of Python, which is not counted"
-    assert re.fullmatch("UNKNOWN driver silent for [234] s", line)
+    assert re.fullmatch("UNKNOWN driver silent for [1-4] s", line)
     assert status == 2, "unknown to node-problem-detector"
     assert not as_user.left([int((tmp_path / "pid").read_text())])
 
