@@ -58,6 +58,7 @@ def test_the_file_to_fill_in_is_all_that_is_printed_if_it_is_asked_for(tmp_path:
     assert done.stdout.endswith("source: *measured}\n")
 
 
+@pytest.mark.slow
 def test_of_a_mixed_node_the_odd_board_is_named(tmp_path: Path) -> None:
     done = discover(tmp_path, "gpus[3] = nvml.h200(3)")
     assert done.returncode == 4

@@ -590,6 +590,7 @@ def test_the_exit_code_of_a_job_without_a_record_is_told(
     assert "n2  job 8 ended as FAILED (JobLaunchFailure, signal 9) without a record" in told
 
 
+@pytest.mark.slow
 def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(
     program: Program, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

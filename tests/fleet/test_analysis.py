@@ -155,6 +155,7 @@ def test_a_device_that_is_worse_than_its_slow_rack_is_told_beside_it(tmp_path: P
     }
 
 
+@pytest.mark.slow
 def test_a_slow_loss_is_found_and_one_that_the_fleet_shares_is_the_fleet_s(tmp_path: Path) -> None:
     def one(row: Drawn, night: int, node: int) -> None:
         if node == 5 and row["name"] == "gpu3":

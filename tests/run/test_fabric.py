@@ -220,6 +220,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.slow
 def test_a_store_that_answers_no_more_is_lost_and_the_run_goes_on(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

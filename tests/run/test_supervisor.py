@@ -366,6 +366,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
+@pytest.mark.slow
 def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     """Libraries and kernels are loaded, ranks connected. Once it is ready, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(2.5)\nsend("ready")\nreceive()\n'
@@ -390,6 +391,7 @@ TUNES = 'receive()\nsend("tuning", begins=True)\n'
 TUNED = f'{TUNES}time.sleep(1.5)\nsend("tuning", begins=False)\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "kind", "reason"),
     [
