@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 WARMUP = 0.25
+BLOCK_SECONDS = 0.05
+"""The length of a block in which ranks are timed, that of the probe."""
 
 
 def calls_per_second(call: Callable[[], object], seconds: float) -> float:
@@ -31,7 +33,10 @@ def calls_per_second(call: Callable[[], object], seconds: float) -> float:
 
 
 def calls_per_second_of_ranks(call: Callable[[], object], seconds: float) -> float:
-    """The same, with a number of calls that all ranks know beforehand: each call needs every rank."""
+    """The same, with a number of calls that all ranks know beforehand: each call needs every rank.
+
+    The time of a block is that of its slowest rank, as nccl-tests and our probe count it.
+    """
     import torch
     import torch.distributed as dist
 
@@ -44,10 +49,15 @@ def calls_per_second_of_ranks(call: Callable[[], object], seconds: float) -> flo
     calls = max(1, round((1 - WARMUP) * seconds / once.item()))
     for _ in range(round(WARMUP * calls)):
         call()
-    began = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return calls / (time.perf_counter() - began)
+    each, spent = max(1, round(BLOCK_SECONDS / once.item())), 0.0
+    for _ in range(max(1, calls // each)):
+        began = time.perf_counter()
+        for _ in range(each):
+            call()
+        once[0] = time.perf_counter() - began
+        dist.all_reduce(once, op=dist.ReduceOp.MAX)
+        spent += once.item()
+    return max(1, calls // each) * each / spent
 
 
 def torch_matmul(side: int, dtype: str) -> Callable[[], object]:
