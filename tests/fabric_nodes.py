@@ -86,7 +86,7 @@ BODIES = {
     "wrong sum": "tensor.view(-1)[17:18] += float(tensor.numel() > 1000)",
     "hangs": "time.sleep(1000 * (tensor.numel() > 1000))",
 }
-"""What a worker does after each all-reduce, below our code: of numbers that control the measurement it does nothing."""
+"""The line that a worker runs after each all-reduce of a payload, below our code."""
 
 
 def patched(folder: Path, what: str) -> dict[str, str]:

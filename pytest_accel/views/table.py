@@ -49,8 +49,7 @@ class Layout:
     """Whether devices that share a row show the range of their values instead of the weakest value."""
     of_peak: bool = True
     gap: str = "  "
-    """What stands between two columns, and before the mark of the slowest device; the longest status is cut off at one
-    space."""
+    """The text between columns and before the mark of the slowest device. With one space INCONCLUSIVE is cut short."""
 
 
 LAYOUTS = (

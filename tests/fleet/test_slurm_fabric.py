@@ -30,7 +30,7 @@ BODY = """
         open(f"FOLDER/measures-{node}", "a").close()
         time.sleep((0.1 + 0.05 * os.path.exists(f"FOLDER/slow-{node}")) * (tensor.numel() > 1000))
 """
-"""What a worker does after each all-reduce: it makes a file, and rests, on a node with a file `slow-NODE` longer."""
+"""The lines that a worker runs after each all-reduce: it makes a file, and rests, longer if there is `slow-NODE`."""
 SKU = """
 sku: small
 extends: cpu

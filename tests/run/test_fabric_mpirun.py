@@ -19,8 +19,9 @@ AGENT = """#!/bin/sh
 host=$1; shift
 exec env SLURMD_NODENAME=node-$host unshare --uts sh -c "hostname $host; $*"
 """
-"""What mpirun starts in place of ssh: the command runs here, in a namespace that has the name of the host. The variable
-tells the devices of pretend nodes apart, since it is another name than that of the host."""
+"""The program that mpirun starts in place of ssh: the command runs here, in a namespace with the name of the host.
+
+The variable tells the devices of pretend nodes apart, since it is another name than that of the host."""
 SKU = """
 sku: small
 extends: cpu

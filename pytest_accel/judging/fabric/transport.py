@@ -14,7 +14,7 @@ C2C = "nvlink-c2c"
 _NET = re.compile(r"NET/(?P<plugin>[^/]+)/(?P<nic>\d+)(?:\(\d+\))?(?P<more>\S*)")
 """A connection between nodes: "NET/IB/3/GDRDMA", "NET/IB/3(1)/GDRDMA(PCI)/Shared"."""
 INDIRECT = ("", "/Shared")
-"""What follows the NIC of a connection without GPUDirect RDMA (NCCL 2.30, src/transport/net.cc)."""
+"""The texts behind the NIC of a connection without GPUDirect RDMA (NCCL 2.30, src/transport/net.cc)."""
 
 
 def wrong_transport(connections: Mapping[str, int], platform: Platform, devices: int) -> str:

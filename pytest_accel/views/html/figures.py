@@ -124,7 +124,7 @@ class PageVerdicts:
         said = {each.metric: each for each in self._record.verdicts if each.fails}
         count = said.get("inventory.count")
         found, expected = (finite(count.value), finite(count.expected)) if count else (None, None)
-        if not found or not expected or found >= expected:
+        if not found or not expected or found >= expected or not self._record.devices:
             return None
         last = max(self._record.devices, key=lambda each: each.index)
         gaps = [name for place in range(last.index) if (name := f"{last.called}{place}") not in self.names.values()]
