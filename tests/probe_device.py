@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pytest_accel.core.measurement import Device
+from pytest_accel.probes.device import torch_device
 from pytest_accel.probes.device.torch_device import Compute
 
 
@@ -65,4 +69,27 @@ def compute(count: int = 1) -> Compute:
     """A probe's device: this processor, with little time for each metric."""
     device = Compute(cpu(count), AtOnce())
     device.seconds = 0.15
+    return device
+
+
+def on_cpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], architecture: str = "") -> Compute:
+    """Return a GPU that computes on the CPU; its torch is one for CUDA."""
+    import torch
+
+    properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0, gcnArchName=architecture)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch_device, "INFINITY_CACHE", {})  # one set of operands
+    for name, value in {
+        "init": lambda: None,
+        "device_count": lambda: 1,
+        "set_device": lambda place: None,
+        "get_device_properties": lambda place: properties,
+        "get_device_capability": lambda place: capability,
+        "empty_cache": lambda: None,
+        "synchronize": lambda: None,
+        "mem_get_info": lambda place: (80 * 10**9, 81 * 10**9),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    device = Compute([gpu()], AtOnce())
+    device.torch_device = torch.device("cpu")
     return device

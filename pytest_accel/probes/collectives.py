@@ -16,6 +16,8 @@ DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
 """The operations whose size is that of the parts of all ranks together."""
 OUT_OF_PLACE = ("all_to_all", "sendrecv")
 """The operations that need a second buffer, in nccl-tests too."""
+SUMMING = ("all_reduce", "reduce_scatter")
+"""The operations that add. The others only move data, so that their payload is words of 32 bits."""
 OTHERS_SIZE = "1GiB"
 """The size at which the suite measures the operations after the first, at most: any device has room for two buffers."""
 LATENCY_BYTES = 8
@@ -25,6 +27,8 @@ _COMPARED = 2**26
 """Elements that are compared at a time, so that the check needs little memory besides the payload."""
 _PERIOD, _EXACT = 65521, 2**24
 """The longest period of the payload in elements, and the whole number up to which fp32 is exact."""
+_MULTIPLIER = 0x9E3779B1 - 2**32
+"""2^32 divided by the golden ratio, as a signed number; odd, so that no two whole numbers have the same word."""
 
 
 Sources = list[tuple[Iterable[int], int]]
@@ -48,12 +52,12 @@ class Collective:
     sources: Sources
 
     def wrong(self) -> str:
-        """Do the operation once with whole numbers, compare every bit, and return what is wrong; empty if nothing is.
+        """Do the operation once with known data, compare every bit, and return what is wrong; empty if nothing is.
 
         Nothing is raised before the last call that other ranks make too: they would wait for this one.
         """
         self.received.zero_()
-        whole, rest, own = _in_periods(self.sent, self.device, [self.device.rank], 0)
+        whole, rest, own = self._in_periods(self.sent, [self.device.rank], 0)
         whole.copy_(own)
         rest.copy_(own[: rest.numel()])
         try:
@@ -64,11 +68,29 @@ class Collective:
                 raise
             raise NotApplicable(main_line(error)) from None
         parts = self.received.view(len(self.sources), -1)
-        wrong = sum(_differing(part, self.device, *source) for part, source in zip(parts, self.sources, strict=True))
+        wrong = sum(self._differing(part, *source) for part, source in zip(parts, self.sources, strict=True))
         self.sent.zero_()
         self.received.zero_()
         values = f"{wrong} of {self.received.numel()} values are wrong"
         return f"{self.operation}: {values} on rank {self.device.rank}" if wrong else ""
+
+    def _in_periods(self, payload: Any, ranks: Iterable[int], start: int) -> tuple[Any, Any, Any]:
+        """Return the words of a payload as rows of one period and what is left, and those of a period.
+
+        They are the sum of the patterns of `ranks`, or the pattern of a single one. A pattern depends on rank and
+        index, so that a shift, a swap and a part that never arrived show. `start` is the index of the first element.
+        """
+        words, summing = payload.view(self.device.torch.int32), self.operation in SUMMING
+        period = pattern(self.device, ranks, start, summing=summing)
+        whole = words.numel() // period.numel() * period.numel()
+        return words[:whole].view(-1, period.numel()), words[whole:], period
+
+    def _differing(self, payload: Any, ranks: Iterable[int], start: int) -> int:
+        """Return the number of elements that are not what `ranks` sent, or its sum, to the last bit."""
+        whole, rest, expected = self._in_periods(payload, ranks, start)
+        chunks = [(each, expected) for each in whole.split(_COMPARED // expected.numel())]
+        chunks.append((rest, expected[: rest.numel()]))
+        return sum(int((found != wanted).count_nonzero().item()) for found, wanted in chunks)
 
 
 def collective_on(device: Compute, operation: str, size: int, distance: int = 1) -> Collective:
@@ -122,28 +144,22 @@ def collective_on(device: Compute, operation: str, size: int, distance: int = 1)
     return Collective(operation, 4 * count, factor, call, device, *data)
 
 
-def _in_periods(payload: Any, device: Compute, ranks: Iterable[int], start: int) -> tuple[Any, Any, Any]:
-    """Return a payload as rows of one period and what is left, and the sum of the patterns of `ranks` over a period.
+def pattern(device: Compute, ranks: Iterable[int], start: int, *, summing: bool) -> Any:
+    """Return one period of a payload as words of 32 bits, from element `start` on.
 
-    A pattern is made of whole numbers from 1 on that depend on rank and index, so that a shift, a swap and a part that
-    never arrived show. Sums over all ranks of the group stay within what fp32 holds exactly. `start` is the index of
-    the first element.
+    For operations that add, it is the sum of the patterns of `ranks`: whole numbers from 1 on, whose sums over all
+    ranks fp32 holds exactly. Otherwise it is the pattern of a single rank, in which each bit is 0 and 1.
     """
     torch, period = device.torch, min(_PERIOD, _EXACT // device.world)
-    places = torch.arange(start, start + period, dtype=torch.int64, device=device.torch_device).mul_(7919)
+    places = torch.arange(start, start + period, dtype=torch.int64, device=device.torch_device)
+    places.remainder_(period).mul_(7919)
+    if not summing:
+        (rank,) = ranks
+        return (places + rank * 104729).to(torch.int32).mul_(_MULTIPLIER)
     total = torch.zeros_like(places)
     for rank in ranks:
         total += (places + rank * 104729).remainder_(period).add_(1)
-    rows = payload.numel() // period
-    return payload[: rows * period].view(rows, period), payload[rows * period :], total.to(torch.float32)
-
-
-def _differing(payload: Any, device: Compute, ranks: Iterable[int], start: int) -> int:
-    """Return the number of elements that are not the sum of the patterns of `ranks`, to the last bit."""
-    whole, rest, expected = (each.view(device.torch.int32) for each in _in_periods(payload, device, ranks, start))
-    chunks = [(each, expected) for each in whole.split(_COMPARED // expected.numel())]
-    chunks.append((rest, expected[: rest.numel()]))
-    return sum(int((found != wanted).count_nonzero().item()) for found, wanted in chunks)
+    return total.to(torch.float32).view(torch.int32)
 
 
 def _timed(device: Compute, collective: Collective, **how: Any) -> ProbeResult:
@@ -193,8 +209,9 @@ def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8
     probe as many as its budget holds after a quarter of it. The packaged suite measures every size that the SKU has a
     limit for.
 
-    Before and after the timing the payload holds whole numbers whose sums are exact in any order, and every rank
-    compares its result bit by bit. During the timing it holds zeros, because other numbers would grow with every sum.
+    Before and after the timing the payload holds whole numbers whose sums are exact in any order, or words in which
+    each bit is 0 and 1 where nothing is added, and every rank compares its result bit by bit. During the timing it
+    holds zeros, because other numbers would grow with every sum.
 
     Raises NotApplicable for a single device, WrongResult for a wrong result.
     """

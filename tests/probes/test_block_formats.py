@@ -12,9 +12,8 @@ pytest.importorskip("torch")
 
 import torch
 import torch_has
-from probe_device import AtOnce, Instead, gpu
+from probe_device import AtOnce, Instead, gpu, on_cpu
 
-from pytest_accel.probes.device import torch_device
 from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.gemm import Gemm
@@ -60,24 +59,7 @@ def slow_scaled_mm(
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Compute:
     """A Blackwell that computes on the CPU."""
-    properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0, gcnArchName="gfx950:sramecc+")
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(
-        torch_device, "INFINITY_CACHE", {}
-    )  # a set of operands or two, since numbers are read one by one
-    for name, value in {
-        "init": lambda: None,
-        "device_count": lambda: 1,
-        "set_device": lambda place: None,
-        "get_device_properties": lambda place: properties,
-        "get_device_capability": lambda place: (10, 0),
-        "empty_cache": lambda: None,
-        "mem_get_info": lambda place: (80 * 10**9, 81 * 10**9),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    found = Compute([gpu()], AtOnce())
-    found.torch_device = torch.device("cpu")
-    return found
+    return on_cpu(monkeypatch, (10, 0), "gfx950:sramecc+")
 
 
 def multiplying(scaled_mm: Any, hip: str | None = None) -> Any:

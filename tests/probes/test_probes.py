@@ -32,7 +32,7 @@ from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import blas, fast_paths, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.probes.device.gemm import TOLERANCE, Gemm, allowed_error
+from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
@@ -284,20 +284,6 @@ def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> Non
     gemm = Gemm(device, dtype, 96, 144, 128)
     gemm.check()  # raises WrongResult
     assert gemm.conditions["dtype"] == dtype
-
-
-@pytest.mark.parametrize(
-    ("dtype", "result"), [("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp8", torch.bfloat16)]
-)
-def test_an_element_that_is_far_out_may_be_rounded(dtype: str, result: torch.dtype) -> None:
-    """A few elements of a product over 8192 exceed 512, where neighbours in bf16 are 4 apart."""
-    exact = torch.linspace(-1000, 1000, 99_991, dtype=torch.float64)
-    error = (exact.to(result).double() - exact).abs()
-    allowed = allowed_error(dtype, 8192, exact)
-    assert (error <= allowed).all()
-    assert allowed.min() == pytest.approx(TOLERANCE[dtype] * 8192**0.5, rel=0.02), "near zero it is as tight as before"
-    if dtype == "bf16":
-        assert error.max() > TOLERANCE[dtype] * 8192**0.5, "or the share of the element would not be needed"
 
 
 @pytest.mark.parametrize("place", [(0, 0), (7, 14), (441, 441)])
@@ -1080,7 +1066,7 @@ def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> 
     device.torch = Instead(torch, mm=mm)
     finding = probes.exact_matmul(device, dtype="fp16", m=128, n=128, k=8192)
     assert (finding.value, sum(infinite)) == (0, 0)
-    assert finding.conditions["largest_integer"] > 10
+    assert finding.conditions["largest_integers"][0] > 10
 
 
 def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:

@@ -63,14 +63,18 @@ def repeatable(torch: Any) -> Iterator[None]:
 
 
 def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:
-    """Return accumulation and switches as torch reports them. Empty for a CPU, whose library may sum in any way."""
+    """Return accumulation and switches as torch reports them. Empty for a CPU, whose library may sum in any way.
+
+    With ROCm, some versions of torch allow tf32 only if the environment has HIPBLASLT_ALLOW_TF32=1, whatever precision
+    is set (Context::allowTF32CuBLAS in aten/src/ATen/Context.cpp).
+    """
     if cpu:
         return {}
     allowed = {name.removeprefix("allow_"): bool(getattr(torch.backends.cuda.matmul, name)) for name in _known(torch)}
     return {
         "accumulation": accumulation(dtype),
         **_tunable(torch),
-        "allow": {"tf32": torch.get_float32_matmul_precision() != "highest", **allowed},
+        "allow": {"tf32": bool(torch.backends.cuda.matmul.allow_tf32), **allowed},
     }
 
 

@@ -45,6 +45,7 @@ CLEARED = {
     "CUDA_INJECTION64_PATH": "loads a profiler",
     "CUBLAS_WORKSPACE_CONFIG": "takes memory from the products",
     "CUBLASLT_WORKSPACE_SIZE": "takes memory from the products",
+    "CUBLAS_*EMULAT*": "computes fp32 and fp64 by products of fewer bits (cuBLAS, floating point emulation)",
     "NVIDIA_TF32_OVERRIDE": "changes the precision of products",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "changes the precision of products",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "allocates memory for every operation",
