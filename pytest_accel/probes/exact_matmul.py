@@ -128,17 +128,18 @@ class _Watch:
         self._compare_host(first, place)
         self.checksum = (31 * self.checksum + checksum(torch, (first + 0.0).view(self._bits))) % 2**63  # -0 is 0
         normal = self._random.fixed()
-        random_first = normal().clone()
+        random = normal()
+        random_first = random.clone()
         result = torch.empty_like(first)
         began = time.perf_counter()
         while True:
             for _ in range(4):
+                spoil(random)
                 random = normal()
                 if self._varies and self.repeats and not self._same(random, random_first):
                     self.repeats = not self._rounded(random, random_first)
                 if self.repeats:
                     self._compare(random, random_first, "normal data, against itself")
-                spoil(random)
                 spoil(result)
                 torch.mm(a, b, out=result)
                 self._compare(result, first, "integers, against the first product")

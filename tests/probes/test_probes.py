@@ -1020,6 +1020,20 @@ def test_a_library_that_adds_in_any_order_is_no_fault_of_the_device(rocm: Comput
     assert finding.details["compared_products"] > 10
 
 
+def test_a_library_that_begins_to_add_in_another_order_is_no_fault_of_the_device(rocm: Compute) -> None:
+    """One that repeats itself at first: a busy device may be given another kernel later."""
+    products, other = itertools.count(1), in_any_order(torch)
+
+    def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
+        result: torch.Tensor = (torch if next(products) < 20 else other).mm(*operands, **more)
+        return result
+
+    rocm.torch = Instead(torch, mm=mm)
+    finding = exact(rocm)
+    assert (finding.value, finding.wrong) == (0, None)
+    assert finding.details["normal_data"].startswith("not compared")
+
+
 def test_a_fault_in_every_product_of_normal_data_is_not_taken_for_rounding(rocm: Compute) -> None:
     places = itertools.count(1)
 
@@ -1067,6 +1081,25 @@ def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> 
     finding = probes.exact_matmul(device, dtype="fp16", m=128, n=128, k=8192)
     assert (finding.value, sum(infinite)) == (0, 0)
     assert finding.conditions["largest_integers"][0] > 10
+
+
+@pytest.mark.parametrize("skipped", range(1, 7))
+def test_an_exact_product_that_is_not_written_is_wrong(device: Compute, skipped: int) -> None:
+    """Whatever its memory held before."""
+    device.torch = torch_that_skips(skipped)
+    assert exact(device).wrong
+
+
+def torch_that_skips(skipped: int) -> Instead:
+    """torch whose product number `skipped` leaves its result as it was."""
+    calls = itertools.count(1)
+
+    def mm(*operands: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        if next(calls) == skipped:
+            return torch.zeros(operands[0].shape[0], operands[1].shape[1]) if out is None else out
+        return torch.mm(*operands) if out is None else torch.mm(*operands, out=out)
+
+    return Instead(torch, mm=mm)
 
 
 def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute) -> None:
