@@ -62,19 +62,17 @@ def test_a_healthy_product_is_not_called_wrong(dtype: str, unit: Unit) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "unit"), CASES, ids=named)
 def test_a_healthy_product_of_the_suite_is_not_called_wrong(dtype: str, unit: Unit) -> None:
-    assert largest_error(dtype, unit, 64, 8192, 0) <= MARGIN
+    assert largest_error(dtype, unit, 32, 8192, 0) <= MARGIN
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("k", [8192, 16512])
 @pytest.mark.parametrize(("dtype", "unit"), CASES, ids=named)
 def test_no_healthy_product_of_several_is_called_wrong(dtype: str, unit: Unit, k: int) -> None:
-    if "never promoted" in unit.name and k > 8192:
-        pytest.skip("its error grows with k: a card that does not promote would be found here")
     assert max(largest_error(dtype, unit, 64, k, seed) for seed in SEEDS) <= MARGIN
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("device", "dtype"), [(device, dtype) for device, shapes in MAMF.items() for dtype in shapes])
 @pytest.mark.parametrize("partial", [torch.float32, torch.bfloat16])
 def test_a_healthy_product_of_mamf_finder_is_not_called_wrong(device: str, dtype: str, partial: torch.dtype) -> None:
@@ -108,7 +106,7 @@ EXACT = [(dtype, unit) for dtype in ("bf16", "fp16", "fp32", "tf32") for unit in
 @pytest.mark.parametrize(
     ("dtype", "unit", "k"),
     [(dtype, UNITS[dtype][place], 256) for dtype in ("bf16", "tf32") for place in (0, -1)]
-    + [pytest.param(*case, 8192, marks=pytest.mark.slow) for case in EXACT],
+    + [pytest.param(*case, 8192, marks=pytest.mark.nightly) for case in EXACT],
     ids=named,
 )
 def test_exact_sums_are_exact_in_every_unit(dtype: str, unit: Unit, k: int) -> None:

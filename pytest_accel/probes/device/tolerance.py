@@ -50,19 +50,24 @@ TOLERANCES = {
 }
 """By dtype of the operands. Results of fp8 and of formats with scaled blocks are in bf16."""
 UNKNOWN = {"bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, **dict.fromkeys(block_formats.DTYPES, 2e-2)}
-"""`lost` where the arithmetic is not known: partial sums of the operands' dtype, sums of fp8 that stay in 13 bits."""
+"""`lost` where the arithmetic is not known: partial sums may be rounded to the dtype of the operands."""
+
+ADA = (8, 9)
+"""Compute capability whose unit sums products of fp8 in 13 bits. No card has shown that libraries add these sums in
+fp32."""
 
 
 def tolerance(device: Compute, dtype: str) -> Tolerance:
     """Return the tolerance of a device for the products of a dtype.
 
     The models cover units of CUDA. No other device was measured: with ROCm, torch's switches do not reach hipBLASLt,
-    and other libraries may sum in any way. On compute capability 8.9 no card has shown that fp8 is summed in fp32.
+    and other libraries may sum in any way.
     """
-    modelled = not (device.is_cpu or device.other or device.torch.version.hip)
-    if modelled and dtype == "fp8":
-        modelled = device.backend.get_device_capability(device.torch_device) != (8, 9)
-    return TOLERANCES[dtype] if modelled else unknown(dtype)
+    if device.is_cpu or device.other or device.torch.version.hip:
+        return unknown(dtype)
+    if dtype == "fp8" and device.backend.get_device_capability(device.torch_device) == ADA:
+        return replace(unknown(dtype), chained=2 * 2**-13)
+    return TOLERANCES[dtype]
 
 
 def unknown(dtype: str) -> Tolerance:
