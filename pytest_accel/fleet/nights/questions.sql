@@ -102,7 +102,8 @@ SELECT uuid, node, kind, driver, vbios, arg_min(night, rest) AS since, min(rest)
 FROM (SELECT *, sum_before / i AS before, (total - sum_before) / (n - i) AS after,
              greatest(0, squares - sum_before ** 2 / i - (total - sum_before) ** 2 / (n - i)) AS rest
       FROM (SELECT *, row_number() OVER w - 1 AS i, count(*) OVER s AS n, sum(y) OVER s AS total, sum(y * y) OVER s AS squares,
-                   sum(y) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sum_before
+                   -- not (w ROWS ...): before 2.0, DuckDB drops the partition of a window that is refined twice
+                   sum(y) OVER (s ORDER BY night ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sum_before
             FROM (SELECT * REPLACE (y - avg(y) OVER (PARTITION BY uuid, node, kind, driver, vbios) AS y) FROM pasts)
             WINDOW s AS (PARTITION BY uuid, node, kind, driver, vbios), w AS (s ORDER BY night))
       WHERE i >= 3 AND n - i >= 2)
