@@ -90,8 +90,6 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
 
     Raises BadMarker, whose message names the test, the value that was given and the values that are possible.
     """
-    from pytest_accel.core.sku import DeclaredBy
-
     limits = []
     for mark in marks:
         declare = MARKERS.get(mark.name)
@@ -104,6 +102,8 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
         except (TypeError, ValueError) as error:
             signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
             raise BadMarker(f"{where}: {mark.name}: {error}\n  signature: {signature.partition(' ->')[0]}") from None
+        from pytest_accel.core.sku import DeclaredBy  # no test of a run without this plugin's markers comes here
+
         origin = f"marker {mark.name} of {where}"
         limits.append(replace(limit, origin=origin, declared_by=DeclaredBy.MARKER, test=where))
     return limits
