@@ -5,19 +5,24 @@ from __future__ import annotations
 import builtins
 import errno
 import io
+import itertools
 import os
+import pathlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 PREFIX = "/stale"
 CALLS = ("stat", "lstat", "open", "scandir", "listdir", "mkdir")
+CALLED = {os, getattr(pathlib, "_normal_accessor", os)}
+"""What has these calls: pathlib keeps references of its own in Python 3.10."""
 
 
 def install(put: Callable[[Any, str, Any], None] = setattr, number: int = errno.ESTALE) -> None:
     """Let every call that looks for a file or opens one fail there; `put` replaces an attribute of a module."""
-    for name in CALLS:
-        put(os, name, _failing(getattr(os, name), number))
+    for owner, name in itertools.product(CALLED, CALLS):
+        if hasattr(owner, name):
+            put(owner, name, _failing(getattr(owner, name), number))
     for module in (builtins, io):
         put(module, "open", _failing(open, number))
     access = os.access
