@@ -90,7 +90,7 @@ def test_every_device_is_read_in_every_turn() -> None:
     for turn in range(2, 12):
         before = len(heard.of("left")), len(heard.of("right"))
         threading.Timer(0.05, found.hear, [{"event": "rest", "turn": turn}]).start()
-        found.watch(turn, 50.0)
+        found.watch(turn, 10.0)
         assert len(heard.of("left")) > before[0]
         assert len(heard.of("right")) > before[1]
 
