@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import importlib
 import re
+import shutil
+import tempfile
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +24,19 @@ MARKERS = (
     "cuda_build: torch's CUDA build over a stand-in for CUDA's runtime (make test-cuda)",
 )
 
+PROGRAMS = (
+    *("as", "awk", "basename", "bash", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "expr", "find"),
+    *("g++", "git", "grep", "gzip", "head", "id", "kill", "ld", "ln", "ls", "make", "mkdir", "mkfifo", "mktemp"),
+    *("mount", "mv", "nice", "nohup", "nvidia-smi", "openssl", "ps", "readlink", "realpath", "rm", "sed", "seq"),
+    *("setpriv", "setsid", "sh", "sha256sum", "sleep", "sort", "ssh-keygen", "stat", "tail", "tar", "tee", "timeout"),
+    *("touch", "tr", "true", "umount", "uname", "uniq", "unshare", "wc", "xargs"),
+)
+"""The programs of this machine that quick tests find on PATH, so that others that are installed change nothing.
+
+nvidia-smi is for tests that are skipped where there is a GPU.
+"""
+FOLDER = pytest.StashKey[str]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and turn warnings into errors.
@@ -31,9 +47,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     if not is_acceptance_run(config.option):
         config.addinivalue_line("filterwarnings", "error")
+        folder = tempfile.TemporaryDirectory(prefix="programs-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[FOLDER] = folder.name
+        for name in PROGRAMS:
+            if found := shutil.which(name):
+                Path(folder.name, name).symlink_to(found)
     if hasattr(config, "workerinput"):  # two workers on two processors: more threads wait for each other
         with suppress(ImportError):
             importlib.import_module("torch").set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a quick test and its fixtures find `PROGRAMS` on PATH and no other: ipmitool or Slurm would be asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("slow", "nightly", "cuda_build"))):
+            patch.setenv("PATH", item.config.stash[FOLDER])
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import struct
 import time
 from pathlib import Path
@@ -97,7 +98,7 @@ def controller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A node whose ipmitool is this script, and nothing in /sys."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     chassis._ask.cache_clear()
     make(tmp_path, {"dev/ipmi0": ""})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -103,7 +104,7 @@ def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_br
     text = script("fleet.md", "--broken").replace("/shared/nights", str(tmp_path))
     check = program(tmp_path / "accel", f"[ $1 = health ] && echo '{line}' && exit 1\n{ours} \"$@\"")
     text = text.replace("/opt/accel/bin/pytest-accel", str(check))
-    ended(text, SLURMD_NODENAME="n1", PATH=f"{tmp_path}/bin:/usr/bin:/bin")
+    ended(text, SLURMD_NODENAME="n1", PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     said = tmp_path / "said"
     assert said.exists() is drains
     ledger = tmp_path / "ledger.csv"
@@ -122,7 +123,7 @@ SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]"""
     program(tmp_path / "scontrol", f'if [ "$2" = topology ]; then echo "{topology}"; else {hostnames}; fi')
     (tmp_path / "STORE").mkdir()
     text = f"cd {tmp_path}\n{script('store.md', 'topology')}"
-    assert ended(text, PATH=f"{tmp_path}:/usr/bin:/bin") == 0
+    assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
     assert (tmp_path / "STORE/places.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"
 
 
@@ -132,6 +133,6 @@ def test_features_of_slurm_become_places(tmp_path: Path) -> None:
     program(tmp_path / "sinfo", "\n".join(f"echo '{each}'" for each in lines))
     (tmp_path / "STORE").mkdir()
     text = f"cd {tmp_path}\n{script('store.md', '%N %f')}"
-    assert ended(text, PATH=f"{tmp_path}:/usr/bin:/bin") == 0
+    assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
     found = (tmp_path / "STORE/places.csv").read_text()
     assert found == "node,rack,feed\nn1,rack12,feedA\nn2,rack=13,\nn3,,\n"
