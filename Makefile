@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV CUDA_TORCH
 
-.PHONY: help accept test test-slow test-nightly test-cuda test-cuda-beside test-cuda-alone lint format docs site picture wheel bundle clean
+.PHONY: help accept test test-slow test-nightly test-pythons test-cuda test-cuda-beside test-cuda-alone lint format docs site picture wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -19,6 +19,7 @@ help:
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
 	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, a case of every fault'
 	@echo '  make test-nightly   run more of the same: every product and fault, twenty times as many mutated files'
+	@echo '  make test-pythons   run the quick tests on the oldest and the newest supported Python of this machine'
 	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
 	@echo '                   make test-cuda CUDA_TORCH="2.6.0 2.15.0"'
 	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'
@@ -39,6 +40,9 @@ test-slow:
 
 test-nightly:
 	@scripts/test.sh nightly $(ARGS)
+
+test-pythons:
+	@scripts/test_pythons.sh $(ARGS)
 
 test-cuda test-cuda-beside test-cuda-alone:
 	@scripts/test.sh $(@:test-%=%) $(ARGS)
@@ -78,4 +82,4 @@ bundle:
 	@scripts/bundle.sh $(ARGS)
 
 clean:
-	rm -rf site .venv build dist .coverage .benchmarks .mypy_cache .pytest_cache .ruff_cache
+	rm -rf site .venv .venv-* build dist .coverage .benchmarks .mypy_cache .pytest_cache .ruff_cache

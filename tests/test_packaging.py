@@ -111,6 +111,12 @@ def test_the_matrix_has_every_python_that_is_claimed(described: Message, jobs: A
     assert jobs["tests"]["strategy"]["matrix"]["python"] == pythons(described)
 
 
+def test_every_night_has_the_oldest_and_the_newest_python(described: Message, jobs: Any) -> None:
+    claimed = pythons(described)
+    (installed,) = [step["with"]["python-version"] for step in jobs["pythons"]["steps"] if "with" in step]
+    assert installed.split() == [claimed[0], claimed[-1]]
+
+
 def test_the_matrix_has_the_oldest_and_the_newest_pytest(jobs: Any, bounds: dict[str, str]) -> None:
     oldest, newest = map(Requirement, jobs["tests"]["strategy"]["matrix"]["pytest"])
     assert oldest.name == newest.name == "pytest"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parent.parent
-NOT_SOURCE = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
+NOT_SOURCE = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache")
 
 
 def build(folder: Path) -> Path:
