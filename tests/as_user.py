@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import raw_record
+import real_devices
 
 BIN = Path(sys.executable).parent
 CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
@@ -134,25 +136,32 @@ def pytest(
     autoload: bool = False,
     refused: bool = False,
 ) -> Ran:
-    """Run to the end. A run that is `refused` ends before it measures; with `autoload` all plugins come along."""
+    """Run to the end. A run that is `refused` ends before it measures; with `autoload` all plugins come along.
+
+    Skips the test where the run would simulate beside real accelerators.
+    """
     place = output or fresh(folder)
     line = command(*args, output=place, sku=sku, paths=paths, prefix=prefix, autoload=autoload)
     if not refused and measures(line):
         check_serial()
     surroundings = environment(env, autoload=autoload)
     if not (autoload or prefix or _changes_the_interpreter(surroundings)):
-        return Ran(*_forked(line, folder, surroundings), place)
-    done = subprocess.run(
-        line,
-        cwd=folder,
-        env=surroundings,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout + done.stderr, place)
+        status, printed = _forked(line, folder, surroundings)
+    else:
+        done = subprocess.run(
+            line,
+            cwd=folder,
+            env=surroundings,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        status, printed = done.returncode, done.stdout + done.stderr
+    if real_devices.refused(printed):
+        raise unittest.SkipTest(real_devices.WHY)
+    return Ran(status, printed, place)
 
 
 def _changes_the_interpreter(env: Mapping[str, str]) -> bool:

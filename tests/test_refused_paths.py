@@ -130,4 +130,5 @@ def test_a_path_of_health_is_no_reason_not_to_look_at_the_node(tmp_path: Path) -
     env = as_user.environment(stale_share.environment(tmp_path))
     line = [str(as_user.BIN / "pytest-accel"), *words]
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
-    assert (done.returncode, done.stdout) == (0, "SIMULATED OK 8 x h100-sxm; last run not read\n")
+    told = (done.returncode, done.stdout)
+    assert told == (0, "SIMULATED OK 8 x h100-sxm; last run not read\n"), done.stdout

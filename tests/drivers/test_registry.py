@@ -297,7 +297,7 @@ def test_a_broken_driver_is_seen_and_nothing_is_accepted(tmp_path: Path) -> None
     command = [str(as_user.BIN / "pytest-accel"), "discover"]
     shown = subprocess.run(command, env=as_user.environment(path), capture_output=True, text=True, check=False)
     assert shown.returncode == 6
-    assert f"an accelerator cannot be used: bad: {sentence}" in shown.stderr
+    assert f"bad: {sentence}" in shown.stderr
 
     ran = as_user.pytest(tmp_path, "-k", "inventory", paths=(), env=path)
     assert ran.exit == 6, ran.out
