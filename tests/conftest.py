@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import re
 import shutil
 import tempfile
@@ -36,6 +37,8 @@ PROGRAMS = (
 
 nvidia-smi is for tests that are skipped where there is a GPU.
 """
+OF_A_JOB = ("CUDA_", "HIP_", "ROCR_", "NCCL_", "SLURM")
+"""How variables begin that a scheduler sets in a job; quick tests do not see them."""
 FOLDER = pytest.StashKey[str]()
 
 
@@ -61,10 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a quick test and its fixtures find `PROGRAMS` on PATH and no other: ipmitool or Slurm would be asked."""
+    """Let a quick test and its fixtures find `PROGRAMS` on PATH and no other, and no variable of a job."""
     with pytest.MonkeyPatch.context() as patch:
         if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("slow", "nightly", "cuda_build"))):
             patch.setenv("PATH", item.config.stash[FOLDER])
+            for name in [name for name in os.environ if name.startswith(OF_A_JOB)]:
+                patch.delenv(name)
         return (yield)
 
 
