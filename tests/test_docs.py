@@ -24,6 +24,7 @@ from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.probes.declare import declarations
@@ -253,6 +254,20 @@ def test_the_packaged_probes_are_listed() -> None:
     listed = page.partition("\n## Probes\n\n")[2].partition("\n\n")[0]
     measuring = {each.name for each in declarations() if each.packaged and not each.fact}
     assert set(re.findall(r"`(\w+)`", listed)) == measuring <= set(probes.__all__)
+
+
+HEALTHY = (DOCS / "checks.md").read_text(encoding="utf-8").partition("\n## What a healthy device may show\n")[2]
+HEALTHY = HEALTHY.partition("\n## ")[0]
+ROWS = [[cell.strip() for cell in row] for row in re.findall(r"^\|" + r"([^|]+)\|" * 5 + "$", HEALTHY, re.MULTILINE)]
+
+
+def test_what_a_healthy_device_may_show_is_said_of_every_check_of_data() -> None:
+    """Each row says who states it, what the check was held against, and the verdict on anything else."""
+    listed = {name for row in ROWS for name in re.findall(r"`(\w+)`", row[0])}
+    checked = {each.name for each in declarations() if each.packaged and each.verifies}
+    assert checked - listed == set()
+    statuses = "|".join(status.value for status in Status)
+    assert [row[0] for row in ROWS[2:] if not (all(row) and re.search(rf"\b({statuses}|limit)\b", row[4]))] == []
 
 
 HOLDS = Measurement("stream.copy", "GPU-1", "GB/s", value=150.0)

@@ -87,6 +87,10 @@ class ProbeDetails(TypedDict, total=False):
     """True if the device waited for the host to launch its work; absent if not. Also written by matmul_mamf. Read by
     causes/diagnosis."""
 
+    doubt: str
+    """A result that was not expected, and that nothing published excludes for a healthy device: the verdict is MARGINAL
+    at best. Written by stream, read by verdicts/judge."""
+
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
     causes/evidence."""

@@ -47,6 +47,7 @@ NOTES: Mapping[str, str] = {
     "required": "a limit requires it",
     # what was taken into account
     "unproven": "{text}",
+    "doubt": "{text}; nothing published says that a healthy device may not show it",
     "excused": "excused: before the run, {text}",
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",

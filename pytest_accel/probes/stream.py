@@ -38,6 +38,12 @@ _NUMBERS = 1021
 """Length of the repeated pattern: a prime, so that no shift by a power of two maps the pattern onto itself."""
 _FILLED = float(_NUMBERS)
 """The number that `write` fills with; it does not occur in the pattern."""
+SUM_ERROR = 1e-4
+"""Largest error of a sum in fp32, as a share of it. 2^30 numbers of the pattern, added in 16,384 chains, lose 1.7e-5 if
+a chain has every 16,384th of them, and 4.9e-4 if it has a part of its own."""
+SUMS = ("dot", "read")
+"""Operations whose result in fp32 nothing published bounds: the order of the additions, and so their error, is up to
+the library (PyTorch notes, numerical accuracy). In fp64 the sums of these whole numbers are exact in any order."""
 WINDOWS_SHARE = 0.9
 """Share of the free memory that the windows cover."""
 WINDOW_ROUNDS = 5
@@ -110,7 +116,9 @@ def stream(
     )
     work()
     if not check():
-        raise WrongResult("the arrays do not hold the expected result")
+        if device.is_cpu or dtype != "fp32" or op not in SUMS:
+            raise WrongResult("the arrays do not hold the expected result")
+        result.details["doubt"] = f"the sum in fp32 is off by more than {SUM_ERROR:.0e} of the exact one"
     return result
 
 
@@ -147,7 +155,7 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
         )
     summed: Callable[[], Any] = (lambda: torch.dot(*arrays)) if op == "dot" else (lambda: torch.sum(arrays[0]))
     exact = _sum(arrays[0].numel(), squares=op == "dot")
-    error = 0.0 if arrays[0].dtype == torch.float64 else 1e-4  # in fp64 every partial sum is a whole number below 2^53
+    error = SUM_ERROR if arrays[0].dtype == torch.float32 else 0.0  # partial sums in fp64 are whole numbers below 2^53
     return summed, lambda: bool((summed() - exact).abs().item() <= error * exact)
 
 

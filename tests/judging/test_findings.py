@@ -38,7 +38,7 @@ A301 host-link-narrow A302 host-link-errors A303 host-link-slow A304 peer-link-d
 A306 peer-link-slow A307 fabric A308 collective-slow A309 network-slow
 A401 hw-thermal A402 sw-thermal A403 hot A404 power-brake A405 hw-slowdown A406 power-limit-lowered A407 clock-locked
 A408 power-not-reached A409 unsteady A410 auxiliary-power
-A501 compute-slow A502 wrong-result
+A501 compute-slow A502 wrong-result A503 wrong-transfer
 A601 host-memory A602 host-memory-corrected A603 host-cooling-or-power A604 nic A605 storage A606 host-setting
 A701 version A702 mode A703 in-use A704 board-differs A705 not-as-listed A799 limit-broken
 A901 unmeasured A902 inconclusive A903 not-tried
@@ -88,6 +88,15 @@ def test_every_kernel_message_that_is_named_exists() -> None:
             "A502 wrong-result",
             "critical",
             "return",
+        ),
+        *(
+            (
+                failing(metric, fault=True, reasons=(WrongData("arrived changed"),)),
+                "A503 wrong-transfer",
+                "critical",
+                "check-links",
+            )
+            for metric in ("peer_copy.one_way", "all_reduce.busbw@8GiB", "ddp.step_ms")
         ),
         (failing("matmul.bf16", fault=True, reasons=worded("CUDA error: x")), "A105 device-error", "critical", "reset"),
         (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),

@@ -96,6 +96,16 @@ def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
     assert status(value, limit, peak=Peak(1000.0, "datasheet")) is Status.FAIL
 
 
+@pytest.mark.parametrize(
+    ("value", "limit", "expected"),
+    [(730.0, FLOOR, Status.MARGINAL), (730.0, None, Status.MARGINAL), (600.0, FLOOR, Status.FAIL)],
+)
+def test_a_doubt_of_the_probe_warns_and_never_rejects(value: float, limit: Limit | None, expected: Status) -> None:
+    verdict = judge([found(value, details={"doubt": "the sum is off"})], limit)
+    assert verdict.status is expected
+    assert "the sum is off; nothing published says that a healthy device may not show it" in sentence_of(verdict)
+
+
 @pytest.mark.parametrize("limit", [FLOOR, CEILING, RELATIVE, COUNT])
 def test_no_value_is_unmeasured(limit: Limit) -> None:
     verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)

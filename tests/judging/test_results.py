@@ -327,6 +327,14 @@ def test_a_device_whose_exact_result_is_not_that_of_the_others_is_blamed(
         assert judge([found[place]], ZERO).status is Status.FAIL
 
 
+def test_a_device_that_differs_from_one_known_to_be_wrong_is_not_blamed() -> None:
+    """Of two devices one is wrong by the host's product: nobody has to ask which."""
+    wrong, right = compared([exact(0, 8, wrong="3 wrong elements"), exact(1, 7)])
+    assert wrong.trouble
+    assert wrong.trouble.reason == "3 wrong elements"
+    assert right.trouble is None
+
+
 ZERO = Limit("exact_matmul.bf16", "count", equals=0)
 
 

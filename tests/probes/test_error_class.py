@@ -74,6 +74,23 @@ def test_a_device_is_blamed_for_what_its_library_lays_to_it(error: Exception, ki
 
 
 @pytest.mark.parametrize(
+    ("text", "either"),
+    [
+        ("CUDA error: an illegal memory access was encountered", True),
+        ("HIP error: unspecified launch failure", True),
+        (LT.format("CUBLAS_STATUS_EXECUTION_FAILED"), True),
+        (f"{NCCL}unhandled cuda error\nCuda failure 700 'an illegal memory access was encountered'", True),
+        ("CUDA error: uncorrectable ECC error encountered", False),
+        ("an illegal memory access, after an uncorrectable ECC error", False),
+        ("CUDA error: out of memory", False),
+    ],
+)
+def test_an_error_that_a_faulty_kernel_causes_as_well_is_known(text: str, either: bool) -> None:
+    """By NVIDIA's own words on Xids 13 and 31, which come with it."""
+    assert error_class.of_programs(RuntimeError(text)) == either
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("unknown error\nCompile with `TORCH_USE_CUDA_DSA`", "^unknown error$"),

@@ -527,6 +527,19 @@ def gpu_on_cpu(cuda: pytest.MonkeyPatch) -> Compute:
     return device
 
 
+@pytest.mark.parametrize("op", ["read", "dot"])
+def test_a_sum_in_fp32_that_is_off_is_a_doubt_on_an_accelerator(device: Compute, gpu_on_cpu: Compute, op: str) -> None:
+    """Its library may add in any order. In fp64 these sums are exact in each, and what a CPU shows was seen."""
+    gpu_on_cpu.sample = lambda *work, **how: ProbeResult("stream", "GB/s", samples=[1.0])  # type: ignore[method-assign]
+    off = Instead(torch, sum=lambda a: torch.sum(a) * 1.001, dot=lambda a, b: torch.dot(a, b) * 1.001)
+    device.torch = gpu_on_cpu.torch = off
+    for where, dtype in ((device, "fp32"), (gpu_on_cpu, "fp64")):
+        with pytest.raises(WrongResult):
+            probes.stream(where, op=op, mib=1, dtype=dtype, calls=1)
+    found = probes.stream(gpu_on_cpu, op=op, mib=1, dtype="fp32", calls=1)
+    assert found.details["doubt"] == "the sum in fp32 is off by more than 1e-04 of the exact one"
+
+
 @pytest.mark.parametrize(
     ("dtype", "layout", "accumulation", "tf32"),
     [("bf16", "row-major", "fp32", False), ("tf32", "row-major", "fp32", True), ("int8", "TN", "int32", False)],

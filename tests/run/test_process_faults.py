@@ -96,6 +96,48 @@ def test_device_lost_twice_is_not_tried_again(killed: Ran) -> None:
     assert third["trouble"]["reason"] == f"{worker} ended in dies@turn=1 and in dies@turn=2"
 
 
+ERRORS = """
+WHERE = {"one": ["cpu1"], "all": ["cpu0", "cpu1"], "all again": ["cpu0", "cpu1"]}
+
+def illegal(device, *, where):
+    if device.devices[0].name in WHERE[where]:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    return tiny(device)
+
+def memory(device):
+    raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+def crash(device):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+@pytest.mark.parametrize("where", WHERE)
+def test_illegal(accel_check, where):
+    accel_check(illegal, where=where)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_crash(accel_check):
+    accel_check(crash)
+
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_memory(accel_check):
+    accel_check(memory)
+"""
+
+
+def test_what_every_device_shows_and_software_may_cause_is_laid_to_none(tmp_path: Path) -> None:
+    """A device is to blame where another got through the same, and for what only a device can be."""
+    write(tmp_path, test_errors=ERRORS)
+    ran = as_user.pytest(tmp_path, env=STUB_TORCH)
+
+    found = {each["metric"]: each["trouble"] for each in ran.record["measurements"] if each["trouble"]}
+    assert ran.statuses("illegal@where=one") == {"cpu0": "PASS", "cpu1": "FAIL"}, ran.out
+    for metric in ("illegal@where=all", "illegal@where=all again", "crash"):
+        assert set(ran.statuses(metric).values()) == {"INCONCLUSIVE"}, found[metric]
+    assert "no other device got through it, so the software may be at fault" in found["crash"]["reason"]
+    assert set(ran.statuses("memory").values()) == {"FAIL"}
+
+
 def test_hung_worker(tmp_path: Path) -> None:
     """A probe that never returns is given up after the patience, and the place where it hangs is named.
 

@@ -84,7 +84,7 @@ def test_messages_come_in_order(start: Start) -> None:
     ("end", "reason"),
     [
         ("sys.exit(3)", "it ended with exit code 3"),
-        ("os.kill(os.getpid(), signal.SIGBUS)", "it was killed by SIGBUS"),
+        ("os.kill(os.getpid(), signal.SIGILL)", "it was killed by SIGILL"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "it was killed by SIGSEGV"),
     ],
 )
@@ -124,6 +124,17 @@ def test_a_kill_in_a_cgroup_is_counted_where_the_machine_shows_no_count(
     counted.write_text("oom 1\noom_kill 2\n")
     child.send("go")
     assert hear(child, "died")[-1]["kind"] == "need"
+
+
+def test_a_page_that_cannot_be_had_is_no_fault_of_the_device(start: Start) -> None:
+    """As of a file in a /dev/shm that is full: the kernel sends SIGBUS to the process itself."""
+    child = start(
+        "import mmap, tempfile\nfile = tempfile.TemporaryFile()\nfile.truncate(4096)\n"
+        "pages = mmap.mmap(file.fileno(), 4096)\nfile.truncate(0)\npages[0] = 1"
+    )
+    (died,) = hear(child, "died")
+    assert died["kind"] == "external"
+    assert died["reason"].startswith("its process was killed by SIGBUS, as where /dev/shm is full")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGXCPU, signal.SIGHUP, signal.SIGUSR1])
@@ -427,6 +438,9 @@ import os, signal
 def dies(device):
     os.kill(os.getpid(), signal.SIGSEGV)
 
+def errs(device):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
 def adds(device):
     return device.sample(lambda: 1 + 1, amount=1.0, unit="1", seconds=0.2)
 """
@@ -506,6 +520,20 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
     assert [each.get("untried", False) for each in troubles] == [False, False, True]
     assert [each.trouble for each in after.values()] == [None] * len(devices)
     assert all(each.findings for each in after.values())
+
+
+@pytest.mark.usefixtures("stub_torch")
+def test_an_error_that_may_be_the_softwares_is_not_laid_to_the_only_device(pool: WorkerPool) -> None:
+    """Nothing shows that the software works. A crash is laid to it, and the device is measured on all the same."""
+    first, *_ = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
+    errs = [ask(pool, "errs", "together", [first])[first.name].trouble or {} for _ in range(3)]
+    died = ask(pool, "dies", "together", [first])[first.name].trouble or {}
+    after = ask(pool, "adds", "together", [first])[first.name]
+
+    assert [each["kind"] for each in errs] == ["external"] * 3
+    assert errs[2]["reason"].endswith("; no other device got through it, so the software may be at fault")
+    assert "kind" not in died
+    assert after.trouble is None
 
 
 @pytest.mark.usefixtures("stub_torch")

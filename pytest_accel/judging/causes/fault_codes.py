@@ -289,6 +289,12 @@ RESULTS = (
         "the device computed or delivered wrong data", "drain the node and return the device: its results are not safe",
         ("exact_matmul.*",),
     ),
+    FaultCode(
+        "A503", "wrong-transfer", _CRITICAL, Action.CHECK_LINKS,
+        "data that devices sent to each other arrived changed",
+        "drain the node; where they travel over PCI Express, set the IOMMU as the vendor says (host.iommu; NVIDIA: off "
+        "on a bare machine) and measure again, before a device is returned",
+    ),
 )  # fmt: skip
 
 HOST = (

@@ -23,6 +23,7 @@ from pytest_accel.judging.causes.fault_codes import BY_NAME, Action, FaultCode, 
 from pytest_accel.judging.verdicts.judge import fallen_short
 from pytest_accel.judging.verdicts.like_devices import Attempt, kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.probes.declare import declaration_of
 
 FINE = (Status.PASS, Status.NOT_APPLICABLE)
 """The statuses without a finding."""
@@ -226,7 +227,10 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
         return "device-lost"  # counters are read of the device itself, and it did not answer
     if verdict.value is not None and trouble is None:
         return of_metric(verdict.metric).name
-    return "wrong-result" if any(isinstance(each, WrongData) for each in verdict.reasons) else "device-error"
+    if not any(isinstance(each, WrongData) for each in verdict.reasons):
+        return "device-error"
+    declared = declaration_of(verdict.metric)
+    return "wrong-transfer" if declared and declared.for_several else "wrong-result"
 
 
 def _reported(own: Attempt) -> ErrorReport | None:

@@ -247,15 +247,16 @@ def compared(found: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements, with a device trouble for each whose checksum differs from the majority's.
 
     The checksums of one metric are those of the same exact result on every device. Without a majority every device is
-    suspect.
+    suspect, but for one that differs from those alone which are known to compute wrongly.
     """
-    groups = grouped((each for each in found if "checksum" in each.details), lambda each: each.metric)
-    return [_odd(each, groups[each.metric]) if "checksum" in each.details else each for each in found]
+    sound = [each for each in found if "checksum" in each.details and not each.trouble]
+    groups = grouped(sound, lambda each: each.metric)
+    return [each if each not in sound else _odd(each, groups[each.metric]) for each in found]
 
 
 def _odd(one: Measurement, alike: Sequence[Measurement]) -> Measurement:
     agreeing = sum(each.details["checksum"] == one.details["checksum"] for each in alike)
-    if one.trouble or agreeing == len(alike) or 2 * agreeing > len(alike):
+    if 2 * agreeing > len(alike):
         return one
     text = f"its result differs from that of {len(alike) - agreeing} of {len(alike)} devices"
     return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))

@@ -132,6 +132,8 @@ def _by_limit(
     details = attempts[-1].details
     if (unproven := details.get("unproven")) and verdict.status is Status.PASS:
         verdict = verdict.because(Note("unproven", unproven), status=Status.MARGINAL)
+    if doubt := details.get("doubt"):
+        verdict = verdict.worsened(Status.MARGINAL, Note("doubt", doubt))
     if (worst := details.get("worst")) and verdict.value is not None:
         verdict = verdict.because(Note("at", worst))
     if (during := details.get("during")) and verdict.value is not None:

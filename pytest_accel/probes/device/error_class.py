@@ -66,6 +66,20 @@ PEER_MEMORY = ("invalid device ordinal", "invalid device pointer", "peer access 
 "unhandled cuda error" or "HIP failure" too, but no device is at fault."""
 UNCORRECTABLE = "uncorrectable ECC error"
 """Message of CUDA and HIP for a memory error that destroyed data (cudaGetErrorString, 214)."""
+OF_PROGRAMS = (
+    "illegal memory access",
+    "unspecified launch failure",
+    "illegal instruction",
+    "misaligned address",
+    "invalid program counter",
+    "device-side assert",
+    "unknown error",
+    "STATUS_EXECUTION_FAILED",
+    "STATUS_INTERNAL_ERROR",
+)
+"""Messages that a kernel with a fault causes as well as a faulty device. Of the Xids that come with them NVIDIA says:
+"Typically these are application-level bugs, but can also be driver bugs or hardware bugs" (Xid errors, 31; 13 alike);
+of a launch failure: "can be caused by multiple reasons" (cuBLAS, cublasStatus_t)."""
 NVLS = "Failed to bind NVLink SHARP"
 """Beginning of NCCL's message when the switches take no memory for reductions in the network: "This is usually caused
 by a system or configuration error in the Fabric Manager or NVSwitches" (src/transport/nvls.cc)."""
@@ -92,6 +106,11 @@ def trouble_kind_of(error: BaseException, *, other: bool = False, words: Sequenc
     if NVLS in str(error) and UNCORRECTABLE not in str(error):
         return "external"
     return "need" if _blames_nobody(error) else "device"
+
+
+def of_programs(error: BaseException) -> bool:
+    """Return True for an error of a library that a fault of a program may have caused."""
+    return UNCORRECTABLE not in str(error) and any(words in str(error) for words in OF_PROGRAMS)
 
 
 def main_line(error: BaseException) -> str:

@@ -117,6 +117,7 @@ class Worker:
                 "lost": lost,
                 "uncorrectable": error_class.UNCORRECTABLE in str(error),
                 "wrong": isinstance(error, WrongResult),
+                "of_programs": error_class.of_programs(error),
                 "collective": any(_TORCH in frame.filename for frame in traceback.extract_tb(error.__traceback__)),
             }
             reason = _reason(error) + (_place(error, message) if kind == "bug" else "")

@@ -16,7 +16,6 @@ CGROUP = Path("/sys/fs/cgroup/memory.events")
 
 OWN_SIGNALS = (
     signal.SIGSEGV,
-    signal.SIGBUS,
     signal.SIGILL,
     signal.SIGFPE,
     signal.SIGABRT,
@@ -24,15 +23,18 @@ OWN_SIGNALS = (
     signal.SIGSYS,
 )
 """Signals that a process brings upon itself, as when the library of a sick device crashes. All others were sent by
-somebody: an administrator, the kernel for want of memory, a daemon that watches the memory, a limit of this user."""
+somebody: an administrator, the kernel for want of memory, a daemon that watches the memory, a limit of this user.
+Not SIGBUS: the kernel sends it where a page of a file cannot be had, as of a full /dev/shm (NVIDIA/JAX-Toolbox issue
+183, in NCCL), and where the host's memory is broken (sigaction(2), BUS_MCEERR_AR)."""
+BUS = "as where /dev/shm is full (see `df /dev/shm`) or the host's memory is broken"
 
 
 def cause(code: int, kills_before: tuple[int, int]) -> Message:
     """Return the fields "reason" and "kind" of the message that a process has died, given its return code of Popen.
 
-    The kind is "need" if the kernel may have killed it because memory ran out, and "external" if somebody else sent the
-    signal that ended it. In both cases the device is not to blame. Without a kind it may be. A process that was not
-    ended by a signal has `exited`.
+    The kind is "need" if the kernel may have killed it because memory ran out, and "external" for any other signal that
+    it did not bring upon itself. In both cases the device is not to blame. Without a kind it may be. A process that was
+    not ended by a signal has `exited`.
     """
     reason = sentence(code)
     if code >= 0:
@@ -41,8 +43,8 @@ def cause(code: int, kills_before: tuple[int, int]) -> Message:
         return {"reason": reason}
     killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
     if -code != signal.SIGKILL or killed <= 0:
-        why = f"{sentence(code, 'its process')}, which comes from outside and not from the device"
-        return {"kind": "external", "reason": why}
+        why = BUS if -code == signal.SIGBUS else "which comes from outside and not from the device"
+        return {"kind": "external", "reason": f"{sentence(code, 'its process')}, {why}"}
     processes = "1 process" if killed == 1 else f"{killed} processes"
     return {"kind": "need", "reason": f"{reason}; the kernel killed {processes} meanwhile because memory ran out"}
 

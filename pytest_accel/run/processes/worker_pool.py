@@ -215,6 +215,7 @@ class WorkerPool:
         self, request: Request, groups: list[Group], calls: list[WorkerCall], keep: Callable[[Outcome], None]
     ) -> None:
         """Pass the outcome of each call to `keep`, and remember which groups lost their worker by their own fault."""
+        _acquit(calls)
         at = [block["at"] for call in calls for block in call.blocks]
         self.device_seconds += max(at) - min(at) if at else 0.0
         for group, call in zip(groups, calls, strict=True):
@@ -425,6 +426,22 @@ def _phases(calls: Sequence[WorkerCall], began: float, ended: float, *, in_turn:
     killed = max(until for _, until in hung)
     heard = [at for call in calls for at, _ in call.pace if at <= killed]
     return around_silence(began, ended, pace, (max([*heard, min(since for since, _ in hung)]), killed))
+
+
+def _acquit(calls: Sequence[WorkerCall]) -> None:
+    """Lay no error to a device that a fault of a program may have caused, unless another device got through the same.
+
+    The devices of a run work with the same software, so one that fails where another does not is to blame. Nor is a
+    crash laid to the devices if the process of each of several crashed.
+    """
+    troubles = [call.trouble for call in calls if call.trouble]
+    if len(troubles) < len(calls):
+        return
+    crashed = len(calls) > 1 and all(each["event"] == "died" and "kind" not in each for each in troubles)
+    for call, trouble in zip(calls, troubles, strict=True):
+        if crashed or (trouble.get("kind") == "device" and trouble.get("of_programs")):
+            reason = f"{trouble['reason']}; no other device got through it, so the software may be at fault"
+            call.trouble = {**trouble, "kind": "external", "reason": reason}
 
 
 def _of_software(trouble: Message) -> Message:
