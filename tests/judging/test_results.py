@@ -345,6 +345,18 @@ def test_what_was_computed_wrongly_fails_whatever_a_repeat_says() -> None:
     assert "3 wrong elements" in sentence_of(verdict)
 
 
+def test_an_error_that_left_open_who_is_at_fault_is_that_of_a_device_that_is_lost() -> None:
+    said = {"event": "error", "kind": "device", "reason": "CUDA error: unknown error", "lost": True}
+    trouble = {**said, "kind": "external", "reason": "the software may be at fault", "unless_lost": said}
+    there, lost = call(), replace(call(), lost={"GPU-0": "gpu0"})
+    kinds = [
+        each.trouble and (each.trouble.kind, each.trouble.event)
+        for asked in (there, lost)
+        for each in (*per_device(outcome(trouble=trouble), asked), *per_node([outcome(trouble=trouble)], asked))
+    ]
+    assert kinds == [("external", "")] * 2 + [("device", "lost")] * 2
+
+
 def test_what_breaks_in_a_pair_is_laid_to_the_two() -> None:
     """One process works for all of them; the others are only not measured."""
     step = {"what": "gpu0 to gpu2", "subjects": ["GPU-0", "GPU-2"]}

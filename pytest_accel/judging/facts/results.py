@@ -277,6 +277,8 @@ def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None)
 def _troubled(outcome: Outcome, subject: str, call: Request) -> Measurement:
     """Return the measurement of a broken call: the reason, and the seconds per operation of the blocks so far."""
     message = outcome.trouble or {}
+    if any(device.uuid in call.lost for device in outcome.group):
+        message = message.get("unless_lost", message)  # the management library says what the error left open
     reason = message.get("reason", "it failed")
     if message.get("event") == "died" and "kind" not in message:
         reason = f"its worker process died: {reason}"

@@ -441,7 +441,7 @@ def _acquit(calls: Sequence[WorkerCall]) -> None:
     for call, trouble in zip(calls, troubles, strict=True):
         if crashed or (trouble.get("kind") == "device" and trouble.get("of_programs")):
             reason = f"{trouble['reason']}; no other device got through it, so the software may be at fault"
-            call.trouble = {**trouble, "kind": "external", "reason": reason}
+            call.trouble = {**trouble, "kind": "external", "reason": reason, "unless_lost": trouble}
 
 
 def _of_software(trouble: Message) -> Message:
