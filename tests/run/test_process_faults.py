@@ -131,7 +131,9 @@ def test_what_every_device_shows_and_software_may_cause_is_laid_to_none(tmp_path
     ran = as_user.pytest(tmp_path, env=STUB_TORCH)
 
     found = {each["metric"]: each["trouble"] for each in ran.record["measurements"] if each["trouble"]}
-    assert ran.statuses("illegal@where=one") == {"cpu0": "PASS", "cpu1": "FAIL"}, ran.out
+    one = ran.statuses("illegal@where=one")
+    assert one["cpu0"] in ("PASS", "MARGINAL"), ran.out
+    assert one["cpu1"] == "FAIL"
     for metric in ("illegal@where=all", "illegal@where=all again", "crash"):
         assert set(ran.statuses(metric).values()) == {"INCONCLUSIVE"}, found[metric]
     assert "no other device got through it, so the software may be at fault" in found["crash"]["reason"]

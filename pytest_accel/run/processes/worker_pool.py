@@ -432,7 +432,8 @@ def _acquit(calls: Sequence[WorkerCall]) -> None:
     """Lay no error to a device that a fault of a program may have caused, unless another device got through the same.
 
     The devices of a run work with the same software, so one that fails where another does not is to blame. Nor is a
-    crash laid to the devices if the process of each of several crashed.
+    crash laid to the devices if the process of each of several crashed. `unless_lost` is the trouble of a device that
+    its management library calls lost.
     """
     troubles = [call.trouble for call in calls if call.trouble]
     if len(troubles) < len(calls):
