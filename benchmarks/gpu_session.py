@@ -1,9 +1,9 @@
 """Everything that is open on one GPU, in one call: the steps in the order of their worth, within a number of minutes.
 
-The packaged suite at level quick, a soak of a minute, the runs V1 to V12 of verify.py with their predictions, and
-compare.py's ratios to the tools of others, of which a folder with builds is given (nothing is fetched here). `--plan`
-prints the steps with their seconds; session.py says how they are run. Afterwards DIR/session can be put under
-docs/evidence/ (records and logs name the host and the user).
+The packaged suite at level quick, every metric of level standard in little time, a soak of a minute, the runs V1 to V12
+of verify.py with their predictions, and compare.py's ratios to the tools of others, of which a folder with builds is
+given (nothing is fetched here). `--plan` prints the steps with their seconds; session.py says how they are run.
+Afterwards DIR/session can be put under docs/evidence/ (records and logs name the host and the user).
 """
 
 from __future__ import annotations
@@ -29,33 +29,68 @@ from bench import NotRun
 from session import Session, Step
 from session_report import report
 
+from pytest_accel.probes.declare import declarations
 from pytest_accel.skus.loader import load as load_sku
 
 HERE = Path(__file__).parent
 RESERVE = 30.0
 """Seconds of the stated minutes that are left at the end: to end a step, to pack, and for the caller's own work."""
-FIRST = 12.0
-"""Seconds until it is known what the machine has."""
-QUICK, SOAK = 85.0, 90.0
+INSTALLING, FIRST = 20.0, 12.0
+"""Seconds that run.sh may need, and then until it is known what the machine has."""
+QUICK, EVERY, SOAK = 85.0, 120.0, 90.0
 """Seconds of a run of the suite on one GPU, planned: its budgets, the start of its processes, settling, checks."""
+LEAST = 1.0
+"""Seconds of a probe in the step `every`, if level quick has no time for it."""
 RECORDS = ("V9", "V11")
 """They read the records of soak and quick."""
-WORTH = ("quick", "V6", "V2", "V3", "V1", "soak", "V7", "V12", "V8", "records", "V10", "V4", "V5", *compare.PLANS)
-SOAK_FILE = """# The shipped limits at level standard; the soak for a session of minutes.
-sku: {sku}-session
+WORTH = (
+    "quick",
+    "every",
+    "soak",
+    "V6",
+    "V2",
+    "V3",
+    "V1",
+    "V7",
+    "V12",
+    "V8",
+    "records",
+    "V10",
+    "V4",
+    "V5",
+    *compare.PLANS,
+)
+FILE = """# The shipped limits at level standard; other budgets, for a session of minutes.
+sku: {name}-{sku}
 vendor: {vendor}
 extends: {sku}
-budgets: {{standard: {{soak: {seconds}}}}}
+budgets: {{standard: {budgets}}}
 """
 SUITE = ("-m", "pytest", "-q", "-p", "pytest_accel.plugin", "-p", "no:cacheprovider", "-c", "pytest.ini")
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
 """With SUITE, nothing of the machine's own pytest comes along: no plugin, option, or file of a folder above."""
 
 
+def least() -> dict[str, float]:
+    """Return the least seconds of each packaged probe, and of its variants with budgets of their own.
+
+    They are those of level quick, or `LEAST` where that level has no time for it.
+    """
+    found = {}
+    for declared in declarations():
+        if declared.packaged and not declared.fact:
+            variants = {f"{declared.name}.{variant}": budgets for variant, budgets in declared.budgets_of.items()}
+            for name, budgets in {declared.name: declared.budgets, **variants}.items():
+                found[name] = budgets["quick"] or min(LEAST, budgets["standard"])
+    return found
+
+
 def write_files(folder: Path, sku: str, seconds: float) -> None:
-    """Write the threshold file of the soak, and an empty configuration of pytest."""
+    """Write the threshold files of the steps at level standard, and an empty configuration of pytest."""
     vendor = "nvidia" if sku == "auto" else load_sku(sku).vendor
-    (folder / "soak.yaml").write_text(SOAK_FILE.format(sku=sku, vendor=vendor, seconds=seconds), encoding="utf-8")
+    for name, budgets in {"every": least(), "soak": {"soak": seconds}}.items():
+        text = FILE.format(name=name, sku=sku, vendor=vendor, budgets=json.dumps(budgets))
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
 
@@ -76,11 +111,15 @@ def steps(options: argparse.Namespace, folder: Path, sku: str, part: str) -> lis
     check = [sys.executable, str(HERE / "verify.py"), "--sku", part, "--records", str(folder)]
     beside = [sys.executable, str(HERE / "compare.py"), "--logs", str(folder)]
     beside += ["--peers", str(options.peers.absolute())] if options.peers else []
-    soak = [f"--accel-sku={folder / 'soak.yaml'}", "--accel-level=standard", "-k", "soak"]
-    commands = {"quick": [f"--accel-sku={sku}", "--accel-level=quick"], "soak": soak}
+    every, soak = ([f"--accel-sku={folder / name}.yaml", "--accel-level=standard"] for name in ("every", "soak"))
+    runs_of_suite = {
+        "quick": (QUICK, [f"--accel-sku={sku}", "--accel-level=quick"]),
+        "every": (EVERY, every),
+        "soak": (SOAK, [*soak, "-k", "soak"]),
+    }
     found = [
-        Step(name, seconds, [*suite, *commands[name], f"--accel-output={folder / name}"])
-        for name, seconds in (("quick", QUICK), ("soak", SOAK))
+        Step(name, seconds, [*suite, *chosen, f"--accel-output={folder / name}"])
+        for name, (seconds, chosen) in runs_of_suite.items()
     ]
     for name, runs in {**{run: (run,) for run in verify.RUNS if run not in RECORDS}, "records": RECORDS}.items():
         seconds = verify.STARTING + sum(verify.RUNS[run].seconds for run in runs)
@@ -91,12 +130,17 @@ def steps(options: argparse.Namespace, folder: Path, sku: str, part: str) -> lis
     return [each for each in sorted(found, key=lambda each: WORTH.index(each.name)) if each.name in options.steps]
 
 
-def plan(every: Sequence[Step]) -> str:
-    """Return the table of the steps and how long each may take, in seconds; what cannot be run takes none."""
-    lines, total = ["| step | planned s | sum |", "| --- | --- | --- |", f"| about | {FIRST:g} | {FIRST:g} |"], FIRST
+def plan(every: Sequence[Step], seconds: float) -> str:
+    """Return the table of the steps, each with its planned seconds and their sum, or why it is not run.
+
+    A step that no longer fits in `seconds` is not run; in a session it may be, since most take less than planned.
+    """
+    total = INSTALLING + FIRST
+    lines = ["| step | planned s | sum |", "| --- | --- | --- |", f"| run.sh, about | {total:g} | {total:g} |"]
     for step in every:
-        total += 0.0 if step.lacks else step.seconds
-        lines.append(f"| {step.name} | {step.lacks or format(step.seconds, 'g')} | {total:g} |")
+        lacks = step.lacks or ("" if total + step.seconds <= seconds else f"{seconds - total:g} s are left")
+        total += 0.0 if lacks else step.seconds
+        lines.append(f"| {step.name} | {step.seconds:g} | {f'NOT RUN: {lacks}' if lacks else format(total, 'g')} |")
     return "\n".join(lines)
 
 
@@ -140,7 +184,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--platform", default="auto")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="a folder with builds of the tools of others")
     parser.add_argument("--steps", nargs="+", choices=WORTH, default=WORTH, metavar="STEP", help="of those in --plan")
-    parser.add_argument("--minutes", type=float, default=9.0, help="of all of it; what no longer fits is not run")
+    parser.add_argument("--minutes", type=float, default=7.0, help="of all of it; what no longer fits is not run")
     parser.add_argument("--since", type=float, default=time.time(), help="when the minutes began, as time.time()")
     parser.add_argument("--cpu", action="store_true", help="go on where there is no GPU: shows that the code runs")
     parser.add_argument("--plan", action="store_true", help="print the table of steps and seconds, and end")
@@ -161,7 +205,7 @@ def main() -> None:
     """Run the session; see the docstring of this file."""
     options = parse()
     if options.plan:
-        print(plan(steps(options, Path(), "SKU", "SKU")))
+        print(plan(steps(options, Path(), "SKU", "SKU"), 60 * options.minutes - RESERVE))
         return
     until = time.monotonic() + 60 * options.minutes - RESERVE - max(0.0, time.time() - options.since)
     for each in (signal.SIGTERM, signal.SIGHUP):

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.judging.closing.line import SIMULATED, WORDS
+from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.run.record import find, names_of, read
+from pytest_accel.views.table import limit_of
 
 LATE = 2.0
 """The longest time of a step, as a multiple of its plan. The steps after it, which are worth less, pay for it."""
@@ -30,8 +35,8 @@ CUT = "NOT RUN: the session ended before"
 class Step:
     """A command, and the seconds that are planned for it on one GPU, the start of its process included.
 
-    A step of the suite is found by its closing line; the others print a JSON line a row. `runs` are the rows that are
-    expected, `lacks` is why it cannot be run here.
+    A step of the suite leaves its record in a folder of its name; the others print a JSON line a row. `runs` are the
+    rows that are expected, `lacks` is why it cannot be run here.
     """
 
     name: str
@@ -95,6 +100,7 @@ class Session:
                 step.command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=self.folder,
                 start_new_session=True,
             )  # fmt: skip
+            stack.callback(_judged, step, entry, self.folder)
             stack.callback(_hear, step, entry, log)
             stack.callback(_end, process)
             ended = None
@@ -111,7 +117,7 @@ class Session:
 
 def _begun(step: Step) -> dict[str, Any]:
     expected = {"table": step.table, "runs": list(step.runs), "planned": step.seconds}
-    return {**expected, "seconds": 0.0, "result": CUT, "closing": "", "rows": []}
+    return {**expected, "seconds": 0.0, "result": CUT, "closing": "", "record": "", "verdicts": [], "rows": []}
 
 
 def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
@@ -126,6 +132,28 @@ def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
     for line in lines:
         with contextlib.suppress(ValueError):  # what a library prints may begin like an object
             entry["rows"] += [json.loads(line)] if line.startswith("{") else []
+
+
+def _judged(step: Step, entry: dict[str, Any], folder: Path) -> None:
+    """Take over from the record of a run of the suite which of its verdicts have to be seen, also if it was ended."""
+    if step.table != "suite":
+        return
+    try:
+        record = read(find(folder / step.name))
+    except Exception as error:  # noqa: BLE001  what is wrong with one record costs its own rows
+        entry["record"] = f"no record: {error}"
+        return
+    names, statuses = names_of(record), [verdict.status for verdict in record.verdicts]
+    counts = ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)
+    entry["record"] = f"{record.state}: {counts or 'no verdict'}"
+    seen = [one for one in record.verdicts if one.status not in (Status.PASS, Status.NOT_APPLICABLE)]
+    entry["verdicts"] = [_figures(verdict, names[verdict.subject]) for verdict in worst_first(seen)]
+
+
+def _figures(verdict: Verdict, device: str) -> dict[str, str]:
+    value = show(verdict.value, verdict.unit) if verdict.value is not None else ""
+    found = {"metric": verdict.metric, "device": device, "status": verdict.status.value, "value": value}
+    return {**found, "limit": limit_of(verdict), "margin": margin_of(verdict), "reason": sentence_of(verdict)}
 
 
 def _last(log: Path) -> str:

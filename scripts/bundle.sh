@@ -102,7 +102,7 @@ cp scripts/install.sh LICENSE "$root"
 next=install.sh
 if [ $session = yes ]; then
     cp scripts/run.sh "$root"
-    next="run.sh --minutes 9"
+    next="run.sh --minutes 7"
     mkdir "$root/benchmarks"
     cp benchmarks/{bench,compare,cuda_stream,gpu_session,machine,peers,session,session_report,verify}.py benchmarks/stream.cu "$root/benchmarks"
     [ -z "$peers" ] || cp -RL -- "$peers" "$root/peers"

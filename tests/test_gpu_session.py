@@ -13,6 +13,7 @@ import sys
 import tarfile
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ import psutil
 import pytest
 import shipped
 
+from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import declaration_for
+from pytest_accel.probes.matmul import BURST_REST, BURST_SECONDS, BURSTS
+from pytest_accel.skus import loader
 from pytest_accel.skus.budgets import budget
+from pytest_accel.skus.peaks import why_not_applicable
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -33,8 +38,11 @@ import session_report  # noqa: E402
 import verify  # noqa: E402
 from session import Session, Step  # noqa: E402
 
-INSTALLING = 20.0
-"""Seconds of the stated minutes that run.sh may need before the first step."""
+SLOW_MEMORY = """
+sku: h200-sxm
+platform: single
+faults: [{fault: slow-memory, device: 0}]
+"""
 HELD = {"run": "V6", "what": "memory", "predicted": "", "found": {"triad": 4.2}, "result": "HELD", "seconds": 1.0}
 
 
@@ -126,6 +134,55 @@ def test_the_summary_says_why_a_run_of_the_suite_was_refused(tmp_path: Path) -> 
     assert "* quick: `ERROR: cpu0 is being measured by pid 7`" in packed(run(tmp_path / "s", refused), "session.md")
 
 
+def simulated(folder: Path, selected: str, seconds: float) -> Step:
+    """Return a run of the packaged suite on a simulated H200 whose memory is slow, with `seconds` planned."""
+    (folder / "node.yaml").write_text(SLOW_MEMORY)
+    (folder / "s").mkdir()
+    (folder / "s/pytest.ini").write_text("[pytest]\n")
+    options = f"--accel-simulate={folder / 'node.yaml'}", "--accel-sku=h200-sxm", "--accel-platform=single"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", *options]
+    return Step("every", seconds, [*command, f"--accel-output={folder / 's/every'}", "-k", selected])
+
+
+@pytest.mark.slow
+def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_path: Path) -> None:
+    """From the record: what holds and what cannot be measured is counted alone."""
+    session = run(tmp_path / "s", simulated(tmp_path, "test_stream or test_health", 120.0), seconds=240.0)
+
+    said = packed(session, "session.md")
+    assert re.search(r"^\* every: finished: 2 FAIL, \d+ PASS, \d+ NOT APPLICABLE$", said, re.MULTILINE)
+    rows = re.findall(r"^\| every \| ([a-z]+\..*) \|$", said, re.MULTILINE)
+    floor = shipped.load("h200-sxm").limits["stream.triad"].floor
+    assert [row.partition(" ")[0] for row in rows] == ["stream.copy_kernel", "stream.triad"]
+    triad = re.fullmatch(r"stream.triad \| gpu0 \| FAIL \| (\d+) GB/s \| floor (\d+) GB/s \| (-.*)% \| (.*)", rows[1])
+    assert triad, rows
+    assert floor
+    assert int(triad[2]) == pytest.approx(floor, abs=1)
+    assert float(triad[3]) == pytest.approx(100 * (int(triad[1]) / floor - 1), abs=0.1)
+    assert "unexplained at the memory's full clock" in triad[4]
+    assert [one["status"] for one in session.found["steps"]["every"]["verdicts"]] == ["FAIL", "FAIL"]
+
+
+@pytest.mark.slow
+def test_a_run_of_the_suite_that_is_stopped_leaves_the_verdicts_that_it_had(tmp_path: Path) -> None:
+    """At its deadline, in a soak without an end; the two limits that were broken before are named."""
+    step = simulated(tmp_path, "test_stream or test_soak", 40.0)
+    endless = [*step.command, "--accel-level=long"]
+
+    session = run(tmp_path / "s", replace(step, command=endless), seconds=240.0)
+
+    said = packed(session, "session.md")
+    assert "STOPPED at its deadline of 80 s" in said
+    assert re.search(r"^\* every: interrupted: 2 FAIL, ", said, re.MULTILINE)
+    assert re.search(r"^\| every \| stream.triad \| gpu0 \| FAIL \| \d+ GB/s \|", said, re.MULTILINE)
+
+
+def test_a_run_of_the_suite_without_a_record_says_so(tmp_path: Path) -> None:
+    session = run(tmp_path / "s", Step("every", 5.0, program("raise SystemExit(4)")))
+
+    assert re.search(r"^\* every: no record: .*s/every.*", packed(session, "session.md"), re.MULTILINE)
+
+
 def test_the_archive_is_whole_after_every_step(tmp_path: Path) -> None:
     """The second step finds the results of the first in it."""
     look = f"import tarfile; print(tarfile.open({str(tmp_path / 's.tar.gz')!r}).getnames())"
@@ -174,30 +231,74 @@ def test_a_folder_that_is_there_is_no_reason_to_refuse(tmp_path: Path) -> None:
 
 def test_the_steps_come_in_the_order_of_their_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [each.name for each in chosen(monkeypatch=monkeypatch)]
-    assert names[:9] == ["quick", "V6", "V2", "V3", "V1", "soak", "V7", "V12", "V8"]
+    assert names[:9] == ["quick", "every", "soak", "V6", "V2", "V3", "V1", "V7", "V12"]
+    assert names[-len(compare.PLANS) :] == list(compare.PLANS)
     runs = {run for each in chosen(monkeypatch=monkeypatch) for run in each.runs}
     assert runs == set(verify.RUNS) | set(compare.PLANS)
 
 
-def test_the_plan_fits_in_nine_minutes_and_leaves_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_seven_minutes_has_what_is_worth_most_and_says_what_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_session.py", "--plan"])
+    gpu_session.main()
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+
+    fits = [name for name, _, total in rows[1:] if not total.startswith("NOT RUN")]
+    assert fits[:5] == ["quick", "every", "soak", "V6", "V2"]
+    sums = [float(total) for _, _, total in rows if not total.startswith("NOT RUN")]
+    assert sums == sorted(sums)
+    assert sums[-1] <= 7 * 60 - 30
+    assert all(
+        re.fullmatch(r"NOT RUN: (\d+ s are left|no folder .*)", total)
+        for name, _, total in rows[1:]
+        if name not in fits
+    )
+    assert {name for name, _, _ in rows[1:]} == set(gpu_session.WORTH)
+
+
+def test_in_twice_the_time_all_of_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     every = chosen(monkeypatch=monkeypatch)
-    planned = gpu_session.FIRST + sum(each.seconds for each in every if not each.lacks)
-    assert gpu_session.RESERVE >= 30
-    assert INSTALLING + planned <= 540 - gpu_session.RESERVE
-    assert gpu_session.plan(every).endswith(f"| {planned:g} |")
+    planned = gpu_session.INSTALLING + gpu_session.FIRST + sum(each.seconds for each in every if not each.lacks)
+    table = gpu_session.plan(every, planned)
+    assert f"| {planned:g} |" in table
+    assert "s are left" not in table
+
+
+def measured_alone(level: str, sku: Sku) -> dict[str, float]:
+    """Return the budgets of what the packaged suite measures on one device alone, by metric."""
+    every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
+    alone = sku.platforms["single"]
+    asked = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
+    return {
+        metric: budget(declared, metric, level, sku)
+        for declared, metric in asked
+        if not why_not_applicable(sku, metric, alone)
+    }
 
 
 def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one device, where nothing is copied to a peer. V11 predicts no less than that."""
-    several = ("peer_copy", "collective", "ddp_step")
-    every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
-    alone = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
-    sku = shipped.load("h200-sxm")
-    seconds = sum(budget(each, metric, "quick", sku) for each, metric in alone if not each.name.startswith(several))
+    seconds = sum(measured_alone("quick", shipped.load("h200-sxm")).values())
     starting = 30.0
 
     assert seconds + starting <= gpu_session.QUICK
     assert verify.RUNS["V11"].predicted["seconds"][1] >= seconds + starting
+
+
+@pytest.mark.parametrize("sku", ["h100-sxm", "h200-sxm"])
+def test_every_metric_of_standard_is_planned_with_little_time_in_two_minutes(sku: str, tmp_path: Path) -> None:
+    """Of one device: the budgets, what takes longer than its budget, and what is around them."""
+    gpu_session.write_files(tmp_path, sku, 60.0)
+    own = loader.load(str(tmp_path / "every.yaml"))
+    budgets = measured_alone("standard", own)
+    longer = BURSTS * (BURST_REST + BURST_SECONDS) - budgets["matmul_burst.bf16"]
+    starting = 30.0
+
+    assert sum(budgets.values()) + longer + starting <= gpu_session.EVERY <= 120
+    assert budgets.keys() == measured_alone("standard", shipped.load(sku)).keys()
+    assert all(0 < budgets[metric] <= most for metric, most in measured_alone("standard", shipped.load(sku)).items())
+    assert loader.load(str(tmp_path / "soak.yaml")).budgets["standard"] == {"soak": 60.0}
 
 
 def test_no_time_is_kept_for_tools_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
