@@ -60,6 +60,8 @@ WORTH = (
     "V5",
     *compare.PLANS,
 )
+PART = "h200-sxm"
+"""The part whose predictions are shown where none is known."""
 FILE = """# The shipped limits at level standard; other budgets, for a session of minutes.
 sku: {name}-{sku}
 vendor: {vendor}
@@ -127,7 +129,9 @@ def steps(options: argparse.Namespace, folder: Path, sku: str, part: str) -> lis
     for name, plan in compare.PLANS.items():
         lacks = without_builds(options.peers, name)
         found.append(Step(name, compare.STARTING + plan.seconds, [*beside, name], "compare", (name,), lacks))
-    return [each for each in sorted(found, key=lambda each: WORTH.index(each.name)) if each.name in options.steps]
+    of_others = {name for name, run in verify.RUNS.items() if run.of and part not in run.of}  # nothing is judged there
+    ordered = sorted(found, key=lambda each: (each.name in of_others, WORTH.index(each.name)))
+    return [each for each in ordered if each.name in options.steps]
 
 
 def plan(every: Sequence[Step], seconds: float) -> str:
@@ -181,7 +185,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("output", type=Path, nargs="?", default=Path(), help="where session/ and session.tar.gz go")
     parser.add_argument("--sku", default="auto", help="the part that this is; auto: as it is recognised")
-    parser.add_argument("--platform", default="auto")
+    parser.add_argument("--platform", default="auto", help="as it is recognised; of one device alone: single")
     parser.add_argument("--peers", type=Path, metavar="DIR", help="a folder with builds of the tools of others")
     parser.add_argument("--steps", nargs="+", choices=WORTH, default=WORTH, metavar="STEP", help="of those in --plan")
     parser.add_argument("--minutes", type=float, default=7.0, help="of all of it; what no longer fits is not run")
@@ -201,11 +205,18 @@ def subject(options: argparse.Namespace, machine: dict[str, Any]) -> tuple[str, 
     return sku, f"a GPU as {sku}" if sku != "auto" else f"a GPU; name it with --sku: {machine['unknown']}"
 
 
+def platform_of(options: argparse.Namespace, machine: dict[str, Any], sku: str) -> str:
+    """Return the platform to name; one that was only recognised by the number of its devices is never accepted."""
+    alone = options.platform == "auto" and machine.get("devices") == 1 and sku not in ("auto", "")
+    return "single" if alone and "single" in load_sku(sku).platforms else str(options.platform)
+
+
 def main() -> None:
     """Run the session; see the docstring of this file."""
     options = parse()
     if options.plan:
-        print(plan(steps(options, Path(), "SKU", "SKU"), 60 * options.minutes - RESERVE))
+        part = options.sku if options.sku != "auto" else PART
+        print(plan(steps(options, Path(), part, part), 60 * options.minutes - RESERVE))
         return
     until = time.monotonic() + 60 * options.minutes - RESERVE - max(0.0, time.time() - options.since)
     for each in (signal.SIGTERM, signal.SIGHUP):
@@ -215,7 +226,8 @@ def main() -> None:
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
     machine, facts = about()
     sku, words = subject(options, machine)
-    part = sku if sku not in ("cpu", "auto", "") else "h200-sxm"
+    part = sku if sku not in ("cpu", "auto", "") else PART
+    options.platform = platform_of(options, machine, sku)
     every = steps(options, folder, sku, part)
     session = Session(folder, until, every if sku else [replace(each, lacks="no GPU") for each in every], report)
     session.found |= {"about": {**facts, "device": words}, "part": part}

@@ -5,6 +5,7 @@ The steps are programs of a line in the places of the real ones; tests/test_benc
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -64,9 +65,9 @@ def packed(session: Session, name: str) -> str:
         return member.read().decode()
 
 
-def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch, part: str = "h200-sxm") -> list[Step]:
     monkeypatch.setattr(sys, "argv", ["gpu_session.py", *arguments])
-    return gpu_session.steps(gpu_session.parse(), Path("/folder"), "h200-sxm", "h200-sxm")
+    return gpu_session.steps(gpu_session.parse(), Path("/folder"), part, part)
 
 
 # -- steps and their deadlines
@@ -235,6 +236,30 @@ def test_the_steps_come_in_the_order_of_their_worth(monkeypatch: pytest.MonkeyPa
     assert names[-len(compare.PLANS) :] == list(compare.PLANS)
     runs = {run for each in chosen(monkeypatch=monkeypatch) for run in each.runs}
     assert runs == set(verify.RUNS) | set(compare.PLANS)
+
+
+def test_a_run_of_which_nothing_was_predicted_of_the_part_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """V1 and V12 say what an H200 does."""
+    names = [each.name for each in chosen(monkeypatch=monkeypatch, part="h100-sxm")]
+    assert names[3:6] == ["V6", "V2", "V3"]
+    assert names[-2:] == ["V1", "V12"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "sku", "platform"),
+    [
+        ("auto", 1, "h100-sxm", "single"),
+        ("auto", 8, "h100-sxm", "auto"),
+        ("hgx8", 1, "h100-sxm", "hgx8"),
+        ("auto", 1, "cpu", "auto"),
+        ("auto", 1, "auto", "auto"),
+        ("auto", 0, "", "auto"),
+    ],
+)
+def test_one_device_alone_is_named_as_such(asked: str, devices: int, sku: str, platform: str) -> None:
+    """A platform that was recognised by the number of its devices is never accepted."""
+    options = argparse.Namespace(platform=asked)
+    assert gpu_session.platform_of(options, {"devices": devices}, sku) == platform
 
 
 def test_the_plan_of_seven_minutes_has_what_is_worth_most_and_says_what_does_not_fit(
