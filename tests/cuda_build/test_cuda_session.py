@@ -38,20 +38,21 @@ def test_the_summary_has_the_verdict_of_the_suite_and_the_figures_of_the_part(bu
 def test_every_metric_of_standard_is_judged_and_none_fails(
     part: Mapping[str, object], build: Build, tmp_path: Path
 ) -> None:
-    """In a microVM, as the session will run first. What is not PASS there is short of a figure that was published."""
+    """In a virtual machine with one device. The stand-in computes only small data; larger results count as right."""
     found, summary = session(Node(build, part, 1, {**PROGRAMS, "MICROVM": 1}), tmp_path, "--steps", "every")
 
     step = found["steps"]["every"]
     assert step["result"] == "ended with 0", summary
+    assert step["closing"].startswith("ACCEPTED 1/1 devices"), summary
     assert {one["status"] for one in step["verdicts"]} <= {"MARGINAL"}, summary
+    assert " PASS" in step["record"], summary
 
 
 @pytest.mark.nightly
 def test_the_whole_session_of_a_microvm_ends_in_seven_minutes_and_no_step_breaks(build: Build, tmp_path: Path) -> None:
+    """How many of the predictions fit depends on this machine: what is worth more comes first."""
     found, summary = session(Node(build, H200, 1, {**PROGRAMS, "MICROVM": 1}), tmp_path, limit=420)
 
     assert " 0 broke, 0 stopped" in summary
-    assert all(
-        found["steps"][name]["result"].startswith("ended with") for name in ("quick", "every", "soak", "V6", "V2")
-    )
+    assert all(found["steps"][name]["result"].startswith("ended with") for name in ("quick", "every", "soak"))
     assert (tmp_path / "session.tar.gz").stat().st_size < 2**20
