@@ -21,6 +21,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.judging.closing.line import SIMULATED, WORDS
 from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.probes.declare import finder_of
 from pytest_accel.run.record import find, names_of, read
 from pytest_accel.views.table import limit_of
 
@@ -145,9 +146,16 @@ def _judged(step: Step, entry: dict[str, Any], folder: Path) -> None:
         return
     names, statuses = names_of(record), [verdict.status for verdict in record.verdicts]
     counts = ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)
-    entry["record"] = f"{record.state}: {counts or 'no verdict'}"
+    entry["record"] = f"{record.state}: {counts or 'no verdict'}{_not_measured(record.verdicts)}"
     seen = [one for one in record.verdicts if one.status not in (Status.PASS, Status.NOT_APPLICABLE)]
     entry["verdicts"] = [_figures(verdict, names[verdict.subject]) for verdict in worst_first(seen)]
+
+
+def _not_measured(verdicts: Sequence[Verdict]) -> str:
+    """Return which metrics of probes were said to be not applicable: a fault of ours may look like that."""
+    without = (one for one in verdicts if one.status is Status.NOT_APPLICABLE and not one.information)
+    probed = [one.metric for one in without if (found := finder_of(one.metric)) and not found.fact]
+    return f"; not applicable of what is measured: {', '.join(dict.fromkeys(probed))}" if probed else ""
 
 
 def _figures(verdict: Verdict, device: str) -> dict[str, str]:

@@ -147,11 +147,14 @@ def simulated(folder: Path, selected: str, seconds: float) -> Step:
 
 @pytest.mark.slow
 def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_path: Path) -> None:
-    """From the record: what holds and what cannot be measured is counted alone."""
-    session = run(tmp_path / "s", simulated(tmp_path, "test_stream or test_health", 120.0), seconds=240.0)
+    """From the record. What holds is counted alone; of what is measured, what is not applicable is named."""
+    session = run(
+        tmp_path / "s", simulated(tmp_path, "test_stream or test_health or test_peer_copy_all", 120.0), seconds=240.0
+    )
 
     said = packed(session, "session.md")
-    assert re.search(r"^\* every: finished: 2 FAIL, \d+ PASS, \d+ NOT APPLICABLE$", said, re.MULTILINE)
+    peers = "not applicable of what is measured: .*peer_copy_all.rounds, peer_copy_all.all"
+    assert re.search(rf"^\* every: finished: 2 FAIL, \d+ PASS, \d+ NOT APPLICABLE; {peers}$", said, re.MULTILINE)
     rows = re.findall(r"^\| every \| ([a-z]+\..*) \|$", said, re.MULTILINE)
     floor = shipped.load("h200-sxm").limits["stream.triad"].floor
     assert [row.partition(" ")[0] for row in rows] == ["stream.copy_kernel", "stream.triad"]
