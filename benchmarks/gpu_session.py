@@ -44,22 +44,8 @@ LEAST = 1.0
 RECORDS = ("V9", "V11")
 """They read the records of soak and quick."""
 WORTH = (
-    "quick",
-    "every",
-    "soak",
-    "V6",
-    "V2",
-    "V3",
-    "V1",
-    "V7",
-    "V12",
-    "V8",
-    "records",
-    "V10",
-    "V4",
-    "V5",
-    *compare.PLANS,
-)
+    "quick", "every", "soak", "V6", "V2", "V3", "V1", "V7", "V12", "V8", "records", "V10", "V4", "V5", *compare.PLANS
+)  # fmt: skip
 PART = "h200-sxm"
 """The part whose predictions are shown where none is known."""
 FILE = """# The shipped limits at level standard; other budgets, for a session of minutes.
@@ -130,8 +116,8 @@ def steps(options: argparse.Namespace, folder: Path, sku: str, part: str) -> lis
         lacks = without_builds(options.peers, name)
         found.append(Step(name, compare.STARTING + plan.seconds, [*beside, name], "compare", (name,), lacks))
     of_others = {name for name, run in verify.RUNS.items() if run.of and part not in run.of}  # nothing is judged there
-    ordered = sorted(found, key=lambda each: (each.name in of_others, WORTH.index(each.name)))
-    return [each for each in ordered if each.name in options.steps]
+    ordered = sorted(found, key=lambda step: (step.name in of_others, WORTH.index(step.name)))
+    return [step for step in ordered if step.name in options.steps]
 
 
 def plan(every: Sequence[Step], seconds: float) -> str:

@@ -147,14 +147,17 @@ def _judged(step: Step, entry: dict[str, Any], folder: Path) -> None:
     names, statuses = names_of(record), [verdict.status for verdict in record.verdicts]
     counts = ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)
     entry["record"] = f"{record.state}: {counts or 'no verdict'}{_not_measured(record.verdicts)}"
-    seen = [one for one in record.verdicts if one.status not in (Status.PASS, Status.NOT_APPLICABLE)]
+    fine = (Status.PASS, Status.NOT_APPLICABLE)
+    seen = [verdict for verdict in record.verdicts if verdict.status not in fine]
     entry["verdicts"] = [_figures(verdict, names[verdict.subject]) for verdict in worst_first(seen)]
 
 
 def _not_measured(verdicts: Sequence[Verdict]) -> str:
     """Return which metrics of probes were said to be not applicable: a fault of ours may look like that."""
-    without = (one for one in verdicts if one.status is Status.NOT_APPLICABLE and not one.information)
-    probed = [one.metric for one in without if (found := finder_of(one.metric)) and not found.fact]
+    without = [
+        verdict.metric for verdict in verdicts if verdict.status is Status.NOT_APPLICABLE and not verdict.information
+    ]
+    probed = [metric for metric in without if (found := finder_of(metric)) and not found.fact]
     return f"; not applicable of what is measured: {', '.join(dict.fromkeys(probed))}" if probed else ""
 
 

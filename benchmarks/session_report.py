@@ -30,11 +30,10 @@ def report(found: dict[str, Any]) -> str:
     suite = {name: each for name, each in steps.items() if each["table"] == "suite"}
     lines += [f"* {name}: `{each['closing'] or each['result']}`" for name, each in suite.items()]
     lines += ["", "Verdicts that are neither PASS nor NOT APPLICABLE, worst first, of the records of these runs:", ""]
-    lines += [f"* {name}: {each['record'] or 'no record'}" for name, each in suite.items()] + [""]
+    lines += [f"* {name}: {step['record'] or 'no record'}" for name, step in suite.items()] + [""]
     heads = ("run", "metric", "device", "status", "value", "limit", "margin", "reason")
-    lines += _table(
-        heads, ((name, *map(escaped, one.values())) for name, each in suite.items() for one in each["verdicts"])
-    )
+    verdicts = [(name, verdict) for name, step in suite.items() for verdict in step["verdicts"]]
+    lines += _table(heads, ((name, *map(escaped, verdict.values())) for name, verdict in verdicts))
     lines += ["", "## Predictions", "", "Of one H200 or H100; found under the conditions of each run.", ""]
     lines += _table(("run", "what", "predicted", "found", "result", "s"), map(_prediction, predictions))
     lines += ["", "## Ours over the tools of others", ""]
