@@ -191,6 +191,14 @@ def test_a_small_copy_that_arrives_wrong_is_seen(device: Compute) -> None:
         list(probes.host_latency(device))
 
 
+def test_a_kernel_of_memory_that_writes_only_once_is_seen(device: Compute) -> None:
+    """What it wrote before is overwritten before the call that is checked."""
+    calls = itertools.count()
+    device.torch = Instead(torch, add=lambda a, zero, out: out if next(calls) else torch.add(a, zero, out=out))
+    with pytest.raises(WrongResult, match="the arrays do not hold the expected result"):
+        probes.stream(device, op="copy_kernel", mib=1, calls=1)
+
+
 @pytest.mark.parametrize(("direction", "ways"), [("one_way", 1), ("both", 2)])
 def test_peer_copy_finds_every_cell_and_announces_it(direction: str, ways: int) -> None:
     device = compute(3)
