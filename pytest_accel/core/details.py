@@ -89,7 +89,7 @@ class ProbeDetails(TypedDict, total=False):
 
     doubt: str
     """A result that was not expected, and that nothing published excludes for a healthy device: the verdict is MARGINAL
-    at best. Written by stream, read by verdicts/judge."""
+    at best. Written by stream and exact_matmul, read by verdicts/judge."""
 
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by

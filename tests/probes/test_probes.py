@@ -1055,19 +1055,23 @@ def test_a_library_that_begins_to_add_in_another_order_is_no_fault_of_the_device
     assert finding.details["normal_data"].startswith("not compared")
 
 
-def test_a_fault_in_every_product_of_normal_data_is_not_taken_for_rounding(rocm: Compute) -> None:
+@pytest.mark.parametrize(("bit", "wrong"), [(3, False), (22, True)])
+def test_a_fault_in_every_product_of_normal_data_is_not_taken_for_rounding(
+    rocm: Compute, bit: int, wrong: bool
+) -> None:
+    """A low bit of one element warns: of hipBLASLt nothing published excludes it."""
     places = itertools.count(1)
 
     def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
         result = torch.mm(*operands, **more)
         if operands[0].frac().any():
-            flip(3, row=next(places) % 96)(result)
+            flip(bit, row=next(places) % 96)(result)
         return result
 
     rocm.torch = Instead(torch, mm=mm)
     finding = exact(rocm)
-    assert finding.details["normal_data"] == "compared with itself"
-    assert "normal data, against itself" in str(finding.wrong)
+    assert ("normal data, against itself" in str(finding.wrong)) is wrong
+    assert ("differ in few elements" in str(finding.details.get("doubt"))) is not wrong
 
 
 def test_nowhere_else_is_another_order_an_excuse(device: Compute) -> None:
