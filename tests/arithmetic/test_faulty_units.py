@@ -49,8 +49,7 @@ FAULTS = {
     "nvfp4": Seen(lost=0.45, lane=0.96, accumulator=14, mantissa=1, stuck=True, bit=1),
 }
 """A little below what one seed shows. Hopper sums products of fp8 in 13 bits by design."""
-SOME = {"bf16": FAULTS["bf16"]}
-DTYPES = [pytest.param(dtype, marks=() if dtype in SOME else pytest.mark.slow) for dtype in FAULTS]
+DTYPES = [pytest.param(dtype, marks=() if dtype == "bf16" else pytest.mark.nightly) for dtype in FAULTS]
 
 
 def unit_of(dtype: str) -> Unit:
@@ -87,14 +86,14 @@ def test_one_product_that_is_lost_is_seen(dtype: str) -> None:
     assert share_seen(dtype, unit_of(dtype), without(slice(PLACE, PLACE + 1))) >= FAULTS[dtype].lost
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", FAULTS)
 def test_a_multiplier_that_gives_nothing_is_seen(dtype: str) -> None:
     unit = unit_of(dtype)
     assert share_seen(dtype, unit, without(slice(5, None, unit.depth))) >= FAULTS[dtype].lane
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", FAULTS)
 def test_sums_of_too_few_bits_are_seen(dtype: str) -> None:
     assert share_seen(dtype, unit_of(dtype).with_step(lambda sums: cut_off(sums, FAULTS[dtype].accumulator))) > 0
