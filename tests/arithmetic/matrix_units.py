@@ -260,4 +260,4 @@ UNITS: dict[str, list[Unit]] = {
     "nvfp4": [Unit(BLACKWELL, fused_fp4, 64)],
     "int8": [Unit("every unit", chain_of_fp64, 8192)],
 }
-"""By dtype of the operands. Splits of k and the distance of promotions are assumed: cuBLAS does not state its own."""
+"""Units by dtype. Splits of k and the distance of promotions are assumed: cuBLAS does not state its own."""

@@ -1,4 +1,4 @@
-"""Which faults of a unit the check of a product sees. The units are models (matrix_units.py)."""
+"""The check of a product sees these faults of a unit. The units are models (matrix_units.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACE = 4096
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of the faults of products over 8192.
+    """The faults of products over 8192 that the check sees.
 
     `lost` and `lane` are shares of the checked elements that are out of tolerance if every element has lost one
     product, or those of one multiplier. `accumulator` is a number of bits of sums that is seen as too few. `mantissa`

@@ -192,7 +192,7 @@ def test_a_small_copy_that_arrives_wrong_is_seen(device: Compute) -> None:
 
 
 def test_a_kernel_of_memory_that_writes_only_once_is_seen(device: Compute) -> None:
-    """What it wrote before is overwritten before the call that is checked."""
+    """Its result is overwritten before the call that is checked."""
     calls = itertools.count()
     device.torch = Instead(torch, add=lambda a, zero, out: out if next(calls) else torch.add(a, zero, out=out))
     with pytest.raises(WrongResult, match="the arrays do not hold the expected result"):

@@ -48,7 +48,7 @@ TOLERANCES = {
     "int8": Tolerance(),
     **dict.fromkeys(block_formats.DTYPES, Tolerance(lost=1e-3, rounded=2**-8)),
 }
-"""By dtype of the operands. Results of fp8 and of formats with scaled blocks are in bf16."""
+"""Tolerances of modelled units, by dtype. Results of fp8 and of formats with scaled blocks are in bf16."""
 UNKNOWN = {"bf16": 2e-2, "fp16": 4e-3, "fp8": 2e-2, **dict.fromkeys(block_formats.DTYPES, 2e-2)}
 """`lost` where the arithmetic is not known: partial sums may be rounded to the dtype of the operands."""
 
