@@ -11,7 +11,7 @@ case ${1:-} in
 fast) speed="not slow and not nightly and not cuda_build" ;;
 slow) speed="slow and not nightly and not cuda_build" ;;
 nightly) speed="nightly and not cuda_build" ;;
-cuda | cuda-beside | cuda-alone) ;; # all; all but the node of eight, which may run beside others; that node alone
+cuda | cuda-beside | cuda-alone) ;; # all; for a submission: what may run beside others, and the node of eight alone
 *)
     echo "usage: scripts/test.sh fast|slow|nightly|cuda|cuda-beside|cuda-alone [PYTEST OPTIONS]" >&2
     exit 2
@@ -32,7 +32,8 @@ if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the 
     for torch in ${CUDA_TORCH:-2.13.0}; do
         scripts/cuda_build.sh "$torch" >&2
         export CUDA_TORCH="$torch"
-        marks="cuda_build and not nightly"
+        marks=cuda_build
+        if [ "$kind" != cuda ]; then marks="cuda_build and not nightly"; fi
         if [ "$kind" != cuda-alone ]; then call -n 2 --dist worksteal -m "$marks and not devices" tests/cuda_build "$@"; fi
         if [ "$kind" != cuda-beside ]; then call -m "$marks and devices" tests/cuda_build "$@"; fi
     done

@@ -59,12 +59,6 @@ def test_a_healthy_product_is_not_called_wrong(dtype: str, unit: Unit) -> None:
     assert largest_error(dtype, unit, 32, 2048, 0) <= MARGIN
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "unit"), CASES, ids=named)
-def test_a_healthy_product_of_the_suite_is_not_called_wrong(dtype: str, unit: Unit) -> None:
-    assert largest_error(dtype, unit, 32, 8192, 0) <= MARGIN
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("k", [8192, 16512])
 @pytest.mark.parametrize(("dtype", "unit"), CASES, ids=named)

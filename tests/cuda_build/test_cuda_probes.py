@@ -107,14 +107,25 @@ def test_one_wrong_bit_in_each_kind_of_data_is_seen_by_its_check(build: Build, t
     assert not unseen, found
 
 
-@pytest.mark.parametrize("case", ["peer_copy.one_way", "peer_copy.both", "peer_copy_all.rounds", "peer_copy_all.all"])
+@pytest.mark.parametrize(
+    "case",
+    ["peer_copy.one_way"]
+    + [
+        pytest.param(case, marks=pytest.mark.nightly)
+        for case in ("peer_copy.both", "peer_copy_all.rounds", "peer_copy_all.all")
+    ],
+)
 def test_one_wrong_bit_between_peers_is_seen(build: Build, tmp_path: Path, case: str) -> None:
     found = lines(started(Node(build, H200, 2, COMPUTED), tmp_path, "peers", f"{case}=copy_:p2p"))
     assert "the data that arrived differ from the data that were sent" in errors(found)[f"{case}=copy_:p2p"]
 
 
 @pytest.mark.parametrize(
-    ("case", "words"), [("all_reduce", "values are wrong on rank 0"), ("ddp", "differs from that of rank 0")]
+    ("case", "words"),
+    [
+        ("all_reduce", "values are wrong on rank 0"),
+        pytest.param("ddp", "differs from that of rank 0", marks=pytest.mark.nightly),
+    ],
 )
 def test_one_wrong_bit_in_a_sum_is_seen(build: Build, tmp_path: Path, case: str, words: str) -> None:
     settings = {**COMPUTED, "LAUNCH_US": 3, "FLIP": "all_reduce"}
@@ -139,6 +150,7 @@ def rates(node: Node, folder: Path, case: str, count: int, beside: int) -> Seque
     return [value for each in found for value in each["metrics"].values()]
 
 
+@pytest.mark.nightly
 def test_a_starved_host_does_not_slow_a_short_product(build: Build, tmp_path: Path) -> None:
     """The device would wait between two calls of 0.14 ms: they are queued behind a spin."""
     node = Node(build, H100, 1, {"COMPUTED_BYTES": 1024})
@@ -148,7 +160,7 @@ def test_a_starved_host_does_not_slow_a_short_product(build: Build, tmp_path: Pa
 
 
 @pytest.mark.skipif(TORCH.startswith("2.6."), reason="a torch that is too old for them")
-@pytest.mark.parametrize("dtype", ["mxfp8", "nvfp4"])
+@pytest.mark.parametrize("dtype", [pytest.param("mxfp8", marks=pytest.mark.nightly), "nvfp4"])
 def test_block_formats_are_multiplied_as_a_blackwell_takes_them(build: Build, tmp_path: Path, dtype: str) -> None:
     """And a Hopper, which has none, says so. Nothing is computed: no CPU multiplies them."""
     for capability, lacks in ((100, False), (90, True)):
