@@ -21,18 +21,24 @@ RATES = {
 }
 TOGETHER = {"peer_copy.one_way": "PEER_GBS", "all_reduce.busbw@8GiB": "BUS_GBS"}
 WITHIN = 0.01
-SHORT = {"matmul.fp8", "stream.copy_kernel", "stream.triad"}
-LAUNCHES = 0.5
-"""A product in fp8 takes 0.8 ms, and the host times each call of `stream`: launches on a busy host take their share."""
+LAUNCHES = {"stream.copy_kernel": 0.25, "stream.triad": 0.25}
+"""The host times each call of `stream`, as BabelStream does: five milliseconds, of which a busy one takes its share."""
+CROWDED = {**LAUNCHES, "matmul.fp8": 0.5}
+"""A product in fp8 takes 0.8 ms: eight workers on two cores launch it later than their device computes it."""
 
 
-def refuse_other_rates(ran: Ran, rates: Mapping[str, str], part: Mapping[str, object]) -> None:
-    """Hold each figure of each device against the rate that its node keeps: at most that, and hardly less."""
+def refuse_other_rates(
+    ran: Ran, rates: Mapping[str, str], part: Mapping[str, object], launches: Mapping[str, float]
+) -> None:
+    """Hold each figure of each device against the rate that its node keeps: at most that, and hardly less.
+
+    `launches` has, by metric, the largest share of a figure that the host's launches may take.
+    """
     for metric, name in rates.items():
         kept = float(str(part[name]))
         found = [each["value"] for each in ran.record["measurements"] if each["metric"] == metric]
         assert found, metric
-        below = LAUNCHES if metric in SHORT else WITHIN
+        below = launches.get(metric, WITHIN)
         assert all(kept * (1 - below) < each < kept * 1.002 for each in found), (metric, kept, found)
 
 
@@ -44,7 +50,7 @@ def test_one_gpu_of_a_microvm_is_accepted_at_the_rates_that_it_keeps(build: Buil
     assert ran.status == 0, ran.out
     assert ran.closing.startswith("ACCEPTED 1/1 devices as h200-sxm at quick")
     assert " marginal, worst gpu0 host_copy.d2h -2.5%" in ran.closing  # on a busy machine there are more
-    refuse_other_rates(ran, RATES, part)
+    refuse_other_rates(ran, RATES, part, LAUNCHES)
 
 
 @pytest.mark.devices  # by itself: eight workers take the whole machine
@@ -55,4 +61,4 @@ def test_eight_gpus_are_accepted_at_the_rates_that_they_keep(build: Build, tmp_p
 
     assert ran.status == 0, ran.out
     assert ran.closing.startswith("ACCEPTED 8/8 devices as h200-sxm at quick")
-    refuse_other_rates(ran, {**RATES, **TOGETHER}, part)
+    refuse_other_rates(ran, {**RATES, **TOGETHER}, part, CROWDED)
