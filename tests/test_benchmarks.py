@@ -34,6 +34,7 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--collective-kib", "64")
 
 
+@pytest.mark.nightly
 def test_overhead_prints_a_ratio_for_every_metric(tmp_path: Path) -> None:
     """One tiny pair of everything: a row for each probe against the plain torch loop, and the figures as JSON."""
     pytest.importorskip("torch")
@@ -279,6 +280,7 @@ def run(program: str, *arguments: str, env: Mapping[str, str] | None = None) -> 
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=more)
 
 
+@pytest.mark.nightly
 def test_false_drains_counts_nights_and_finds_a_planted_fault(tmp_path: Path) -> None:
     written = tmp_path / "drains.json"
     script = [sys.executable, str(BENCHMARKS / "false_drains.py"), "--nodes=2", "--nights=4", "--faulty=1"]

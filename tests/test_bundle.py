@@ -88,6 +88,7 @@ def test_installer_wants_whole_files(bundle: Path, tmp_path: Path) -> None:
     assert "bundle.conf: FAILED" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_session_needs_the_bundle_and_torch_alone(session: Path, tmp_path: Path) -> None:
     """One command, in a folder of its own: our wheel and not the checkout, and the tools that were packed."""
     if importlib.util.find_spec("torch") is None:

@@ -42,7 +42,7 @@ FOLLOWED = [page for page in PAGES if any(block.language == "console" for block 
 """Pages with commands that a reader is told to type."""
 ELSEWHERE = [page for page in FOLLOWED if page != EXTENDING]
 """Those whose commands are typed in any folder."""
-AT_NIGHT = {DOCS / f"{name}.md" for name in ("how-to-sku", "own-tests", "record", "thresholds")}
+AT_NIGHT = {DOCS / f"{name}.md" for name in ("how-to-sku", "own-tests", "record", "store", "thresholds")}
 """Those that are followed every night only: half a minute or more each."""
 _OWN = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
 ENVIRONMENT = {**_OWN, "PATH": f"{as_user.BIN}:{_OWN['PATH']}"}
@@ -110,6 +110,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 def test_a_probe_is_added_to_a_checkout_as_the_page_says(tmp_path: Path) -> None:
     """The commands run in a copy of the repository, whose package is imported."""

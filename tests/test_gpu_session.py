@@ -168,6 +168,7 @@ def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_of_the_suite_that_is_stopped_leaves_the_verdicts_that_it_had(tmp_path: Path) -> None:
     """At its deadline, in a soak without an end; the two limits that were broken before are named."""
     step = simulated(tmp_path, "test_stream or test_soak", 40.0)

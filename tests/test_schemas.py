@@ -248,6 +248,7 @@ def test_the_record_of_an_accepted_node_is_valid(sku: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(FAULT)
     waiver = "{limit: host.acs, reason: known, by: us, until: 2099-12-31}"
@@ -263,6 +264,7 @@ def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 def test_the_record_of_a_cpu_is_valid_held_or_broken(tmp_path: Path) -> None:
     as_user.write(

@@ -251,6 +251,7 @@ def test_one_record_alone_has_nothing_to_be_compared_with(make: Make, capsys: py
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_text_is_short_and_the_json_has_all(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def other_host(text: dict[str, Any]) -> None:
         text["software"].update({f"library{place}": str(place) for place in range(100)})

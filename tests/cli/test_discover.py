@@ -86,6 +86,7 @@ def test_of_a_mixed_node_the_odd_board_is_named(tmp_path: Path) -> None:
     ids=["healthy", "lost", "torch-for-cpus"],
 )
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_exit_status_says_what_keeps_a_run_from_measuring(
     tmp_path: Path, changes: str, torch: str, status: int, words: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_the_exit_status_says_what_keeps_a_run_from_measuring(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     done = discover(tmp_path, "import sys; sys.modules['torch'] = None")
     assert done.returncode == 6
@@ -103,6 +105,7 @@ def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_in_wsl2_the_library_alone_shows_the_devices(tmp_path: Path) -> None:
     done = discover(tmp_path, "hints.hints = lambda: []")
     assert done.stdout.startswith("SKU: h100-sxm, platform: hgx8")

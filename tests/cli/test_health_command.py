@@ -355,6 +355,7 @@ def wrong(folder: Path, option: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_last_run_counts_while_it_is_fresh(tmp_path: Path) -> None:
     """A node of a folder with others' results; the newest of its own counts."""
     nights = tmp_path / "nights"
@@ -399,6 +400,7 @@ def test_fewer_devices_than_in_the_last_run_are_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_accelerator_is_fine_only_where_nothing_hints_at_one(tmp_path: Path) -> None:
     none = "gpus[:] = []\nhints.hints = list"
     assert health(tmp_path, none) == (0, "OK no accelerator")

@@ -23,6 +23,7 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:
     """As a wheel beside ours: no file of the checkout is read."""

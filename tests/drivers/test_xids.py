@@ -281,6 +281,7 @@ faults:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_xid_fails_its_device_and_is_in_the_closing_line(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(PAIR)
     (tmp_path / "node.yaml").write_text(NODE)

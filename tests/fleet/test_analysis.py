@@ -255,6 +255,7 @@ def test_the_views_leave_every_row_that_the_comparison_may_find() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found_in(tmp_path, figures(24, 3, lambda row, _, node: loses(0.03)(row) if node // 3 == 2 else None), RACKS)
     capsys.readouterr()

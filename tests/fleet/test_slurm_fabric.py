@@ -75,6 +75,7 @@ class FabricJob:
         return {node["name"]: each["found"] for node, each in pairs if each["found"] != "good"}
 
 
+@pytest.mark.nightly
 def test_a_slow_node_is_named_and_drained_by_its_own_record(slurm: SlurmCluster, tmp_path: Path) -> None:
     job = FabricJob(slurm, tmp_path)
     (tmp_path / "slow-tray3").touch()

@@ -366,6 +366,7 @@ faults:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_counter_and_probe(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(PAIR)
     (tmp_path / "node.yaml").write_text(NODE)

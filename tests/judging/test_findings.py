@@ -277,6 +277,7 @@ faults:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
     """The finding of each device is the fault that it has."""
     (tmp_path / "node.yaml").write_text(NODE, encoding="utf-8")

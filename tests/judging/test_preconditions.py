@@ -205,6 +205,7 @@ platforms:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(PAIR)
     (tmp_path / "node.yaml").write_text(NODE_FILE)

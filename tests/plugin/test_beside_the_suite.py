@@ -92,6 +92,7 @@ def test_a_plain_test_alone_is_no_judgement(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_acceptance_names_the_tests_beside_the_suite(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\nplatform: single\n", encoding="utf-8")
     beside(tmp_path, LIMIT.format(floor=1) + ASSERT.format(least=1e9))

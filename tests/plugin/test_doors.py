@@ -317,6 +317,7 @@ def pytest_runtestloop(session):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("does", "said"),
     [(QUIETLY, "1 test was taken out"), (TAKEN_OVER, "1 test was never run"), (LATER, "1 test was never run")],

@@ -48,6 +48,7 @@ def shell(folder: Path, redirected: str, *options: str, sick: bool = False) -> t
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("redirected", ["| head -1", ">/dev/full", ">&-", ">/dev/full 2>&1", "2>&- >&-"])
 @pytest.mark.parametrize(("sick", "status"), [(False, 6), (True, 1)], ids=["healthy", "sick"])
 def test_an_output_that_cannot_be_written_to_changes_no_verdict(

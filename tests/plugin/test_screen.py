@@ -69,6 +69,7 @@ def test_what_all_devices_lack_is_told_once(tmp_path: Path, without_torch: dict[
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_faults_on_two_of_eight_devices(tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"
     words = "host_copy and d2h or stream or exact_matmul or inventory"

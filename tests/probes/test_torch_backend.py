@@ -300,6 +300,7 @@ SMALL = "  matmul_mamf: {shapes: {bf16: [64, 64, 64], fp8: [64, 64, 64]}}\n"
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path) -> None:
     site, bus = tmp_path / "site", tmp_path / "bus" / "0000:33:00.0"

@@ -118,6 +118,7 @@ def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rehearsal_without_a_baseline_names_no_earlier_rejection(tmp_path: Path) -> None:
     """Simulated nodes of one seed have the same devices, whatever is wrong with them."""
     whole = ("--accel-level=quick", "-k", "pcie_width")

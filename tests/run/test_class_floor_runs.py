@@ -125,6 +125,7 @@ def nodes() -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("sku", nodes())
 def test_a_healthy_node_is_accepted_where_no_part_lacks_a_floor(sku: str, tmp_path: Path) -> None:
     lacking = readiness.lacking(load(sku), usual(load(sku)), ["quick"])

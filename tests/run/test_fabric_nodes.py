@@ -31,6 +31,7 @@ def _word(made: Nodes, node: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.xdist_group("fabric")
 def test_four_nodes_name_the_slow_one(tmp_path: Path) -> None:

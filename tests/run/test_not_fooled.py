@@ -102,6 +102,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) -> None:
     write(tmp_path, conftest=FAILED_FIRST)
     ran = simulated(tmp_path, "-k", "h2d or bf16 or counters", faults=("ecc-counted, device: 1, at: matmul",))

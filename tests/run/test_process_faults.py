@@ -391,6 +391,7 @@ def test_after(accel_check):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_ranks_that_break(tmp_path: Path) -> None:
     """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
     write(tmp_path, test_ranks=RANKS)

@@ -41,6 +41,7 @@ def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
     ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
     assert attempts(ran, "matmul.fp8") == {"together": 16}
@@ -50,6 +51,7 @@ def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
     ran = rerun(tmp_path, [2], "standard", "test_matmul and bf16 and not burst and not best")
     assert attempts(ran, "matmul.bf16") == {"together": 16, "alone": 1}

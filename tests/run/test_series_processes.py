@@ -69,6 +69,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_series_prints_a_line_for_each_run_and_its_own(folder: Folder) -> None:
     status, line = folder.series(*FACTS, "--accel-hours=0.003")
     runs = folder.told["runs"]

@@ -64,7 +64,7 @@ def sample(cases: Sequence[Case]) -> set[Case]:
 
 FAST = sample(CASES)
 ONE_OF_EACH = {str(case.asked).partition(",")[0]: case for case in reversed(CASES)}
-"""The first case of each fault, which the slow tests run; all others run at night."""
+"""The first case of each fault. The slow tests run those that measure little; all others run at night."""
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -77,7 +77,8 @@ def listed(by_a_user: bool) -> list[Any]:
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
-    slow = [] if case in FAST else [pytest.mark.slow if case in ONE_OF_EACH.values() else pytest.mark.nightly]
+    short = case in ONE_OF_EACH.values() and case.measured is not None
+    slow = [] if case in FAST else [pytest.mark.slow if short else pytest.mark.nightly]
     return [NEEDS_AMDSMI] * (case.vendor == "amd") + slow
 
 
@@ -104,6 +105,7 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @NEEDS_AMDSMI
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def of_classes(*args: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_floors_of_the_classes_reject_no_healthy_node() -> None:
     rejecting = {row.name for row in classes.rows(loader.SHIPPED / classes.FILE)[0] if row.rejects}
     assert of_classes("--nodes", "25") == dict.fromkeys(rejecting, 0)

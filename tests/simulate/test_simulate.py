@@ -147,6 +147,7 @@ def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_fault_works_with_its_defaults_and_is_listed(
     modelled: Callable[..., Model], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def test_every_rule_of_lint_is_explained() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_line_gives_the_finding(tmp_path: Path) -> None:
     paths = []
     for place, (rule, line, _) in enumerate(RULES):

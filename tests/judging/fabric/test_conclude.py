@@ -437,6 +437,7 @@ def test_the_file_can_be_read_back_and_concludes_the_same() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_thousand_nodes_are_decided_in_seconds() -> None:
     bad = Random(1).sample(range(10_000), 10)  # noqa: S311
     one = cluster(10_000, *(fault("slow-node", node=place, by=0.125) for place in bad), seed=1)
