@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV CUDA_TORCH
 
-.PHONY: help accept test test-slow test-nightly test-pythons test-cuda test-cuda-beside test-cuda-alone lint format docs site picture wheel bundle clean
+.PHONY: help accept test test-slow test-nightly test-pythons test-cuda test-cuda-short lint format docs site picture wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -17,7 +17,7 @@ help:
 	@echo '                   with --session: one file for a first session on a GPU (benchmarks/README.md)'
 	@echo 'Work on it'
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
-	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, a case of every fault'
+	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, faults that show soon'
 	@echo '  make test-nightly   run more of the same: every product and fault, twenty times as many mutated files'
 	@echo '  make test-pythons   run the quick tests on the oldest and the newest supported Python of this machine'
 	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
@@ -44,7 +44,7 @@ test-nightly:
 test-pythons:
 	@scripts/test_pythons.sh $(ARGS)
 
-test-cuda test-cuda-beside test-cuda-alone:
+test-cuda test-cuda-short:
 	@scripts/test.sh $(@:test-%=%) $(ARGS)
 
 lint:

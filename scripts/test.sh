@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our own tests: scripts/test.sh fast|slow|nightly|cuda|cuda-beside|cuda-alone [PYTEST OPTIONS]
+# Our own tests: scripts/test.sh fast|slow|nightly|cuda|cuda-short [PYTEST OPTIONS]
 #
 # Tests that measure this machine's own processors (marker `devices`) run one after the other in a call of their own,
 # beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
@@ -11,9 +11,9 @@ case ${1:-} in
 fast) speed="not slow and not nightly and not cuda_build" ;;
 slow) speed="slow and not nightly and not cuda_build" ;;
 nightly) speed="nightly and not cuda_build" ;;
-cuda | cuda-beside | cuda-alone) ;; # all; for a submission: what may run beside others, and the node of eight alone
+cuda | cuda-short) ;; # all, or what a submission runs
 *)
-    echo "usage: scripts/test.sh fast|slow|nightly|cuda|cuda-beside|cuda-alone [PYTEST OPTIONS]" >&2
+    echo "usage: scripts/test.sh fast|slow|nightly|cuda|cuda-short [PYTEST OPTIONS]" >&2
     exit 2
     ;;
 esac
@@ -32,10 +32,12 @@ if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the 
     for torch in ${CUDA_TORCH:-2.13.0}; do
         scripts/cuda_build.sh "$torch" >&2
         export CUDA_TORCH="$torch"
-        marks=cuda_build
-        if [ "$kind" != cuda ]; then marks="cuda_build and not nightly"; fi
-        if [ "$kind" != cuda-alone ]; then call -n 2 --dist worksteal -m "$marks and not devices" tests/cuda_build "$@"; fi
-        if [ "$kind" != cuda-beside ]; then call -m "$marks and devices" tests/cuda_build "$@"; fi
+        if [ "$kind" = cuda-short ]; then
+            call -n 2 --dist worksteal -m "cuda_build and not nightly" tests/cuda_build "$@"
+        else
+            call -n 2 --dist worksteal -m "cuda_build and not devices" tests/cuda_build "$@"
+            call -m "cuda_build and devices" tests/cuda_build "$@"
+        fi
     done
     exit
 fi

@@ -53,6 +53,7 @@ def test_one_gpu_of_a_microvm_is_accepted_at_the_rates_that_it_keeps(build: Buil
     refuse_other_rates(ran, RATES, part, LAUNCHES)
 
 
+@pytest.mark.nightly
 @pytest.mark.devices  # by itself: eight workers take the whole machine
 def test_eight_gpus_are_accepted_at_the_rates_that_they_keep(build: Build, tmp_path: Path) -> None:
     """Their host is another one than that of the published figures: it sends what healthy hosts of an H100 send."""
