@@ -13,6 +13,7 @@ SINGLE = ("--accel-sku=h200-sxm", "--accel-platform=single")
 PRODUCT = ("-k", "test_matmul and bf16 and not mamf and not best")
 
 
+@pytest.mark.nightly
 def test_a_first_call_that_takes_longer_than_the_patience_is_no_hung_device(build: Build, tmp_path: Path) -> None:
     ran = Node(build, H200, 1, {"FIRST_PRODUCT_S": 8}).suite(tmp_path, *SINGLE, *PRODUCT, "--accel-patience=5")
     assert ran.closing.startswith("HELD"), ran.out

@@ -71,6 +71,7 @@ def test_every_copy_between_peers_arrives(build: Build, tmp_path: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.nightly
 def test_every_rank_has_the_sums_of_all(build: Build, tmp_path: Path) -> None:
     for found in ranks(Node(build, H200, WORLD, {**COMPUTED, "LAUNCH_US": 3}), tmp_path):
         assert errors(found) == {}

@@ -25,6 +25,7 @@ def session(node: Node, folder: Path, *options: str, limit: float = 600.0) -> tu
     return found, (folder / "session/session.md").read_text()
 
 
+@pytest.mark.nightly
 def test_the_summary_has_the_verdict_of_the_suite_and_the_figures_of_the_part(build: Build, tmp_path: Path) -> None:
     found, summary = session(Node(build, H100, 1, PROGRAMS), tmp_path, "--steps", "quick", "V2")
 
