@@ -310,7 +310,7 @@ def hang(*arguments):
 for gpu in gpus:
     gpu.answers["nvmlDeviceGetUUID"] = hang
 """
-    reached = tmp_path / "pid"
+    reached, line = tmp_path / "pid", ""
     for seconds in (5, 20, 80):  # a busy machine may need the whole time until the driver is asked
         began = time.monotonic()
         status, line = health(tmp_path, hang, "--npd", timeout=f"{seconds}s")
