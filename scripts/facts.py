@@ -39,7 +39,7 @@ NVML: Mapping[str, str] = {
     **_asked(nv_memory.ERRORS, nv_memory.REPAIRS, nv_links.PCIE, nv_links.FABRIC, nv_power.LIMITS, nv_power.PROCESSES),
     **_asked(nv_power.reading("")),
     "compute_units": "nvmlDeviceGetNumGpuCores, nvmlDeviceGetCudaComputeCapability",
-    "pcie_path": _BUS,
+    **dict.fromkeys(("pci_class", "pcie_path"), _BUS),
     "nvlink_count": "NVML_FI_DEV_NVLINK_LINK_COUNT",
     "nvlink_up": "NVML_FI_DEV_NVLINK_GET_STATE, nvmlDeviceGetNvLinkState",
     "nvlink_gb_per_s": "NVML_FI_DEV_NVLINK_GET_SPEED, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON",
@@ -56,7 +56,7 @@ AMDSMI: Mapping[str, str] = {
     "pci_id": "",  # a field of the device alone
     "visible_as": "amdsmi_get_gpu_enumeration_info, amdsmi_get_gpu_asic_info",
     "ecc_blocks": "amdsmi_get_gpu_ecc_count",
-    "pcie_path": _BUS,
+    **dict.fromkeys(("pci_class", "pcie_path"), _BUS),
 }
 """The same of AMD's."""
 FILES: Mapping[str, str] = {

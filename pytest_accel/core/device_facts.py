@@ -27,6 +27,8 @@ _VISIBLE = "how the device is made visible to its worker"
 # fmt: off
 IDENTITY = {
     "pci_id": DeviceFact("text", "Vendor and device id on the PCI bus, as 10de:2330.", "a field of the device as well"),
+    "pci_class": DeviceFact("text", "PCI class: 0x030200 is a 3D controller, 0x030000 a display adapter.",
+                            "whether a device only drives a display"),
     "pci_subsystem": DeviceFact("text", "Vendor and device id of the board (PCI subsystem).",
                                 "which SKU the device is"),
     "board_part": DeviceFact("text", "Part number of the board."),
@@ -81,6 +83,7 @@ SETTINGS = {
     "partition_id": DeviceFact("count", "Which partition of its GPU the device is."),
     "perf_level": DeviceFact("text", "Performance level; auto leaves the clocks to the firmware."),
     "power_limit_w": DeviceFact("W", "Power limit in force.", _CAUSE),
+    "power_limit_requested_w": DeviceFact("W", "Power limit that was set; chassis or module may enforce a lower one."),
     "power_limit_default_w": DeviceFact("W", "Power limit after a reset.", _CAUSE),
     "power_limit_min_w": DeviceFact("W", "Lowest power limit that can be set."),
     "power_limit_max_w": DeviceFact("W", "Highest power limit that can be set."),
@@ -184,6 +187,7 @@ LINKS = {
     "xgmi_gb_per_s": DeviceFact("GB/s", "Rate of the slowest xGMI link, each way."),
     "xgmi_errors": DeviceFact("text", "Errors of the xGMI links since it was asked last: none, error, multiple "
                               "errors."),
+    "xgmi_uncorrectable": DeviceFact("count", "Uncorrectable errors of the xGMI links since the driver was loaded."),
     "xgmi_hive": DeviceFact("text", "Id of the hive of devices that xGMI joins."),
 }
 NOW = {
@@ -238,7 +242,8 @@ MORE_IS_WORSE = frozenset(
         "ecc_deferred_volatile", "remapped_uncorrectable", "retired_pages_uncorrectable", "bad_pages",
         "bad_pages_pending", "bad_pages_unreservable", "pcie_fatal", "xgmi_down", "ecc_sram_threshold_exceeded",
         "remap_pending", "remap_failure", "retired_pages_pending", "channel_repair_pending", "tpc_repair_pending",
-        "memory_unrepairable", "host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks", "host.fan_alarms",
+        "memory_unrepairable", "xgmi_uncorrectable", "host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks",
+        "host.fan_alarms",
     }
 )  # fmt: skip
 """Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""

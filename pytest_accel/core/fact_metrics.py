@@ -49,6 +49,11 @@ def _flag(name: str) -> FactMetric:
     return FactMetric("count", (name,), int)
 
 
+def _below(lower: str, higher: str) -> FactMetric:
+    """Return the metric that is the difference of two power limits, 0 where the first is not the lower one."""
+    return FactMetric("W", (lower, higher), lambda now, usual: max(0.0, usual - now))
+
+
 def _changes(name: str) -> FactMetric:
     """Return the metric that is 1 if a mode will change at the next reset or reboot, else 0."""
     return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
@@ -107,6 +112,12 @@ UNCORRECTABLE_PARTS = ("ecc_sram_uncorrectable_volatile", "ecc_dram_uncorrectabl
 
 def _narrowest(path: list[Mapping[str, int]]) -> int:
     return min(each["width"] for each in path if "width" in each)
+
+
+def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
+    """Return the lanes that both ends of the device's link have and the link does not use; None if one is not known."""
+    ends = [each["width_max"] for each in path[:2] if "width_max" in each]
+    return max(0, min(ends) - width) if len(ends) == len(("device", "port")) else None
 
 
 def _link_errors(links: list[Mapping[str, Any]]) -> int:
@@ -216,8 +227,10 @@ FACT_METRICS = {
     "health.xgmi_up": _fact("xgmi_up"),
     "health.xgmi_down": _fact("xgmi_down"),
     "health.xgmi_errors": _fact("xgmi_errors"),
+    "health.xgmi_uncorrectable": _fact("xgmi_uncorrectable"),
     "health.nvlink_errors": FactMetric("count", ("nvlinks",), _link_errors),
     "health.pcie_width": _fact("pcie_width"),
+    "health.pcie_lanes_lost": FactMetric("count", ("pcie_width", "pcie_path"), _lanes_lost),
     "health.pcie_path_width": FactMetric("count", ("pcie_path",), _narrowest),
     "health.pcie_replays": _fact("pcie_replays"),
     "health.pcie_fatal": _fact("pcie_fatal"),
@@ -225,9 +238,8 @@ FACT_METRICS = {
         "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz", "clock_max_mhz")
     ),
     "health.perf_level": _fact("perf_level"),
-    "health.power_limit_lowered": FactMetric(
-        "W", ("power_limit_w", "power_limit_default_w"), lambda now, default: max(0.0, default - now)
-    ),
+    "health.power_limit_lowered": _below("power_limit_requested_w", "power_limit_default_w"),
+    "health.power_limit_held": _below("power_limit_w", "power_limit_requested_w"),
     "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
     "health.thermal_margin": FactMetric(
         "K", ("temperature_c",), thermal_margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
@@ -335,6 +347,7 @@ ERROR_COUNTERS = {
     "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
     "nvlink_symbol": Counter("nvlinks", _links("symbol")),
     "xgmi_errors": Counter("xgmi_errors", XGMI.index),
+    "xgmi_uncorrectable": Counter("xgmi_uncorrectable"),
 }
 """The counters by the variant of the metric `counters.*`.
 

@@ -57,6 +57,19 @@ MEMORY_SHOWN = (0.93, 1.10)
 ECC may take a sixteenth."""
 
 
+DISPLAY_CLASS = "0x0300"
+"""How the PCI class of a display adapter begins. An accelerator without a monitor is a 3D controller (0x0302), and a
+card for desktops is a display adapter too."""
+DISPLAY_MEMORY = 0.25
+"""The part of an accelerator's memory below which a display adapter beside it is only that: 2 to 8 GB beside 40 to 80.
+Chosen."""
+
+PARTS = (1, 2, 4, 8, 16)
+"""The numbers of devices that boards, virtual machines and jobs have. Others are what is left of a board."""
+SLICE, GUEST_SLICE = "slice", "vm-slice"
+"""Names, before the number of devices, of a platform for a part of a node that a scheduler or a cloud hands out."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The source of a figure. `kind` is datasheet, published, measured, agreed or derived."""
@@ -399,6 +412,11 @@ class Sku:
         """Return True if the device is this product: see `mismatch`."""
         return self.mismatch(device) is None
 
+    def renames(self, device: Device) -> bool:
+        """Return True if the device is this product by everything but its name."""
+        names = self.match.get("names", ())
+        return bool(names) and device.model not in ("", *names) and self.recognises(device)
+
     def mismatch(self, device: Device) -> str | None:
         """Return the first of the `differences` between the device and this product, or None if the device is one."""
         return next(iter(self.differences(device)), None)
@@ -408,7 +426,8 @@ class Sku:
 
         Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the
         file must agree on every property that both state: name, PCI id, subsystem, number of compute units, memory
-        size. The name or the PCI id must be among these.
+        size. The name or the PCI id must be among these. A library or a maker may give a device another name: it need
+        not agree where PCI id, compute units and memory do.
         """
         if self.vendor != device.driver:
             return [f"its driver is {device.driver}, not {self.vendor}"]
@@ -424,36 +443,89 @@ class Sku:
         found = [
             f"its {what} is {value}, not {' or '.join(map(str, known))}"
             for what, known, value in stated
-            if known and value and value not in known
+            if known and value and value not in known and not (what == "name" and self._by_silicon(device, ids))
         ]
         if not found and not any(known and value for _, known, value in stated[:2]):
             found.append("neither its name nor its PCI id is in the threshold file")
         return found + self._other_memory(device)
 
+    def _by_silicon(self, device: Device, ids: Sequence[str]) -> bool:
+        """Return True if PCI id, number of compute units and memory say that a whole device is this product.
+
+        A virtual GPU has the id of the whole one, and its own name.
+        """
+        units, whole = device.facts.get("compute_units"), device.facts.get("virtualization") in ("none", "passthrough")
+        alike = whole and device.pci_id in ids and units is not None and units == self.datasheet.compute.get("units")
+        return alike and device.memory_bytes > 0 and not self._other_memory(device)
+
     def _other_memory(self, device: Device) -> list[str]:
         nominal, found = float(self.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
         low, high = MEMORY_SHOWN
+        if self.datasheet.memory.get("shared"):
+            low = 0.0  # the firmware carves out what the GPU is given of the processor's memory, as its owner sets it
         if nominal and found and not low * nominal <= found <= high * nominal:
             return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
         return []
 
+    @property
+    def in_slot(self) -> bool:
+        """True for a card, which any host may have in its slots, and False for a part of a board."""
+        return any(name.startswith("pcie") for name in self.platforms)
+
+    def accelerators(self, devices: Sequence[Device]) -> list[Device]:
+        """Return the devices without display adapters of another product, if any device is this product."""
+        if not any(map(self.recognises, devices)):
+            return list(devices)
+        return [device for device in devices if not self._only_displays(device)]
+
+    def _only_displays(self, device: Device) -> bool:
+        """Return True for a small device of another name and id; where its PCI class is known, of that of displays."""
+        named = device.model in self.match.get("names", ()) or device.pci_id in self.match.get("pci_ids", ())
+        most = DISPLAY_MEMORY * 1e9 * float(self.datasheet.memory.get("gb", 0.0))
+        shows = str(device.facts.get("pci_class", DISPLAY_CLASS)).startswith(DISPLAY_CLASS)
+        return not named and not self.recognises(device) and 0 < device.memory_bytes < most and shows
+
+    def slice_of(self, count: int, *, virtual: bool = False) -> Platform:
+        """Return the platform of a part of a node of so many devices, of virtual functions or of whole devices.
+
+        It has no limits of a node. Links that end at a switch are up in any part, and join its pairs as those of the
+        whole; others may end outside of it.
+        """
+        alike = [each for each in self.platforms.values() if each.virtual == virtual] or list(self.platforms.values())
+        whole = alike[0]
+        single = next((each for each in alike if each.devices == 1), replace(whole, limits={}))
+        switched = whole.link.get("topology") == "switch"
+        of_pairs = {metric: limit for metric, limit in whole.limits.items() if "ranks" not in limit.conditions}
+        return replace(
+            whole if switched else single,
+            limits=of_pairs if switched else single.limits,
+            name=f"{GUEST_SLICE if virtual else SLICE}{count}",
+            title="a part of a node that a scheduler or a cloud hands out",
+            devices=count,
+            link=whole.link if switched else {},
+            fabric={},
+        )
+
     def platform_named(self, name: str) -> Platform | None:
         """Return the platform of a name, None if there is none.
 
-        One of any number of devices is meant with a number behind its name, too: "pcie8" expects eight on "pcie".
+        One of any number of devices is meant with a number behind its name, too: "pcie8" expects eight on "pcie", and
+        "slice2" is two devices of any node.
         """
         base = name.rstrip("0123456789")
         digits = len(name) - len(base)
-        if name in self.platforms or not 1 <= digits <= MOST_DIGITS or base not in self.platforms:
+        count = int(name[len(base) :]) if 1 <= digits <= MOST_DIGITS else 0
+        if count and base in (SLICE, GUEST_SLICE) and name not in self.platforms:
+            return self.slice_of(count, virtual=base == GUEST_SLICE)
+        if name in self.platforms or not count or base not in self.platforms:
             return self.platforms.get(name)
-        count = int(name[len(base) :])
         usual = self.platforms[base]
-        return replace(usual, name=name, devices=count) if usual.devices is None and count else None
+        return replace(usual, name=name, devices=count) if usual.devices is None else None
 
     @property
     def platform_names(self) -> list[str]:
         """The names of the platforms, with an N behind that of one of any number of devices."""
-        return [name if each.devices else f"{name}N" for name, each in self.platforms.items()]
+        return [*(name if each.devices else f"{name}N" for name, each in self.platforms.items()), f"{SLICE}N"]
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""
@@ -480,9 +552,11 @@ def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bo
     """Return the platform that fits the devices, and False if the user has to confirm it by naming it.
 
     The first platform of the file is the usual one. Another is chosen only if the number of devices fits it exactly,
-    and then the user has to confirm it, because seven of eight devices may have vanished. Virtual functions and
-    devices that report to be passed through get the platform for them, if the file has one: the host copies of a
-    virtual machine differ from those of bare metal. All devices must be virtual functions for that, not just one.
+    and then the user has to confirm it, because seven of eight devices may have vanished. Where no platform has this
+    number, one of `PARTS` is taken for a slice, and any other for the usual platform with devices that are missing.
+    Virtual functions and devices that report to be passed through get the platform for them, if the file has one: the
+    host copies of a virtual machine differ from those of bare metal. All devices must be virtual functions for that,
+    not just one. Of platforms of one number that of the devices' default power limit goes before the others.
     """
     count = len(devices)
     if devices and all(device.facts.get("virtualization") == "passthrough" for device in devices):
@@ -493,10 +567,17 @@ def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bo
     virtual = bool(devices) and all(device.pci_id in functions for device in devices)
     alike = [each for each in sku.platforms.values() if each.virtual == virtual] or list(sku.platforms.values())
     fitting = [each for each in alike if all(map(each.is_divided_like, devices))] or alike
+    defaults = {device.facts.get("power_limit_default_w") for device in devices}
     first, *others = fitting
+    others.sort(key=lambda platform: {platform.power_watts} != defaults)  # one of this power before others of its count
     if first.devices in (None, count):
         return first, True
     for platform in others:
         if platform.devices in (None, count):
             return platform, False
-    return first, True
+    return (sku.slice_of(count, virtual=virtual), False) if count in PARTS else (first, True)
+
+
+def is_unknown_part(sku: Sku, count: int) -> bool:
+    """Return True for a number of devices that no platform of the SKU has, and that a part of a node may have."""
+    return count in PARTS and not any(each.devices in (None, count) for each in sku.platforms.values())

@@ -15,6 +15,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.drivers import pci
+from pytest_accel.drivers.host.place import place
 
 
 class Answerer:
@@ -90,13 +91,24 @@ class Asker:
         return {**kept, **{key: dict(sorted(each.items())) for key, each in lacking.items() if each}}
 
     def add_path(self, address: str | None, virtual: str) -> None:
-        """Add the PCI bridges above the device, except in a virtual machine (its kind), where they are emulated."""
+        """Add the PCI class of the device, and the bridges above it, which a virtual machine (its kind) emulates.
+
+        NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0: the firmware of
+        the machine tells.
+        """
+        hidden = "/sys/bus/pci does not show the GPU here"
+        if kind := pci.read(address, "class"):
+            self.facts["pci_class"] = kind
+            if not virtual and place().machine:
+                virtual = self.facts["virtualization"] = "passthrough"
+        else:
+            self.unsupported["pci_class"] = hidden
         if virtual:
             self.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
         elif found := pci.path(address):
             self.facts["pcie_path"] = found
         else:
-            self.unread["pcie_path"] = "/sys/bus/pci does not show the GPU here"
+            self.unsupported["pcie_path"] = hidden
 
     def device(self, uuid: str, index: int, address: str | None, *, driver: str, of_device: Sequence[str]) -> Device:
         """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts.
@@ -185,6 +197,7 @@ def or_raise(answer: Any) -> Any:
 
 LIMITS_THAT_CHANGE = (
     "power_limit_w",
+    "power_limit_requested_w",
     "power_limit_default_w",
     "power_limit_max_w",
     "clock_max_mhz",

@@ -42,7 +42,7 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     runs = [each for each in found if each.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms, fails=setup.options.baseline_fail)
-    notes = changes(history.runs, setup.discovery.devices)
+    notes = changes(history.runs, setup.terms.devices)
     if asked not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"
         notes = [f"--accel-baseline {asked} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]

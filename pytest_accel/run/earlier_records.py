@@ -60,14 +60,18 @@ class EarlierRecords:
         It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record
         without any device is passed over, as it comes from a run that missed them already.
         """
-        of_host = [each for each in self.found if each.host == host]
-        for each in sorted(of_host, key=attrgetter("started"), reverse=True):
-            if each.devices:
-                models = [device.model for device in each.devices if registry.vendor(device.driver).accelerator]
-                names = ", ".join(sorted(set(models)))
-                text = f"the earlier record {each.path} holds {len(models)} x {names}, but no accelerator is found now"
-                return text if models else None
-        return None
+        before = self.newest_of(host)
+        found = before.devices if before else ()
+        models = [device.model for device in found if registry.vendor(device.driver).accelerator]
+        if not before or not models:
+            return None
+        names = ", ".join(sorted(set(models)))
+        return f"the earlier record {before.path} holds {len(models)} x {names}, but no accelerator is found now"
+
+    def newest_of(self, host: str) -> Summary | None:
+        """Return the newest record of this host that holds a device, None without one."""
+        of_host = [each for each in self.found if each.host == host and each.devices]
+        return max(of_host, key=attrgetter("started"), default=None)
 
     def notes(self) -> list[str]:
         """Return one sentence on what was not read, if there is any."""

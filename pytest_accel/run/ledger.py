@@ -92,12 +92,13 @@ class Ledger:
 
     def _enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
-        sku, devices = self._setup.terms.sku, self._setup.discovery.devices
+        sku, devices = self._setup.terms.sku, self._setup.terms.devices
         if sku:
             self.record.sku = record.sku_entry(sku, self._setup.options.sku)
         if boards := self._setup.boards:
             self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")
+        self.record.notes += self._setup.notes
         self.record.devices = list(devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,

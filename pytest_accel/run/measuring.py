@@ -175,7 +175,7 @@ class Measuring:
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
         if self._setup.boards and metric in delivery.METRICS:
-            devices, host = self._setup.discovery.devices, self._ledger.record.run["host"]
+            devices, host = self._setup.terms.devices, self._ledger.record.run["host"]
             return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:

@@ -200,7 +200,7 @@ class Session:
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
-            rejected_before=[*returned.named(setup.returned, setup.discovery.devices), *rejected_before],
+            rejected_before=[*returned.named(setup.returned, setup.terms.devices), *rejected_before],
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

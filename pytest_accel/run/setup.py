@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +73,8 @@ class Setup:
         """Everything that narrowed the run, such as -k, one sentence each."""
         self.no_acceptance: list[str] = []
         """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
+        self.notes: list[str] = []
+        """What a reader of the record should know of the devices that were found, one sentence each."""
         self._wanted = Wanted("")
         self._named: Sku | None = None
 
@@ -142,6 +146,8 @@ class Setup:
         self.discovery = discovered(pool.sensor.discover(vendor), vendor)
         self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
         self._settle(self._named or self._recognise(output))
+        if output and self.terms.doubt and not self.node:
+            self._remember(output)
         self._choose()
         terms.refuse_divided(self.devices, self.terms.platform)
         pool.hold(self.devices)
@@ -181,6 +187,9 @@ class Setup:
         if sku is None:
             self.rule_out("no SKU was recognised")
             return
+        self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
+        if self._wanted.platform != AUTO or sku.contract or self.node:
+            self.discovery = replace(self.discovery, expected_by=f"platform {self.terms.platform.name}")
         if self.options.sku == AUTO:
             self.rule_out(f"SKU {sku.name} was recognised, not named")
         if self.terms.doubt:
@@ -188,9 +197,21 @@ class Setup:
         if not self.terms.accelerator:
             self.rule_out(f"a {registry.vendor(sku.vendor).title} is not an accelerator")
 
+    def _remember(self, output: Path) -> None:
+        """Expect the devices of the newest earlier record of this node, if these were more of the same product."""
+        sku, count = self.terms.sku, len(self.terms.devices)
+        before = earlier_records.read(output, self.options.launch).newest_of(node_name())
+        if sku is None or before is None or before.sku != sku.name or len(before.devices) <= count:
+            return
+        platform = sku.platform_named(before.terms.get("platform", "")) or next(iter(sku.platforms.values()))
+        self.terms = replace(self.terms, platform=platform)
+        held = f"the earlier record {before.path} of this node holds {len(before.devices)} devices"
+        self.discovery = replace(self.discovery, expected_by=held)
+        self.notes.append(f"{held}, {count} are found now")
+
     def _choose(self) -> None:
         """Keep the devices that the user chose. The number of expected devices does not change."""
-        found = self.discovery.devices
+        found = self.terms.devices
         self.devices = list(found)
         for by, entries in terms.choices(self.options.devices, found).items():
             kept = terms.chosen(found, entries, by)
@@ -269,3 +290,13 @@ def _has_torch() -> bool:
         return importlib.util.find_spec("torch") is not None
     except ImportError:
         return False
+
+
+def _notes(sku: Sku, found: Sequence[Device], judged: Sequence[Device]) -> list[str]:
+    """Return sentences on display adapters that are left out, and on devices that are known by all but their name."""
+    left = [f"{device.name} ({device.model or device.pci_id})" for device in found if device not in judged]
+    renamed = sorted({device.model for device in judged if sku.renames(device)})
+    return [
+        *([f"{', '.join(left)}: drives a display and is left out"] if left else []),
+        *(f"{name} is no name of {sku.name}: PCI id, compute units and memory say what it is" for name in renamed),
+    ]

@@ -51,7 +51,7 @@ class Terms:
     platform: Platform = Platform("unknown", None)  # noqa: RUF009  frozen
     level: str = STANDARD
     devices: tuple[Device, ...] = ()
-    """Every device that was found."""
+    """Every device that was found, without display adapters beside accelerators."""
     listed: tuple[str, bool] | None = None
     named: bool = False
     doubt: str | None = None
@@ -149,6 +149,7 @@ class Wanted:
             platform = self.platform
         elif sku.contract:
             platform = sku.contract.platform
+        devices = sku.accelerators(devices)
         found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
         return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
 
@@ -183,8 +184,8 @@ def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
     if not devices:
         return None
     found = products_of(devices)
-    if len(found) == 1 and len(found[0].skus) == 1:
-        return found[0].skus[0]
+    if sku := _sole(found, devices):
+        return sku
     if not any(each.skus for each in found):
         refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
     raise Unrecognised(f"{prefix}sku=auto: {_unrecognised(found)}")
@@ -195,9 +196,16 @@ def sku_soon(devices: Sequence[Device], prefix: str) -> Sku | None:
     words = {word for each in devices for word in (each.model, each.pci_id or "")}
     words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
     found = products_of(devices, words) if devices else []
-    if len(found) == 1 and len(found[0].skus) == 1:
-        return found[0].skus[0]
-    return sku_of(devices, prefix)
+    return _sole(found, devices) or sku_of(devices, prefix)
+
+
+def _sole(found: Sequence[Product], devices: Sequence[Device]) -> Sku | None:
+    """Return the one SKU that all devices match but for display adapters that no SKU matches, None otherwise."""
+    known = [each.skus for each in found if each.skus]
+    if len(known) != 1 or len(known[0]) != 1:
+        return None
+    (sku,) = known[0]
+    return sku if all(map(sku.recognises, sku.accelerators(devices))) else None
 
 
 def products_of(devices: Sequence[Device], words: Collection[str] = ()) -> list[Product]:

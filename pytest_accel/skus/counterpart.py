@@ -48,10 +48,11 @@ def compared(own: Sku, shipped: Sku, *, extends: bool) -> Sku:
     of_platforms = [(written(one.limits), written(other.limits)) for one, other in pairs if other]
     expected = {metric for ours, theirs in of_platforms for metric in theirs if metric not in ours}
     wanted = dict.fromkeys([*written(shipped.limits), *sorted(expected)])
+    alone = pairs[0][1] if len(pairs) == 1 else None  # all of the file's own limits hold on its only platform
     left_out = [metric for metric in wanted if metric not in written(own.limits)]
     return replace(
         own,
-        limits=_marked(own, shipped, own.limits, shipped.limits),
+        limits=_marked(own, shipped, own.limits, shipped.limits_on(alone) if alone else shipped.limits),
         platforms={one.name: _platform(own, shipped, one, other) for one, other in pairs},
         rematched=own.rematched or _recognised_by(own) != _recognised_by(shipped),
         left_out=tuple(left_out),

@@ -49,7 +49,7 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
     emulated = emulated_ports or platform.passed_through
     links = [
         replace(each, origin=where, source=platform.source, overridden=platform.overridden)
-        for each in _of_links(platform, emulated)
+        for each in _of_links(platform, emulated, in_slot=sku.in_slot)
     ]
     nics = [] if emulated_ports and not platform.guest else _of_fabric(platform, where)
     made = [*_of_datasheet(sku, platform), *links, *nics]
@@ -100,8 +100,11 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
         group, _, name = each.key.partition(".")
         value, source = getattr(sku.datasheet, group).get(name), sku.datasheet.source_of(each.key)
         overridden = each.key in sku.datasheet.overridden
-        if each.key == "power.watts" and platform.power_watts is not None:
-            value, source, overridden = platform.power_watts, platform.source or source, platform.overridden
+        watts = platform.power_watts
+        if watts is not None and (
+            each.key == "power.watts" or (each.key == "power.max_watts" and watts < (value or 0))
+        ):
+            value, source, overridden = watts, platform.source or source, platform.overridden
         if value and source and source.kind != "derived":
             yield Limit(
                 each.metric,
@@ -116,24 +119,30 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
             )
 
 
-def _of_links(platform: Platform, emulated_ports: bool) -> Iterator[Limit]:
+def _of_links(platform: Platform, emulated_ports: bool, *, in_slot: bool) -> Iterator[Limit]:
     """Yield limits on the link facts of the devices.
 
     A virtual function has no links of its own. A device that is passed through has its links to the peers, but the port
     above it is the hypervisor's: what generation and width the guest sees, if any, depends on how the virtual machine
     was started (AMDESE/AMDSEV issue 135). A part of a newer PCIe generation than the platform states holds the limit.
+    The slot of a card may have fewer lanes or an older generation, which is no fault of the card: only lanes that both
+    ends have and the link does not use are one. NVML states the generation that device and host have in common.
     """
     if platform.virtual:
         return
     pcie, link = ({} if emulated_ports else platform.pcie), platform.link
+    slot = "the slot of the host may offer less" if in_slot else ""
     if "lanes" in pcie:
-        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]))
+        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]), advises=in_slot, because=slot)
+        if in_slot:
+            yield Limit("health.pcie_lanes_lost", "count", equals=0, if_supported=True)
     if "gen" in pcie:
-        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]))
+        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]), advises=in_slot, because=slot)
     kind = str(link.get("type", ""))
     xgmi = kind.startswith("xgmi")
     if "count" in link and (xgmi or kind.startswith("nvlink")):  # no library counts the links of another kind
-        yield Limit("health.xgmi_up" if xgmi else "health.nvlink_up", "count", equals=int(link["count"]))
+        up = "health.xgmi_up" if xgmi else "health.nvlink_up"  # not every kernel states those of xGMI
+        yield Limit(up, "count", equals=int(link["count"]), if_supported=xgmi)
         # One link in whole MB/s, as NVML states it: the raw rate, 26.562 for 25 GB/s, which is never below the payload.
         if rate := math.floor(1000 * float(link.get("gb_per_s", 0.0)) / float(link["count"])) / 1000:
             metric = "inventory.xgmi_speed" if xgmi else "inventory.nvlink_speed"

@@ -49,6 +49,13 @@ def measured_as(sku: Sku, metric: str) -> str:
     return f"matmul.{soak_dtype(sku)}" if metric == "soak.rate" else metric
 
 
+OF_THE_HOST: Final = ("inventory.ecc", "health.ecc_", "health.bad_pages", "counters.ecc_", "counters.bad_pages")
+"""Facts of the memory that only the host of a virtual function knows, by the beginning of their names.
+
+A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual function without counters; amdsmi.h).
+"""
+
+
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
     """Return why the metric cannot exist on this product and platform, or None if it can.
 
@@ -56,6 +63,8 @@ def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
     """
     if metric in sku.not_applicable:
         return sku.not_applicable[metric]
+    if platform.virtual and metric.startswith(OF_THE_HOST):
+        return "the memory of a virtual function is the host's to watch: ask its owner for ECC state and bad pages"
     declared, variant = declaration_of(metric), parse(metric).variant
     if declared is None:
         return None

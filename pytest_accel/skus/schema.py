@@ -245,6 +245,7 @@ DATASHEET: Mapping[str, tuple[StatedCheck[Any], str, str]] = {
     "memory.type": (text, "memory", ""),
     "memory.gb": (positive, "memory size", "GB"),
     "memory.gb_per_s": (positive, "memory bandwidth", "GB/s"),
+    "memory.shared": (flag, "memory shared with the processor", ""),
     "memory.clock_mhz": (positive, "memory clock", "MHz"),
     "memory.bus_bits": (positive, "memory bus", "bit"),
     "compute.units": (count, "compute units", ""),

@@ -121,7 +121,7 @@ AROUND = 0.5
 calls in a block, comparing the result."""
 CALL = 0.001
 """Seconds of one call to the management library. Estimated; calls for several devices wait for each other."""
-COUNTER_CALLS, LINK_CALLS = 48, 99
+COUNTER_CALLS, LINK_CALLS = 49, 99
 """Calls for one reading of an H100's counters and settings, and for that of its 18 NVLinks and its versions, counted
 with pynvml on a library that is not there (`tests/drivers/test_nvidia.py`)."""
 

@@ -164,8 +164,8 @@ LINKS = (
         "the PCI Express link runs with fewer lanes or at a lower generation than it should",
         "power off, reseat card, riser and cables, check the slot's setting in the firmware; if it stays, try another"
         " slot to tell card from board",
-        ("health.pcie_width", "health.pcie_path_width", "host.pcie_width", "inventory.pcie_gen_max",
-         "inventory.pcie_width_max", "host_copy.pcie_gen", "host_copy.pcie_width"),
+        ("health.pcie_width", "health.pcie_lanes_lost", "health.pcie_path_width", "host.pcie_width",
+         "inventory.pcie_gen_max", "inventory.pcie_width_max", "host_copy.pcie_gen", "host_copy.pcie_width"),
     ),
     FaultCode(
         "A302", "host-link-errors", _ERROR, Action.RESEAT,
@@ -190,7 +190,8 @@ LINKS = (
         "A305", "peer-link-errors", _ERROR, Action.CHECK_LINKS,
         "errors on links between accelerators",
         "reset the devices at both ends; if it comes back, check the link's seats, cables and switch",
-        ("health.nvlink_errors", "counters.nvlink_*", "health.xgmi_errors", "counters.xgmi_errors"),
+        ("health.nvlink_errors", "counters.nvlink_*", "health.xgmi_errors", "counters.xgmi_errors",
+         "health.xgmi_uncorrectable", "counters.xgmi_uncorrectable"),
     ),
     FaultCode(
         "A306", "peer-link-slow", _ERROR, Action.CHECK_LINKS,
@@ -251,8 +252,9 @@ HEAT_AND_POWER = (
     ),
     FaultCode(
         "A406", "power-limit-lowered", _ERROR, Action.CONFIGURE,
-        "the power limit is below the product's default", "set the power limit to its default and measure again",
-        ("health.power_limit_lowered", "inventory.power_limit"),
+        "the power limit is below the product's default",
+        "set the power limit to its default and measure again; if chassis or module enforce less, ask their maker why",
+        ("health.power_limit_lowered", "health.power_limit_held", "inventory.power_limit"),
     ),
     FaultCode(
         "A407", "clock-locked", _ERROR, Action.CONFIGURE,

@@ -10,11 +10,18 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.fact_metrics import FACT_METRICS, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku import Limit, Sku, is_unknown_part
 from pytest_accel.drivers import registry
 from pytest_accel.skus import implied
 
 Facts = Mapping[str, Any]
+
+
+UNNAMED = (
+    "no platform of {sku} has {count} devices: name the platform, --accel-platform=slice{count} for a part of a node "
+    "that a scheduler or a cloud hands out"
+)
+NO_LIMIT = Trouble("not_applicable", "it states 0 W, which means that it has no power limit of its own")
 
 
 def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
@@ -32,6 +39,8 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     why = next((each for name, each in troubles.items() if name in figure.needs or each.kind == "need"), None)
     if why:
         return figure.unit, None, why
+    if figure.unit == "W" and any(facts[name] == 0 for name in figure.needs):
+        return figure.unit, None, NO_LIMIT
     try:
         names = figure.facts
         value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
@@ -60,6 +69,8 @@ class Discovery:
     """The answer of the sensor to a discovery.
 
     `problems` are drivers that failed, `shown` the accelerators that the PCI bus and /dev show without any driver.
+    `expected_by` says what makes the expected number of devices certain, such as a platform that was named; empty if
+    nothing does.
     """
 
     devices: tuple[Device, ...] = ()
@@ -67,6 +78,7 @@ class Discovery:
     shown: Sequence[dict[str, Any]] = field(default=())
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
+    expected_by: str = ""
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
@@ -132,17 +144,20 @@ def _listed(places: Sequence[str]) -> str:
 def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) -> list[Measurement]:
     """Return the measurements of one metric `inventory.*` or `health.*`, made at `now` (seconds since the epoch)."""
     vendor, unit = sku.vendor if sku else None, "count" if metric == "inventory.count" else "text"
+    devices = sku.accelerators(discovery.devices) if sku else discovery.devices
     if metric == "inventory.driver":
         trouble = discovery.unreachable(vendor)
         found: Mapping[str, tuple[Value, Trouble | None]] = {NODE: ("ok", trouble)}
     elif metric == "inventory.count":
-        count = len({device.uuid for device in discovery.devices})  # two of one identity would be measured as one
+        count = len({device.uuid for device in devices})  # two of one identity would be measured as one
         trouble = None if count else discovery.unreachable(vendor)
+        if sku and not discovery.expected_by and is_unknown_part(sku, count):
+            trouble = Trouble("need", UNNAMED.format(sku=sku.name, count=count))
         found = {NODE: (count, trouble if trouble and trouble.kind == "need" else None)}
     elif metric == "inventory.sku":
-        found = {device.uuid: (_product(device, sku), _nameless(device, sku)) for device in discovery.devices}
+        found = {device.uuid: (_product(device, sku), _nameless(device, sku)) for device in devices}
     else:
-        return _stated(metric, discovery.devices, now)
+        return _stated(metric, devices, now, sku)
     return [
         Measurement(metric, each, unit, None if trouble else value, trouble=trouble, started=now, ended=now)
         for each, (value, trouble) in found.items()
@@ -157,10 +172,10 @@ def _nameless(device: Device, sku: Sku | None) -> Trouble | None:
     return Trouble("need", f"the product name is not known: {unread[EVERYTHING_ELSE]}")
 
 
-def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurement]:
+def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None) -> list[Measurement]:
     """Return one metric of every device, each with the values of all devices for comparison."""
     found = {device: read(metric, device) for device in devices}
-    on_all = {device.name: value for device, (_, value, _) in found.items() if value is not None}
+    on_all = {device: value for device, (_, value, _) in found.items() if value is not None}
     stated = [
         Measurement(
             metric=metric,
@@ -171,11 +186,27 @@ def _stated(metric: str, devices: Sequence[Device], now: float) -> list[Measurem
             disturbance=disturbance(metric, device),
             started=now,
             ended=now,
-            details={"on_all": on_all},
+            details={
+                "on_all": {other.name: each for other, each in on_all.items() if _comparable(metric, device, other)}
+            },
         )
         for device, (unit, value, trouble) in found.items()
     ]
-    return withheld(stated, devices)
+    compared = withheld(stated, devices)
+    if sku and "watts" not in sku.datasheet.power:  # the limit is a module's, and one of its devices states it
+        compared = [
+            one if one.trouble == NO_LIMIT else as_others for one, as_others in zip(stated, compared, strict=True)
+        ]
+    return compared
+
+
+FIRMWARE = ("inventory.vbios", "inventory.inforom", "inventory.firmware", "inventory.firmware_bundle")
+"""Facts that the maker of a board chooses, so that boards of two makers differ in them."""
+
+
+def _comparable(metric: str, device: Device, other: Device) -> bool:
+    """Return True if the metric has to be the same on both devices: firmware is compared on boards of one maker."""
+    return metric not in FIRMWARE or device.facts.get("pci_subsystem") == other.facts.get("pci_subsystem")
 
 
 def withheld(found: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Platform
+from pytest_accel.core.sku import WHOLE, Platform
 from pytest_accel.core.words import listed
 
 Facts = Mapping[str, Any]
@@ -52,6 +52,13 @@ DIVISIONS = (
         lambda facts, platform: facts.get("virtualization") in SHARED and not platform.virtual,
         "a hypervisor shares the GPU out ({virtualization}), and the platform is for whole devices",
         "run on a machine that has the whole GPU, or name a platform that states `virtual: true`",
+    ),
+    Division(
+        lambda facts, platform: (
+            bool(facts.get("partition_id")) and platform.modes["compute_partition"] == WHOLE["compute_partition"]
+        ),
+        "it is partition {partition_id} of a GPU, and the platform is for whole devices",
+        "drain the node and run amd-smi set --gpu all --compute-partition {wanted_compute}",
     ),
     Division(
         _differs("compute_partition"),

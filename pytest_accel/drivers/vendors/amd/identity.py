@@ -27,6 +27,14 @@ def _board(key: str) -> Answerer:
     return LibraryCall(BOARD, read=value(key))
 
 
+def _serial(answer: Any) -> str:
+    """Return the serial number of the board, which is "0" where nobody wrote one."""
+    serial = str(value("product_serial")(answer))
+    if not serial.strip("0"):
+        raise absent()
+    return serial
+
+
 def _hip_uuid(answer: Any) -> str:
     """Return the UUID for ROCR_VISIBLE_DEVICES, which a GPU without a serial number does not have."""
     uuid = str(value("hip_uuid")(answer))
@@ -70,7 +78,7 @@ def _rocm(answer: tuple[bool, str]) -> str:
 
 PRODUCT: Table = {
     "model": (LibraryCall(ASIC, read=value("market_name")), _board("product_name")),
-    "serial": (_board("product_serial"), LibraryCall(ASIC, read=value("asic_serial"))),
+    "serial": (LibraryCall(BOARD, read=_serial), LibraryCall(ASIC, read=value("asic_serial"))),
     "memory_bytes": (
         LibraryCall("amdsmi_get_gpu_memory_total", ("AmdSmiMemoryType.VRAM",)),
         LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_size", scale=2**20)),

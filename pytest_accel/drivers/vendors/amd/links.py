@@ -74,6 +74,11 @@ def _slowest(answer: Any) -> float:
     return float(min(rates))
 
 
+def _hive(answer: Any) -> str:
+    """Return the id of the hive, which is 0 for a device without links."""
+    return f"{value('xgmi_hive_id', positive=True)(answer):016x}"
+
+
 XGMI: Table = {
     "xgmi_up": _counted("up"),
     "xgmi_down": _counted("down"),
@@ -81,5 +86,8 @@ XGMI: Table = {
     "xgmi_links": LibraryCall(METRICS, read=_links),
     "xgmi_gb_per_s": LibraryCall(METRICS, read=_slowest),
     "xgmi_errors": LibraryCall("amdsmi_gpu_xgmi_error_status", read=lambda status: named(ERRORS)(int(status))),
-    "xgmi_hive": LibraryCall("amdsmi_get_xgmi_info", read=lambda answer: f"{value('xgmi_hive_id')(answer):016x}"),
+    "xgmi_uncorrectable": LibraryCall(
+        "amdsmi_get_gpu_ecc_count", ("AmdSmiGpuBlock.XGMI_WAFL",), value("uncorrectable_count")
+    ),
+    "xgmi_hive": LibraryCall("amdsmi_get_xgmi_info", read=_hive),
 }

@@ -18,7 +18,7 @@ def _clock(kind: str, key: str) -> Answerer:
 
 def _heat(sensor: str, metric: str = "CURRENT") -> Answerer:
     names = (f"AmdSmiTemperatureType.{sensor}", f"AmdSmiTemperatureMetric.{metric}")
-    return LibraryCall(HEAT, names, value(bits=16))
+    return LibraryCall(HEAT, names, value(bits=16, positive=metric != "CURRENT"))
 
 
 def _metric(name: str) -> Answerer:
@@ -35,6 +35,7 @@ def _slowest(answer: Any) -> float:
 
 LIMITS: Table = {
     "power_limit_w": LibraryCall(CAP, read=value("power_cap", scale=MICRO)),
+    "power_limit_requested_w": LibraryCall(CAP, read=value("power_cap", scale=MICRO)),
     "power_limit_default_w": LibraryCall(CAP, read=value("default_power_cap", scale=MICRO)),
     "power_limit_min_w": LibraryCall(CAP, read=value("min_power_cap", scale=MICRO)),
     "power_limit_max_w": LibraryCall(CAP, read=value("max_power_cap", scale=MICRO)),

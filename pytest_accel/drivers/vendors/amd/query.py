@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, Asker, Refusal
+from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Refusal
 
 UNSUPPORTED = (2, 3)
 """AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED (amdsmi.h)."""
+ABSENT = {"amdsmi_gpu_xgmi_error_status": (1,)}
+"""Further statuses by which a function says that the device does not have it.
+
+AMDSMI_STATUS_INVAL: since MI300 the kernel knows no counter of xGMI errors, and reading it is EINVAL
+(amdgpu_xgmi_show_error without df.funcs->get_fica; ROCm/rocm-systems issue 11468).
+"""
 NO_PERMISSION = 10
 ALL_ONES = (2**32 - 1, 2**64 - 1)
 """The firmware's answers for a value that it does not have, which not every version of amdsmi turns into "N/A"."""
@@ -31,6 +37,14 @@ class SmiAsker(Asker):
         answer = super()._answer(source)
         self._answered = self._answered or getattr(source, "about", "") == "device"
         return answer
+
+    def _invoke(self, call: LibraryCall) -> Any:
+        try:
+            return super()._invoke(call)
+        except self._smi.AmdSmiLibraryException as error:
+            if error.get_error_code() not in ABSENT.get(call.name, ()):
+                raise
+            return absent()
 
     def _attempt(self, question: Callable[[], Any]) -> Any:
         try:
@@ -65,16 +79,17 @@ def absent() -> Refusal:
     return Refusal("this GPU does not report it", unsupported=True)
 
 
-def value(*path: str, scale: float = 1, bits: int = 0) -> Callable[[Any], Any]:
+def value(*path: str, scale: float = 1, bits: int = 0, positive: bool = False) -> Callable[[Any], Any]:
     """Return a reader of the value under the keys `path`, multiplied by `scale`.
 
-    `bits` is the width of the field if it is less than 32: all ones mean that there is no value.
+    `bits` is the width of the field if it is less than 32: all ones mean that there is no value. Neither is there one
+    if a `positive` field is 0, as the limits of temperature of a virtual function are.
     """
 
     def read(answer: Any) -> Any:
         for key in path:
             answer = answer[key]
-        if is_absent(answer) or (bits and answer == 2**bits - 1):
+        if is_absent(answer) or (bits and answer == 2**bits - 1) or (positive and not answer):
             raise absent()
         return answer * scale if scale != 1 else answer
 

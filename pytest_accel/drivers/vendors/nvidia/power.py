@@ -45,6 +45,7 @@ def _threshold(name: str) -> Answerer:
 
 LIMITS: Table = {
     "power_limit_w": LibraryCall("nvmlDeviceGetEnforcedPowerLimit", read=scaled(1e-3)),
+    "power_limit_requested_w": LibraryCall("nvmlDeviceGetPowerManagementLimit", read=scaled(1e-3)),
     "power_limit_default_w": LibraryCall("nvmlDeviceGetPowerManagementDefaultLimit", read=scaled(1e-3)),
     "power_limit_min_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[0] * 1e-3),
     "power_limit_max_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[1] * 1e-3),
