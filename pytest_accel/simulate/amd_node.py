@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
 from pytest_accel.simulate.libraries import amdsmi as smi
-from pytest_accel.simulate.libraries import never, status
+from pytest_accel.simulate.libraries import answers_of, never, status
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
@@ -20,12 +21,14 @@ FRESH_SECONDS = 0.005
 
 NOT_LOADED, NO_PERMISSION = 34, 10
 """AMDSMI_STATUS_DRIVER_NOT_LOADED and AMDSMI_STATUS_NO_PERM (amdsmi.h)."""
+GUEST = "guest"
+"""The kind of a device that is a virtual function."""
+TWO_DIES = ("mi250", "mi250x")
+"""Products of two devices in a module, the second of which states a power limit of 0 W (aldebaran_get_power_limit)."""
 NEW = ("amdsmi_get_violation_status",)
 """Functions that the libamd_smi.so of an older ROCm lacks."""
 DENIED = ("amdsmi_get_gpu_total_ecc_count", "amdsmi_get_gpu_bad_page_info")
 """Functions that a user without permission may not call."""
-NOT_OF_A_FUNCTION = ("amdsmi_get_gpu_xgmi_link_status", "amdsmi_get_xgmi_info", "amdsmi_get_power_cap_info")
-"""Functions that do not answer for a virtual function."""
 DRIVER, HIVE = "6.12.12", 0x5A3C00001111
 
 PCI_DOMAIN, FIRST_BUS = 0x51AB, 0x1A
@@ -97,10 +100,10 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         **_identity(model, place, symptoms),
         **_errors(symptoms),
         **_links(model, symptoms),
-        **_power(model, row, symptoms),
+        **_power(model, place, row, symptoms),
     }
-    if symptoms.shows.get("virtual"):
-        combined.update(dict.fromkeys(NOT_OF_A_FUNCTION))
+    virtual = bool(symptoms.shows.get("virtual")) or GUEST in model.kinds
+    combined.update(smi.texts(answers_of("amdsmi", [*model.kinds, *([GUEST] if virtual else [])])))
     if symptoms.shows.get("denied"):
         combined.update(dict.fromkeys(DENIED, status(NO_PERMISSION)))
     return combined
@@ -138,7 +141,9 @@ def _identity(model: Model, place: int, symptoms: Symptoms) -> dict[str, Any]:
         "amdsmi_get_gpu_vbios_info": {"version": str(shows.get("vbios", "022.040.003.042.000001")).encode()},
         "amdsmi_get_fw_info": smi.firmware(**shows.get("firmware", {})),
         "amdsmi_get_gpu_memory_total": smi.By({0: int(model.memory_bytes * shows.get("memory_share", 1.0))}),
-        "amdsmi_get_gpu_virtualization_mode": smi.GUEST if shows.get("virtual") else smi.BARE_METAL,
+        "amdsmi_get_gpu_virtualization_mode": (
+            smi.GUEST if shows.get("virtual") or GUEST in model.kinds else smi.BARE_METAL
+        ),
         "amdsmi_get_gpu_compute_partition": b"CPX" if shows.get("mig") else b"SPX",
         "amdsmi_get_gpu_memory_partition": str(shows.get("memory_partition", "NPS1")).encode(),
     }
@@ -156,12 +161,17 @@ def _errors(symptoms: Symptoms) -> dict[str, Any]:
     reserved, pending = [0] * shows.get("bad_pages", 0), [1] * shows.get("remap_pending", 0)
     return {
         "amdsmi_get_gpu_ecc_enabled": int(shows.get("ecc", True)),
-        **smi.errors(**{"UMC": memory, **others}),
+        **smi.errors(**{"UMC": memory, "XGMI_WAFL": {"uncorrectable": _counted_on_links(shows)}, **others}),
         "amdsmi_get_gpu_bad_page_info": smi.pages(*reserved, *pending, *[2] * shows.get("remap_failure", 0)),
         "amdsmi_get_gpu_memory_usage": smi.By({0: RESERVED_BYTES + int(shows.get("used_gb", 0) * 1e9)}),
         "amdsmi_get_gpu_activity": {"gfx_activity": int(shows.get("busy", 0))},
         "amdsmi_get_gpu_process_list": smi.processes(*shows.get("pids", ())),
     }
+
+
+def _counted_on_links(shows: Mapping[str, Any]) -> int:
+    """Return the errors of all links, which a device counts in the block of its links."""
+    return sum(int(shows.get(f"nvlink_{name}", 0)) for name in LINK_ERRORS)
 
 
 def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
@@ -176,19 +186,19 @@ def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
     )
     most = MTS[int(shows.get("pcie_gen_max", model.pcie_gen))]
     link["pcie_static"].update(max_pcie_width=model.pcie_lanes, max_pcie_speed=most)
-    counted = sum(int(shows.get(f"nvlink_{name}", 0)) for name in LINK_ERRORS)
     return {
         "amdsmi_get_pcie_info": link,
         "amdsmi_get_gpu_xgmi_link_status": {"total_links": len(states), "status": states},
-        "amdsmi_gpu_xgmi_error_status": min(counted, 2),
+        "amdsmi_gpu_xgmi_error_status": min(_counted_on_links(shows), 2),
         "amdsmi_get_xgmi_info": {"xgmi_hive_id": shows.get("hive", HIVE)},
     }
 
 
-def _power(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+def _power(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about power, clocks, temperatures and throttling."""
     board = symptoms.shows.get("power_share", 1.0)
-    watts, cap = row["power_w"] or model.watts * LOAD[""], round(board * model.watts * 1e6)
+    own = 0 if place % 2 and model.kinds[0] in TWO_DIES else 1
+    watts, cap = row["power_w"] or model.watts * LOAD[""], own * round(board * model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
     degrees = symptoms.shows.get("degrees_at_rest", 0.0)
     heat = round((row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + degrees)

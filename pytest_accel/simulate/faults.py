@@ -136,6 +136,9 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
 }
 """Check and description of every parameter. A parameter has the same meaning in every fault that has it."""
 
+OTHER_PARTS = {"NVIDIA H800": "2324", "AMD Instinct MI308X": "74a2"}
+"""The PCI ids of other products, by name: a name alone makes no other product (core.sku)."""
+
 FAULTS: dict[str, FaultKind] = {}
 Apply = TypeVar("Apply", bound=Callable[..., None])
 
@@ -351,7 +354,7 @@ def _(symptoms: Symptoms, count: int = 12) -> None:
     symptoms.shows["ecc_corrected"] = count
 
 
-@fault("link-errors", "counters.nvlink_* or .xgmi_errors, once it begins during the run")
+@fault("link-errors", "counters.nvlink_* or .xgmi_uncorrectable, once it begins during the run")
 def _(symptoms: Symptoms, of: str = "recovery", count: int = 1) -> None:
     """Count errors on one link to a peer, without other symptoms."""
     symptoms.shows[f"nvlink_{of}"] = count
@@ -410,6 +413,7 @@ def _(symptoms: Symptoms, version: str = "96.00.61.00.01") -> None:
 def _(symptoms: Symptoms, model: str = "NVIDIA H800") -> None:
     """Put another product into the slot."""
     symptoms.shows["model"] = model
+    symptoms.shows["part_id"] = OTHER_PARTS.get(model, "ffff")
 
 
 # -- errors and repairs that the device remembers

@@ -16,7 +16,7 @@ from pytest_accel.drivers import Hint
 from pytest_accel.simulate import amd_node, stated
 from pytest_accel.simulate.board import SharedState
 from pytest_accel.simulate.faults import LINK_ERRORS, Symptoms
-from pytest_accel.simulate.libraries import never, nvml, status
+from pytest_accel.simulate.libraries import answers_of, never, nvml, status
 from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 
 FRESH_SECONDS = 0.005
@@ -49,6 +49,7 @@ REFUSALS = {
 }
 """Status of nvmlInit by the state of the library."""
 
+FABRIC = "nvmlDeviceGetGpuFabricInfoV"
 CORES_PER_UNIT = 128
 """Cores of a compute unit at the compute capability that the simulated library reports (9.0)."""
 
@@ -169,6 +170,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetVirtualizationMode": shows.get("virtualization", 0),
         "nvmlDeviceGetComputeMode": shows.get("compute_mode", pynvml.NVML_COMPUTEMODE_DEFAULT),
         "nvmlDeviceGetEnforcedPowerLimit": round(board * model.watts * symptoms.power * 1000),
+        "nvmlDeviceGetPowerManagementLimit": round(board * model.watts * symptoms.power * 1000),
         "nvmlDeviceGetPowerManagementDefaultLimit": round(board * model.watts * 1000),
         "nvmlDeviceGetPowerManagementLimitConstraints": (
             round(board * model.watts_min * 1000),
@@ -201,7 +203,23 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetGpuFabricInfoV": nvml.fabric(state=shows.get("fabric_state", 3), **shows.get("fabric", {})),
         "nvmlDeviceGetEccMode": (int(ecc), int(shows.get("ecc_pending", ecc))),
         **repairs(shows),
+        **_published(model),
         **(dict.fromkeys(DENIED, status(pynvml.NVML_ERROR_NO_PERMISSION)) if shows.get("denied") else {}),
+    }
+
+
+def _published(model: Model) -> dict[str, Any]:
+    """Return what devices of the product answer otherwise, as NVML's functions take it."""
+    found = answers_of("nvml", model.kinds)
+    return {
+        name: nvml.fabric(**answer)
+        if name == FABRIC
+        else nvml.fills(**answer)
+        if isinstance(answer, dict)
+        else tuple(answer)
+        if isinstance(answer, list)
+        else answer
+        for name, answer in found.items()
     }
 
 

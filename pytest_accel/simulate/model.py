@@ -54,6 +54,8 @@ class Model:
     """The data that the processes of a simulated node need, made of JSON types so that they fit through a pipe."""
 
     product: str
+    kinds: list[str]
+    """SKU and architecture, and "guest" for virtual functions, by which a library answers otherwise."""
     pci_id: str
     pci_subsystem: str
     compute_units: int
@@ -236,9 +238,12 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
     sku, sheet, platform = node.sku, node.sku.datasheet, node.platform
     match, zeros = sku.match, "10de:0000"
     watts = platform.power_watts or sheet.power.get("watts", 500.0)
+    functions, whole = list(match.get("virtual_functions", ())), list(match.get("pci_ids", ()))
+    names = list(match.get("names", ())) or [sku.title]
     return Model(
-        product=(match.get("names") or [sku.title])[0],
-        pci_id=(match.get("pci_ids") or match.get("virtual_functions") or [zeros])[0],
+        product=next((name for name in names if name.endswith(" VF")), names[0]) if platform.virtual else names[0],
+        kinds=[sku.name, sku.architecture, *(["guest"] if platform.virtual else [])],
+        pci_id=(functions + whole if platform.virtual else whole + functions or [zeros])[0],
         pci_subsystem=(match.get("subsystems") or [zeros])[0],
         links=int(platform.link.get("count", 0)),
         link_type=str(platform.link.get("type", "")),
@@ -247,7 +252,7 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
         memory_bytes=int(sheet.memory.get("gb", 80) * 1e9),
         watts=watts,
         watts_min=sheet.power.get("min_watts", watts / 2),
-        watts_max=sheet.power.get("max_watts", watts),
+        watts_max=platform.power_watts or sheet.power.get("max_watts", watts),
         clock_mhz=sheet.compute.get("max_clock_mhz", 1500.0),
         memory_clock_mhz=sheet.memory.get("clock_mhz", 1500.0),
         memory_bus_bits=int(sheet.memory.get("bus_bits", 0)),

@@ -4,8 +4,34 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+PUBLISHED = Path(__file__).with_name("published.yaml")
+"""What real devices were published to answer, by function and kind of device."""
+ERRORS = {"nvml": {"NOT_SUPPORTED": 3}, "amdsmi": {"INVAL": 1, "NOT_SUPPORTED": 2}}
+"""NVML_ERROR_* (nvml.h) and AMDSMI_STATUS_* (amdsmi.h)."""
+
+
+@cache
+def published() -> list[dict[str, Any]]:
+    """Return the rows of the table."""
+    rows: list[dict[str, Any]] = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
+    return rows
+
+
+def answers_of(library: str, kinds: Collection[str]) -> dict[str, Any]:
+    """Return what devices of these kinds (SKU, architecture, "guest") answer otherwise, by function of a library."""
+    found = {}
+    for row in published():
+        if row["function"].startswith(library) and set(row["of"]) & set(kinds):
+            answer = row["answer"]
+            found[row["function"]] = status(ERRORS[library][answer]) if isinstance(answer, str) else answer
+    return found
 
 
 def never(*_arguments: Any) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from pytest_accel.simulate.libraries import write
+from pytest_accel.simulate.libraries import status, write
 
-SUCCESS, NOT_SUPPORTED, NOT_FOUND = 0, 2, 31
+SUCCESS, INVAL, NOT_SUPPORTED, NOT_FOUND = 0, 1, 2, 31
 """AMDSMI_STATUS_* (amdsmi.h)."""
 
 MI300X = Path(__file__).with_name("mi300x.yaml")
@@ -225,7 +225,7 @@ _METRICS = {
 def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
     """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it; its serial number is no real one."""
     serial = 0x5A3C_0000_1111_0000 + place
-    idle: dict[str, Any] = _texts(yaml.safe_load(MI300X.read_text(encoding="utf-8")))
+    idle: dict[str, Any] = texts(yaml.safe_load(MI300X.read_text(encoding="utf-8")))
     idle["amdsmi_get_gpu_asic_info"].update(asic_serial=f"{serial:x}".encode(), oam_id=place)
     idle["amdsmi_get_gpu_board_info"]["product_serial"] = f"69224100100{place}".encode()
     peers = [
@@ -249,6 +249,7 @@ def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
         "amdsmi_get_gpu_bad_page_info": pages(),
         "amdsmi_get_gpu_process_list": processes(),
         "amdsmi_get_pcie_info": pcie(),
+        "amdsmi_gpu_xgmi_error_status": status(INVAL),
         "amdsmi_get_gpu_xgmi_link_status": {
             "total_links": 8,
             "status": [DISABLED if each == place else UP for each in range(8)],
@@ -273,10 +274,10 @@ def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
     return SmiGpu({**idle, **answers})
 
 
-def _texts(answer: Any) -> Any:
+def texts(answer: Any) -> Any:
     """Return an answer whose texts are bytes, as C has them."""
     if isinstance(answer, dict):
-        return {name: _texts(each) for name, each in answer.items()}
+        return {name: texts(each) for name, each in answer.items()}
     return answer.encode() if isinstance(answer, str) else answer
 
 
