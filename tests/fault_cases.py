@@ -29,8 +29,6 @@ IN_PROCESS: Sequence[Case] = (
         ("fewer-units", "inventory.sku"),
         ("memory-missing", "inventory.sku"),
         ("memory-differs", "inventory.memory"),
-        ("wrong-vbios", "inventory.vbios"),
-        ("wrong-inforom", "inventory.inforom"),
         ("clock-max-differs", "inventory.clock_max"),
         ("slower-memory-clock", "inventory.memory_clock_max"),
         ("narrower-memory", "inventory.memory_bus"),
@@ -160,6 +158,8 @@ IN_PROCESS: Sequence[Case] = (
     Case("wrong-result, device: 1, what: copy", ("stream.copy", "host_copy.*", "peer_copy.one_way")),
     Case("wrong-result, device: 1, what: memory", ("memory_pattern.cold", "memory_pattern.hot")),
     # -- the host: advice
+    advice("wrong-vbios, device: 1", "inventory.vbios", "gpu1", measured=LITTLE),
+    advice("wrong-inforom, device: 1", "inventory.inforom", "gpu1", measured=LITTLE),
     advice("numa-balancing", "host.numa_balancing", measured=LITTLE),
     advice("acs-on", "host.acs", measured=LITTLE),
     advice("narrow-riser", "host.pcie_width", measured=LITTLE),

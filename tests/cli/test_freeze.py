@@ -38,8 +38,8 @@ def test_the_file_is_on_stdout_and_its_hash_on_stderr(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("h100-sxm", "--platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8' or 'dgx'?"),
-        (("h100-sxm",), "name the platform that is delivered, one of hgx8, single, vm-passthrough, dgx"),
+        (("h100-sxm", "--platform=hgx9"), "h100-sxm has no platform 'hgx9'; did you mean 'hgx8' or 'hgx4' or 'dgx'?"),
+        (("h100-sxm",), "name the platform that is delivered, one of hgx8, hgx4, single, vm-passthrough, dgx, sliceN"),
         (("h100-smx", "--platform=hgx8"), "did you mean 'h100-sxm'"),
         (("contract.yaml",), "contract.yaml: is frozen already, as sha256 "),
         (("h100-sxm", "--platform=hgx8", "--output=contract.yaml"), "--output: contract.yaml exists"),
@@ -81,7 +81,7 @@ def test_show_and_lint_read_a_contract(file: Path, capsys: pytest.CaptureFixture
     assert "h100-sxm on hgx8 at standard" in out
     status, out, _ = said(capsys, "lint", file.name)
     assert status == 0
-    assert "1 file, 102 limits: 0 errors, 0 warnings" in out
+    assert "1 file, 103 limits: 0 errors, 0 warnings" in out
 
 
 @pytest.mark.slow

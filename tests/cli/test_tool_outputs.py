@@ -305,7 +305,7 @@ LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    1
                 "NOT JUDGED 24/24 limits hold",
             ],
         ),
-        ("b200-2.json", "b200-sxm", 6, ["PASS gpu1 < host_copy.d2h 55.95 GB/s floor 39.69", "missing device 2"]),
+        ("b200-2.json", "b200-sxm", 6, ["PASS gpu1 < host_copy.d2h 55.95 GB/s floor 39.69", "platform slice2"]),
         (
             "h100-8-v0.5.json",
             "h100-sxm",

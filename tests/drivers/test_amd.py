@@ -93,7 +93,8 @@ def test_facts_of_an_mi300x() -> None:
         "xgmi_up": 7,
         "xgmi_down": 0,
         "xgmi_gb_per_s": 64.0,
-        "xgmi_errors": "none",
+        "xgmi_errors": None,
+        "xgmi_uncorrectable": 0,
         "reasons": 0,
         "processes": [],
     }
@@ -103,6 +104,9 @@ def test_facts_of_an_mi300x() -> None:
     assert facts["unsupported"] == {
         "edge_temperature_c": "this GPU does not report it",
         "memory_bus_bits": "this GPU or its driver does not have it",
+        "pci_class": "/sys/bus/pci does not show the GPU here",
+        "pcie_path": "/sys/bus/pci does not show the GPU here",
+        "xgmi_errors": "this GPU does not report it",
     }
 
 

@@ -59,11 +59,8 @@ def ecc(**counts: int) -> dict[str, Any]:
 
 BOARD = mi300x().answers
 SICK: list[tuple[str, dict[str, Any]]] = [
-    ("inventory.sku", {"amdsmi_get_gpu_asic_info": {**BOARD["amdsmi_get_gpu_asic_info"], "market_name": b"MI308X"}}),
+    ("inventory.sku", {"amdsmi_get_gpu_asic_info": {**BOARD["amdsmi_get_gpu_asic_info"], "device_id": 0x74A2}}),
     ("inventory.driver_version", {"amdsmi_get_gpu_driver_info": {"driver_version": b"6.10.5"}}),
-    ("inventory.vbios", {"amdsmi_get_gpu_vbios_info": {"version": b"022.040.003.041.000001"}}),
-    ("inventory.firmware_bundle", {"amdsmi_get_fw_info": sim.firmware(pldm_bundle=0x01190300)}),
-    ("inventory.firmware", {"amdsmi_get_fw_info": sim.firmware(ta_xgmi=0x20000011)}),
     ("inventory.virtualization", {"amdsmi_get_gpu_virtualization_mode": sim.GUEST}),
     ("inventory.memory", {"amdsmi_get_gpu_memory_total": By({0: 180 << 30})}),
     ("inventory.xgmi_hive", {"amdsmi_get_xgmi_info": {"xgmi_hive_id": 7}}),
@@ -93,7 +90,7 @@ SICK: list[tuple[str, dict[str, Any]]] = [
         {"amdsmi_get_gpu_bad_page_info": pages(0, 0), "amdsmi_get_gpu_bad_page_threshold": 1},
     ),
     ("health.xgmi_up", {"amdsmi_get_gpu_xgmi_link_status": {"total_links": 8, "status": [1, 1, 1, 1, 1, 1, 0, 2]}}),
-    ("health.xgmi_errors", {"amdsmi_gpu_xgmi_error_status": 1}),
+    ("health.xgmi_uncorrectable", sim.errors(XGMI_WAFL={"uncorrectable": 1})),
     ("health.thermal_margin", {"amdsmi_get_gpu_metrics_info": sim.metrics(temperature_hotspot=100)}),
     ("health.slowdown", {"amdsmi_get_violation_status": sim.violations(prochot_thrm=1)}),
 ]
@@ -104,6 +101,21 @@ def test_the_one_that_is_sick_fails(metric: str, answers: dict[str, Any]) -> Non
     node = [mi300x(place, **(answers if place == 5 else {})) for place in range(8)]
     found = {place: each.status for place, each in enumerate(judged(metric, *node))}
     assert found.pop(5) is Status.FAIL
+    assert set(found.values()) == {Status.PASS}
+
+
+@pytest.mark.parametrize(
+    ("metric", "answers"),
+    [
+        ("inventory.vbios", {"amdsmi_get_gpu_vbios_info": {"version": b"022.040.003.041.000001"}}),
+        ("inventory.firmware_bundle", {"amdsmi_get_fw_info": sim.firmware(pldm_bundle=0x01190300)}),
+        ("inventory.firmware", {"amdsmi_get_fw_info": sim.firmware(ta_xgmi=0x20000011)}),
+    ],
+)
+def test_other_firmware_on_one_board_is_advice(metric: str, answers: dict[str, Any]) -> None:
+    node = [mi300x(place, **(answers if place == 5 else {})) for place in range(8)]
+    found = {place: each.status for place, each in enumerate(judged(metric, *node))}
+    assert found.pop(5) is Status.MARGINAL
     assert set(found.values()) == {Status.PASS}
 
 

@@ -22,6 +22,7 @@ if not find_spec("amdsmi"):
     pytest.skip("amdsmi is not installed", allow_module_level=True)
 
 ERRORS = {
+    "INVAL": 1,
     "NOT_SUPPORTED": 2,
     "DRM_ERROR": 6,
     "API_FAILED": 7,

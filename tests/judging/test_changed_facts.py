@@ -17,6 +17,7 @@ from pytest_accel.judging.verdicts.judge import judge
 
 FACTS: dict[str, Any] = {
     "power_limit_w": 700.0,
+    "power_limit_requested_w": 700.0,
     "power_limit_default_w": 700.0,
     "reasons": 0x4,
     "clock_application_mhz": 1980,
@@ -58,8 +59,12 @@ WHEN = "between stream.triad and matmul.bf16"
             {"power_limit_w": 630.0},
             {
                 "inventory.power_limit": f"power limit 700 W -> 630 W {WHEN}",
-                "health.power_limit_lowered": f"power limit 700 W -> 630 W {WHEN}",
+                "health.power_limit_held": f"power limit 700 W -> 630 W {WHEN}",
             },
+        ),
+        (
+            {"power_limit_requested_w": 630.0},
+            {"health.power_limit_lowered": f"power limit requested 700 W -> 630 W {WHEN}"},
         ),
         ({"clock_application_mhz": 1755}, {"health.clock_lock": f"clock application 1980 MHz -> 1755 MHz {WHEN}"}),
         ({"ecc": False}, {"inventory.ecc": f"ecc enabled -> disabled {WHEN}",
@@ -105,7 +110,7 @@ BEFORE = Measurement("health.power_limit_lowered", "GPU-0", "W", 0.0)
 
 
 def lowered(watts: float) -> Measurement:
-    return next(each for each in after(power_limit_w=watts) if each.metric == BEFORE.metric)
+    return next(each for each in after(power_limit_requested_w=watts) if each.metric == BEFORE.metric)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def lowered(watts: float) -> Measurement:
 def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise(limit: Limit | None, status: Status) -> None:
     verdict = judge([BEFORE, lowered(630.0)], limit)
     assert verdict.status is status
-    assert f"power limit 700 W -> 630 W {WHEN}" in sentence_of(verdict)
+    assert f"power limit requested 700 W -> 630 W {WHEN}" in sentence_of(verdict)
     assert verdict.attempts == 2, "a record that is judged again counts the change"
 
 

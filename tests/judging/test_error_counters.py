@@ -25,7 +25,7 @@ from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements
 
-NODES = (("mi300x", "oam8"), ("h100-sxm", "hgx8"))
+NODES = (("mi250x", "oam4"), ("mi300x", "oam8"), ("h100-sxm", "hgx8"))
 LIMITS = {
     metric: limit
     for sku, platform in ((shipped.load(name), where) for name, where in NODES)
@@ -40,6 +40,7 @@ HEALTHY: dict[str, Any] = {
     "ecc_deferred_volatile": 0,
     "bad_pages": 0,
     "xgmi_errors": "none",
+    "xgmi_uncorrectable": 0,
     "remapped_uncorrectable": 0,
     "remapped_correctable": 0,
     "remap_failure": False,
@@ -94,6 +95,7 @@ NEVER = [
     ("bad_pages", {"bad_pages": 1}),
     ("xgmi_down", {"xgmi_down": 1}),
     ("xgmi_errors", {"xgmi_errors": "multiple errors"}),
+    ("xgmi_uncorrectable", {"xgmi_uncorrectable": 1}),
 ]
 ADVICE = [
     ("ecc_corrected", {"ecc_correctable_volatile": 11}),
@@ -332,7 +334,8 @@ def stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[NvmlGpu
 
 def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[NvmlGpu], dict[str, Any]]) -> None:
     found = reading(0.0, stated(h100()))
-    new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred", "xgmi_down", "xgmi_errors"}
+    new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred"}
+    amd |= {"xgmi_down", "xgmi_errors", "xgmi_uncorrectable"}
     assert set(found.numbers) == set(ERROR_COUNTERS) - new - amd
     assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
 

@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import judged_by
-from pytest_accel.judging.facts.inventory import Discovery, facts, read
+from pytest_accel.judging.facts.inventory import NO_LIMIT, Discovery, facts, read
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
@@ -73,8 +73,6 @@ def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> 
 
 
 SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
-    ("inventory.vbios", {"nvmlDeviceGetVbiosVersion": b"96.00.74.00.01"}, {}),
-    ("inventory.inforom", {"nvmlDeviceGetInforomImageVersion": b"G520.0200.00.03"}, {}),
     ("inventory.memory", {"nvmlDeviceGetMemoryInfo": fills(total=79 << 30)}, {}),
     ("inventory.power_limit", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
     ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 3201}}, {}),
@@ -89,7 +87,7 @@ SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
     ("inventory.ecc", {"nvmlDeviceGetEccMode": (0, 0)}, {}),
     ("inventory.pcie_gen_max", {"nvmlDeviceGetMaxPcieLinkGeneration": 4}, {}),
     ("health.ecc_pending_change", {"nvmlDeviceGetEccMode": (1, 0)}, {}),
-    ("health.power_limit_lowered", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
+    ("health.power_limit_lowered", {"nvmlDeviceGetPowerManagementLimit": 500_000}, {}),
     ("health.clock_lock", {"nvmlDeviceGetClock": {(1, 1): 1200, (1, 2): 1980}}, {}),
     (
         "health.clock_lock",
@@ -130,8 +128,32 @@ def test_every_limit_on_a_fact_can_fail_and_blames_one_device(
     assert [each.status is Status.FAIL for each in judged(metric, discovered(*gpus))] == [False, False, True, False]
 
 
+ADVICE: list[tuple[str, dict[str, Any]]] = [
+    ("inventory.vbios", {"nvmlDeviceGetVbiosVersion": b"96.00.74.00.01"}),
+    ("inventory.inforom", {"nvmlDeviceGetInforomImageVersion": b"G520.0200.00.03"}),
+    ("health.power_limit_held", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}),
+]
+
+
+@pytest.mark.parametrize(("metric", "answers"), ADVICE)
+def test_what_a_healthy_device_may_show_is_marginal(metric: str, answers: dict[str, Any]) -> None:
+    gpus = [h100(place) for place in range(4)]
+    gpus[2].answers.update(answers)
+    found = [each.status for each in judged(metric, discovered(*gpus))]
+    assert found == [Status.PASS, Status.PASS, Status.MARGINAL, Status.PASS]
+
+
+def test_firmware_is_compared_on_boards_of_one_maker() -> None:
+    gpus = [h100(place) for place in range(4)]
+    for gpu in gpus[2:]:
+        board = fills(busId=b"00000000:9B:00.0", pciDeviceId=0x233010DE, pciSubSystemId=0x16C11043)
+        gpu.answers.update(nvmlDeviceGetVbiosVersion=b"96.00.74.00.01", nvmlDeviceGetPciInfo_v3=board)
+    assert {each.status for each in judged("inventory.vbios", discovered(*gpus))} == {Status.PASS}
+
+
 LESSER = {
     "nvmlDeviceGetEnforcedPowerLimit": 630_000,
+    "nvmlDeviceGetPowerManagementLimit": 630_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": 630_000,
     "nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000),
     "nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 2619},
@@ -224,7 +246,7 @@ def test_errors_that_only_a_part_of_the_memory_counts_are_errors_of_the_device()
 
 
 def test_every_limit_is_proven_able_to_fail() -> None:
-    proven = {metric for metric, _, _ in SICK}
+    proven = {metric for metric, *_ in (*SICK, *ADVICE)}
     of_the_node = {"inventory.driver_version", "inventory.fabric_cluster"}  # one driver, one cluster for all
     elsewhere = {"inventory.sku", "health.foreign_processes", "health.remap_banks_exhausted", "health.pcie_fatal"}
     assert set(FACTS) == proven | of_the_node | elsewhere
@@ -286,7 +308,8 @@ def test_what_the_gpu_does_not_support(metric: str, function: str, expected: Sta
         ("health.slowdown", {"reasons": 0x05}, "text", "none"),
         ("health.thermal_margin", {"temperature_c": 95, "slowdown_c": 89, "shutdown_c": 92}, "K", -6),
         ("health.thermal_margin", {"temperature_c": 86, "margin_c": 1, "slowdown_margin_c": -2}, "K", 3),
-        ("health.power_limit_lowered", {"power_limit_w": 700.0, "power_limit_default_w": 650.0}, "W", 0.0),
+        ("health.power_limit_lowered", {"power_limit_requested_w": 700.0, "power_limit_default_w": 650.0}, "W", 0.0),
+        ("health.power_limit_held", {"power_limit_w": 700.0, "power_limit_requested_w": 900.0}, "W", 200.0),
         ("health.pcie_path_width", {"pcie_path": [{"width": 16}, {}, {"width": 8}]}, "count", 8),
         ("health.nvlink_errors", {"nvlinks": [{"errors": {"crc": 2, "symbol": 9}}, {}]}, "count", 2),
         ("health.fabric_faults", {"fabric_faults": ["no partition"]}, "text", "no partition"),
@@ -303,6 +326,12 @@ def test_a_device_that_states_nothing_has_no_figure_and_a_reason(metric: str) ->
     assert trouble
     assert trouble.kind == "not_applicable"
     assert "the driver does not report it" in trouble.reason
+
+
+def test_a_power_limit_of_nothing_is_none() -> None:
+    """The second device of a module of MI250X says so (aldebaran_get_power_limit)."""
+    _, value, trouble = read("health.power_limit_lowered", device(power_limit_requested_w=0.0, power_limit_default_w=0))
+    assert (value, trouble) == (None, NO_LIMIT)
 
 
 def test_an_answer_that_makes_no_sense_is_a_need_and_no_crash() -> None:
@@ -327,7 +356,6 @@ def test_a_limit_on_a_fact_that_nobody_knows_is_not_passed_over() -> None:
         ("health.bad_pages_of_threshold", {"bad_pages": 3, "bad_pages_threshold": -2}),
         ("inventory.clock_max", {"clock_max_mhz": 0}),
         ("inventory.nvlink_speed", {"nvlink_gb_per_s": math.nan}),
-        ("health.power_limit_lowered", {"power_limit_w": 0.0, "power_limit_default_w": 0.0}),
     ],
 )
 def test_a_number_that_no_device_can_mean_holds_and_breaks_no_limit(metric: str, stated: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
     lowered = changed["health.power_limit_lowered"]
     assert here.ledger.names[lowered.subject] == "gpu1"
     assert lowered.status is Status.FAIL
-    assert sentence_of(lowered).endswith("power limit 700 W -> 630 W between the start and matmul.fp16")
+    assert sentence_of(lowered).endswith("power limit requested 700 W -> 630 W between the start and matmul.fp16")
     assert [each.metric for each in here.changes_of(lowered.subject)] == list(changed), "a test of the device fails"
     assert here.changes_of(lowered.subject) == []
 

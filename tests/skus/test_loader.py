@@ -50,7 +50,7 @@ def refused(folder: Path, text: str) -> str:
     ("platform", "message"),
     [
         ("hgx88: {devices: 8}", "did you mean 'hgx8'"),
-        ("mine: {limits: {}}", "(known: dgx, hgx8, single, vm-passthrough); one of your own states a title"),
+        ("mine: {limits: {}}", "(known: dgx, hgx4, hgx8, single, vm-passthrough); one of your own states a title"),
         ("hgx88: {devices: 8, title: eight in two halves}", ""),
         ("pod: {devices: 72}", ""),
     ],

@@ -1,0 +1,155 @@
+"""Numbers of devices that no platform has, display adapters beside accelerators, and the slots of cards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shipped
+
+from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.node_name import node_name
+from pytest_accel.core.run import Run
+from pytest_accel.core.sku import expected_platform
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.facts.inventory import Discovery, facts
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.run.options import Options
+from pytest_accel.run.record import write
+from pytest_accel.run.setup import Setup
+from pytest_accel.run.terms import Wanted, sku_of
+from pytest_accel.skus import requirements
+
+H100 = shipped.load("h100-sxm")
+MI300X = shipped.load("mi300x")
+GIB = 2**30
+
+
+def gpus(count: int, **more: Any) -> list[Device]:
+    gpu = Device(
+        "", 0, "nvidia", "NVIDIA H100 80GB HBM3", 80 * GIB, pci_id="10de:2330", facts={"virtualization": "none"}
+    )
+    return [replace(gpu, uuid=f"GPU-{index}", index=index, **more) for index in range(count)]
+
+
+def functions(count: int) -> list[Device]:
+    return gpus(count, driver="amd", model="AMD Instinct MI300X VF", pci_id="1002:74b5", memory_bytes=191 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "usual"),
+    [
+        (8, "hgx8", True),
+        (7, "hgx8", True),  # one is missing
+        (6, "hgx8", True),
+        (4, "hgx4", False),
+        (2, "slice2", False),
+        (16, "slice16", False),
+    ],
+)
+def test_a_number_that_a_part_of_a_node_may_have_is_no_missing_device(count: int, name: str, usual: bool) -> None:
+    platform, known = expected_platform(H100, gpus(count))
+    assert (platform.name, known) == (name, usual)
+
+
+def test_links_of_a_slice_are_those_that_end_inside() -> None:
+    switched, meshed = H100.platform_named("slice2"), MI300X.platform_named("slice2")
+    assert switched
+    assert meshed
+    assert (switched.devices, switched.link["count"], switched.fabric) == (2, 18, {})
+    assert not [metric for metric in switched.limits if metric.startswith("all_reduce")]
+    assert (meshed.devices, meshed.link) == (2, {})
+    functional, _ = expected_platform(MI300X, functions(2))
+    assert (functional.name, functional.virtual) == ("vm-slice2", True)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected_by", "value", "words"),
+    [
+        (2, "", None, "no platform of h100-sxm has 2 devices: name the platform, --accel-platform=slice2 for a part"),
+        (2, "platform hgx8", 2, ""),
+        (7, "", 7, ""),
+        (8, "", 8, ""),
+    ],
+)
+def test_who_runs_on_a_part_is_asked_for_its_name(count: int, expected_by: str, value: int | None, words: str) -> None:
+    (found,) = facts("inventory.count", Discovery(tuple(gpus(count)), expected_by=expected_by), H100)
+    assert found.value == value
+    assert words in (found.trouble.reason if found.trouble else "")
+
+
+def test_a_named_slice_holds_and_one_device_less_fails() -> None:
+    for count, status in ((4, Status.PASS), (3, Status.FAIL)):
+        terms = Wanted("h100-sxm", "slice4").settled(H100, gpus(count))
+        (found,) = facts("inventory.count", Discovery(tuple(gpus(count)), expected_by="platform slice4"), H100)
+        assert judge([found], terms.limits["inventory.count"]).status is status
+
+
+def test_devices_that_an_earlier_record_holds_are_missing(tmp_path: Path) -> None:
+    setup = Setup(Options("h100-sxm"))
+    setup.terms = Wanted("h100-sxm").settled(H100, gpus(2))
+    setup.discovery = Discovery(tuple(gpus(2)))
+    assert setup.terms.doubt
+    run: Any = {"started": "2026-11-01", "host": node_name(), "platform": "hgx8"}
+    (tmp_path / "before").mkdir()
+    write(Run(run=run, sku={"name": "h100-sxm"}, devices=gpus(8), state="finished"), tmp_path / "before")
+    setup._remember(tmp_path / "now")
+    assert "holds 8 devices" in setup.discovery.expected_by
+    (found,) = facts("inventory.count", setup.discovery, H100)
+    assert judge([found], setup.terms.limits["inventory.count"]).status is Status.FAIL
+    assert found.subject == NODE
+
+
+DISPLAY = Device("GPU-d", 9, "nvidia", "NVIDIA T400 4GB", 4 * GIB, pci_id="10de:1ff2", facts={"pci_class": "0x030000"})
+
+
+def test_a_display_adapter_beside_accelerators_is_left_out() -> None:
+    node = [*gpus(8), DISPLAY]
+    assert sku_of(node) == H100
+    assert Wanted("h100-sxm").settled(H100, node).devices == tuple(gpus(8))
+    (count,) = facts("inventory.count", Discovery(tuple(node)), H100)
+    assert count.value == 8
+    assert {each.value for each in facts("inventory.sku", Discovery(tuple(node)), H100)} == {"h100-sxm"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(DISPLAY, facts={"pci_class": "0x030200"}),  # a 3D controller
+        replace(DISPLAY, memory_bytes=40 * GIB),
+        replace(gpus(1)[0], uuid="GPU-x", memory_bytes=8 * GIB),  # an H100 that lost its memory
+    ],
+)
+def test_what_may_be_an_accelerator_is_not(other: Device) -> None:
+    found = facts("inventory.sku", Discovery((*gpus(8), other)), H100)
+    assert [each.value == "h100-sxm" for each in found] == [True] * 8 + [False]
+
+
+@pytest.mark.parametrize(
+    ("width", "port", "status"),
+    [
+        (16, 16, Status.PASS),
+        (8, 8, Status.PASS),
+        (8, 16, Status.FAIL),
+        (4, 8, Status.FAIL),
+        (8, None, Status.NOT_APPLICABLE),
+    ],
+)
+def test_a_card_fails_by_lanes_that_both_ends_have(width: int, port: int | None, status: Status) -> None:
+    sku = shipped.load("l4")
+    limits = requirements.limits(sku, sku.platforms["single"], 1)
+    path = [{"width": width, "width_max": 16}, {} if port is None else {"width": width, "width_max": port}]
+    card = Device("GPU-0", 0, "nvidia", "NVIDIA L4", facts={"pcie_width": width, "pcie_path": path})
+    (lost,) = facts("health.pcie_lanes_lost", Discovery((card,)), sku)
+    assert judge([lost], limits["health.pcie_lanes_lost"]).status is status
+    (whole,) = facts("health.pcie_width", Discovery((card,)), sku)
+    assert judge([whole], limits["health.pcie_width"]).status is (Status.PASS if width == 16 else Status.MARGINAL)
+
+
+def test_a_part_of_a_board_fails_by_its_width() -> None:
+    (found,) = facts("health.pcie_width", Discovery(tuple(gpus(1, facts={"pcie_width": 8}))), H100)
+    assert (
+        judge([found], requirements.limits(H100, H100.platforms["hgx8"], 8)["health.pcie_width"]).status is Status.FAIL
+    )
