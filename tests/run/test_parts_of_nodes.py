@@ -87,6 +87,14 @@ def test_a_named_slice_holds_and_one_device_less_fails() -> None:
         assert judge([found], terms.limits["inventory.count"]).status is status
 
 
+@pytest.mark.parametrize(("part", "kind"), [(False, "device"), (True, None)])
+def test_the_bus_may_show_more_than_the_part_that_was_named(part: bool, kind: str | None) -> None:
+    """A job of a scheduler sees the bus of the whole node, and the devices that it was given."""
+    shown = [{"driver": "nvidia", "pci": f"0000:{place:02x}:00.0", "where": "PCI"} for place in range(8)]
+    trouble = Discovery(tuple(gpus(4)), shown=shown, part=part).unreachable("nvidia")
+    assert (trouble.kind if trouble else None) == kind
+
+
 def test_devices_that_an_earlier_record_holds_are_missing(tmp_path: Path) -> None:
     setup = Setup(Options("h100-sxm"))
     setup.terms = Wanted("h100-sxm").settled(H100, gpus(2))

@@ -70,7 +70,7 @@ class Discovery:
 
     `problems` are drivers that failed, `shown` the accelerators that the PCI bus and /dev show without any driver.
     `expected_by` says what makes the expected number of devices certain, such as a platform that was named; empty if
-    nothing does.
+    nothing does. `part` is True if it is the number of a part of the node, of which the bus shows all devices.
     """
 
     devices: tuple[Device, ...] = ()
@@ -79,6 +79,7 @@ class Discovery:
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
     expected_by: str = ""
+    part: bool = False
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
@@ -108,7 +109,7 @@ class Discovery:
             if not found:
                 places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
                 return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
-            if len(on_bus) > found:
+            if len(on_bus) > found and not self.part:
                 missing = self._not_found(on_bus, len(on_bus) - found)
                 what = f"{len(on_bus)} {driver} devices, but the driver finds {found}{missing}"
                 return f"the PCI bus shows {what}: check dmesg"
