@@ -484,7 +484,7 @@ def check_interrupted(ran: Ran) -> None:
     assert set(ran.statuses("tiny").values()) <= {"PASS", "MARGINAL"}
     assert len(ran.statuses("tiny")) >= 2
     (broken,) = ran.measurements("endless", "cpu0")
-    assert len(broken["seconds"]) > 1
+    assert broken["seconds"]
     assert broken["trouble"]["reason"].startswith("the run was interrupted")
 
 
