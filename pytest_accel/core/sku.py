@@ -378,6 +378,8 @@ class Sku:
     budgets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     not_applicable: Mapping[str, str] = field(default_factory=dict)
     architecture: str = ""
+    card: bool = False
+    """True for a card, which any host may have in its slots, and False for a part of a board."""
     precision: float = 0.01
     """The half-width of the interval, as a fraction of the value, at which a probe stops sampling."""
     spread: Mapping[str, Spread] = field(default_factory=dict)
@@ -466,11 +468,6 @@ class Sku:
         if nominal and found and not low * nominal <= found <= high * nominal:
             return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
         return []
-
-    @property
-    def in_slot(self) -> bool:
-        """True for a card, which any host may have in its slots, and False for a part of a board."""
-        return any(name.startswith("pcie") for name in self.platforms)
 
     def accelerators(self, devices: Sequence[Device]) -> list[Device]:
         """Return the devices without display adapters of another product, if any device is this product."""

@@ -22,9 +22,8 @@ from pytest_accel.simulate.model import COOLANT_C, KELVIN_AT_LIMIT, LOAD, Model
 FRESH_SECONDS = 0.005
 """Age up to which an answer is used again, in seconds. One reading of a device takes a dozen calls."""
 
-SLOWDOWN_C = 87.0
-"""Assumed: temperature in degrees Celsius at which the hardware slows down; the margin is counted from it."""
-
+ABSOLUTE = ("Volta", "Turing", "Ampere")
+"""Architectures that state temperatures where the others state margins (dumps in tests/real/inventories)."""
 VBIOS, INFOROM = "96.00.A5.00.03", "G520.0200.00.05"
 CORRECTED_VOLATILE = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC)
 UNCORRECTED_VOLATILE = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
@@ -187,7 +186,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetPowerUsage": int(1000 * (row["power_w"] or model.watts * LOAD[""])),
         "nvmlDeviceGetTotalEnergyConsumption": int(1000 * row["energy_j"]),
         "nvmlDeviceGetTemperature": round(temperature),
-        "nvmlDeviceGetMarginTemperature": nvml.fills(marginTemperature=round(SLOWDOWN_C - temperature)),
+        "nvmlDeviceGetMarginTemperature": nvml.fills(marginTemperature=round(model.slowdown_c - temperature)),
         "nvmlDeviceGetCurrentClocksEventReasons": int(row["reasons"]) | locked | at_rest,
         "nvmlDeviceGetClock": {
             APPLICATION_NOW: int(model.clock_mhz * (symptoms.clock if locked else 1.0)),
@@ -202,10 +201,17 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         "nvmlDeviceGetInforomImageVersion": str(shows.get("inforom", INFOROM)).encode(),
         "nvmlDeviceGetGpuFabricInfoV": nvml.fabric(state=shows.get("fabric_state", 3), **shows.get("fabric", {})),
         "nvmlDeviceGetEccMode": (int(ecc), int(shows.get("ecc_pending", ecc))),
+        **({"nvmlDeviceGetTemperatureThreshold": _thresholds(model)} if {*model.kinds} & {*ABSOLUTE} else {}),
         **repairs(shows),
         **_published(model),
         **(dict.fromkeys(DENIED, status(pynvml.NVML_ERROR_NO_PERMISSION)) if shows.get("denied") else {}),
     }
+
+
+def _thresholds(model: Model) -> dict[int, int]:
+    """Return where a device slows itself down and shuts itself down, in degrees Celsius."""
+    kinds = (pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)
+    return dict(zip(kinds, (round(model.slowdown_c), round(model.slowdown_c) + 3), strict=True))
 
 
 def _published(model: Model) -> dict[str, Any]:

@@ -49,6 +49,10 @@ class Rate:
     source: str
 
 
+SLOWDOWN_C = 87.0
+"""Assumed: temperature in degrees Celsius at which the hardware slows down; the margin is counted from it."""
+
+
 @dataclass(frozen=True)
 class Model:
     """The data that the processes of a simulated node need, made of JSON types so that they fit through a pipe."""
@@ -69,6 +73,8 @@ class Model:
     watts_max: float
     clock_mhz: float
     memory_clock_mhz: float
+    slowdown_c: float
+    """Temperature at which the hardware slows down, assumed where the datasheet has none."""
     memory_bus_bits: int
     """Width of the memory's bus, 0 if no file states it."""
     pcie_gen: int
@@ -255,6 +261,7 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
         watts_max=platform.power_watts or sheet.power.get("max_watts", watts),
         clock_mhz=sheet.compute.get("max_clock_mhz", 1500.0),
         memory_clock_mhz=sheet.memory.get("clock_mhz", 1500.0),
+        slowdown_c=sheet.temperature.get("slowdown_c", SLOWDOWN_C),
         memory_bus_bits=int(sheet.memory.get("bus_bits", 0)),
         pcie_gen=int(platform.pcie.get("gen", 5)),
         pcie_lanes=int(platform.pcie.get("lanes", 16)),

@@ -49,7 +49,7 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
     emulated = emulated_ports or platform.passed_through
     links = [
         replace(each, origin=where, source=platform.source, overridden=platform.overridden)
-        for each in _of_links(platform, emulated, in_slot=sku.in_slot)
+        for each in _of_links(platform, emulated, card=sku.card)
     ]
     nics = [] if emulated_ports and not platform.guest else _of_fabric(platform, where)
     made = [*_of_datasheet(sku, platform), *links, *nics]
@@ -119,7 +119,7 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
             )
 
 
-def _of_links(platform: Platform, emulated_ports: bool, *, in_slot: bool) -> Iterator[Limit]:
+def _of_links(platform: Platform, emulated_ports: bool, *, card: bool) -> Iterator[Limit]:
     """Yield limits on the link facts of the devices.
 
     A virtual function has no links of its own. A device that is passed through has its links to the peers, but the port
@@ -131,13 +131,13 @@ def _of_links(platform: Platform, emulated_ports: bool, *, in_slot: bool) -> Ite
     if platform.virtual:
         return
     pcie, link = ({} if emulated_ports else platform.pcie), platform.link
-    slot = "the slot of the host may offer less" if in_slot else ""
+    slot = "the slot of the host may offer less" if card else ""
     if "lanes" in pcie:
-        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]), advises=in_slot, because=slot)
-        if in_slot:
+        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]), advises=card, because=slot)
+        if card:
             yield Limit("health.pcie_lanes_lost", "count", equals=0, if_supported=True)
     if "gen" in pcie:
-        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]), advises=in_slot, because=slot)
+        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]), advises=card, because=slot)
     kind = str(link.get("type", ""))
     xgmi = kind.startswith("xgmi")
     if "count" in link and (xgmi or kind.startswith("nvlink")):  # no library counts the links of another kind

@@ -316,6 +316,7 @@ _FIELDS: dict[str, Check] = {
         "the name of a shipped SKU, or the path of a file beside this one: what this one changes"
     ),
     "architecture": text.described("the vendor's name of the architecture"),
+    "card": flag.described("true: a card, which any host may have in its slots; without it, a part of a board"),
     "match": _match.described("what a device of this SKU reports of itself; what both sides state has to agree"),
     "datasheet": _datasheet.described("what the vendor states of one device"),
     "precision": positive.described(

@@ -19,7 +19,11 @@ hints.hints = lambda: [Hint("nvidia", pci=f"0000:{0x1a + place:02x}:00.0") for p
 %s
 nvml.install(nvml.NvmlLibrary(gpus))
 """
-UNKNOWN = 'for gpu in gpus: gpu.answers["nvmlDeviceGetName"] = b"NVIDIA H101 80GB"'
+UNKNOWN = """
+for place, gpu in enumerate(gpus):
+    ids = nvml.fills(busId=b"00000000:%02X:00.0" % place, pciDeviceId=0x233F10DE, pciSubSystemId=0x16C110DE)
+    gpu.answers.update(nvmlDeviceGetName=b"NVIDIA H101 80GB", nvmlDeviceGetPciInfo_v3=ids)
+"""
 
 
 def discover(folder: Path, changes: str = "", *args: str, torch: str = "2.13.0") -> subprocess.CompletedProcess[str]:
@@ -43,7 +47,7 @@ def test_of_an_unknown_node_every_device_and_a_file_to_fill_in_are_shown(tmp_pat
     assert done.returncode == 4
     assert done.stdout.startswith("SKU: none, no shipped file matches\n  8 devices: no shipped SKU, NVIDIA H101 80GB")
     assert "nearest is h100-sxm: its name is NVIDIA H101 80GB, not NVIDIA H100 80GB HBM3" in done.stdout
-    ids = "  ids    PCI 10de:2330, subsystem 10de:16c1, board 692-2G520-0200-000, VBIOS 96.00.A5.00.03\n"
+    ids = "  ids    PCI 10de:233f, subsystem 10de:16c1, board 692-2G520-0200-000, VBIOS 96.00.A5.00.03\n"
     assert done.stdout.count(ids) == 8
     assert "links  PCIe 5 x16, 18 links, 18 up, each 26.562 GB/s" in done.stdout
     assert "\nhost:\n" in done.stdout
