@@ -15,7 +15,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
+from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
@@ -189,9 +189,7 @@ class Setup:
             return
         self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
         if self._wanted.platform != AUTO or sku.contract or self.node:
-            name = self.terms.platform.name
-            part = name.startswith((SLICE, GUEST_SLICE))
-            self.discovery = replace(self.discovery, expected_by=f"platform {name}", part=part)
+            self.discovery = terms.expecting(self.discovery, self.terms.platform)
         if self.options.sku == AUTO:
             self.rule_out(f"SKU {sku.name} was recognised, not named")
         if self.terms.doubt:

@@ -17,11 +17,12 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
+from pytest_accel.core.sku import GUEST_SLICE, SLICE, Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import line as closing
 from pytest_accel.judging.facts import delivery, partitions
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
 from pytest_accel.skus import loader, packing_list, products, requirements, returned
@@ -152,6 +153,12 @@ class Wanted:
         devices = sku.accelerators(devices)
         found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
         return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
+
+
+def expecting(found: Discovery, platform: Platform) -> Discovery:
+    """Return a discovery whose number of devices is that of a platform that was named, which may be part of a node."""
+    part = platform.name.startswith((SLICE, GUEST_SLICE))
+    return replace(found, expected_by=f"platform {platform.name}", part=part)
 
 
 class Unrecognised(Refused):

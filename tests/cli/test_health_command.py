@@ -323,6 +323,20 @@ for gpu in gpus:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "status", "line"),
+    [
+        ([], 1, "ERROR node A101"),  # the bus shows eight
+        (["--platform", "slice2"], 0, "OK 2 x h100-sxm"),
+        (["--platform", "hgx8"], 1, "ERROR node"),
+    ],
+)
+def test_two_devices_are_a_part_that_has_a_name(args: list[str], status: int, line: str, tmp_path: Path) -> None:
+    found, said = health(tmp_path, "del gpus[2:]", "--sku", "h100-sxm", *args)
+    assert (found, said[: len(line)]) == (status, line)
+
+
+@pytest.mark.slow
 def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(tmp_path: Path) -> None:
     refused = "raise kernel_log._unreadable(path, PermissionError(1, 'Operation not permitted'))"
     closed = f"def closed(path, whence): {refused}\nkernel_log._open = closed"
