@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parent / "real" / "inventories"
 
 @dataclass
 class Judged:
-    """What a node was judged as: the SKU and platform, or why it was refused, and the metrics by status."""
+    """The verdict on a node: SKU and platform, or the refusal, and the metrics by status."""
 
     sku: str = ""
     platform: str = ""

@@ -116,8 +116,8 @@ def _narrowest(path: list[Mapping[str, int]]) -> int:
 
 def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
     """Return the lanes that both ends of the device's link have and the link does not use; None if one is not known."""
-    ends = [each["width_max"] for each in path[:2] if "width_max" in each]
-    return max(0, min(ends) - width) if len(ends) == len(("device", "port")) else None
+    device, port = (path[end].get("width_max") if end < len(path) else None for end in range(2))
+    return max(0, min(device, port) - width) if device and port else None
 
 
 def _link_errors(links: list[Mapping[str, Any]]) -> int:

@@ -480,7 +480,8 @@ class Sku:
         named = device.model in self.match.get("names", ()) or device.pci_id in self.match.get("pci_ids", ())
         most = DISPLAY_MEMORY * 1e9 * float(self.datasheet.memory.get("gb", 0.0))
         shows = str(device.facts.get("pci_class", DISPLAY_CLASS)).startswith(DISPLAY_CLASS)
-        return not named and not self.recognises(device) and 0 < device.memory_bytes < most and shows
+        other = bool(device.model and device.pci_id) and not named and not self.recognises(device)
+        return other and 0 < device.memory_bytes < most and shows
 
     def slice_of(self, count: int, *, virtual: bool = False) -> Platform:
         """Return the platform of a part of a node of so many devices, of virtual functions or of whole devices.

@@ -227,7 +227,7 @@ class _Check:
         sku, devices = self.known.sku, self.known.discovery.devices
         settled = self.wanted.settled(sku, devices, platform=usual)
         if sku and {self.wanted.platform, usual} != {AUTO}:
-            self.known.discovery = terms.expecting(self.known.discovery, settled.platform)
+            self.known.discovery = terms.expecting(self.known.discovery, sku, settled.platform)
         if sku and (divided := partitions.refusal(devices, settled.platform)):
             raise terms.Unrecognised(divided)
         return requirements.applying(settled.required, sku, settled.platform)

@@ -74,7 +74,7 @@ class Setup:
         self.no_acceptance: list[str] = []
         """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
         self.notes: list[str] = []
-        """What a reader of the record should know of the devices that were found, one sentence each."""
+        """Sentences on the devices that were found, for the record."""
         self._wanted = Wanted("")
         self._named: Sku | None = None
 
@@ -146,7 +146,7 @@ class Setup:
         self.discovery = discovered(pool.sensor.discover(vendor), vendor)
         self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
         self._settle(self._named or self._recognise(output))
-        if output and self.terms.doubt and not self.node:
+        if output and self.terms.doubt and not (self.node or self.discovery.container):  # which may not be given all
             self._remember(output)
         self._choose()
         terms.refuse_divided(self.devices, self.terms.platform)
@@ -189,7 +189,7 @@ class Setup:
             return
         self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
         if self._wanted.platform != AUTO or sku.contract or self.node:
-            self.discovery = terms.expecting(self.discovery, self.terms.platform)
+            self.discovery = terms.expecting(self.discovery, sku, self.terms.platform)
         if self.options.sku == AUTO:
             self.rule_out(f"SKU {sku.name} was recognised, not named")
         if self.terms.doubt:

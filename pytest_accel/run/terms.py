@@ -155,9 +155,9 @@ class Wanted:
         return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
 
 
-def expecting(found: Discovery, platform: Platform) -> Discovery:
-    """Return a discovery whose number of devices is that of a platform that was named, which may be part of a node."""
-    part = platform.name.startswith((SLICE, GUEST_SLICE))
+def expecting(found: Discovery, sku: Sku, platform: Platform) -> Discovery:
+    """Return a discovery that expects the number of devices of a named platform, which may be part of a node."""
+    part = platform.name not in sku.platforms and platform.name.startswith((SLICE, GUEST_SLICE))
     return replace(found, expected_by=f"platform {platform.name}", part=part)
 
 
@@ -249,6 +249,11 @@ def platform_of(sku: Sku, wanted: str, devices: Sequence[Device], option: str) -
     if named is None:
         names = ", ".join(sku.platform_names)
         raise Refused(f"{option}: {sku.name} has no platform '{wanted}'; choose from {names}")
+    if named.virtual and (whole := partitions.whole(devices, sku)):
+        raise Refused(
+            f"{option}: {named.name} is for virtual functions, whose memory the host watches; "
+            f"{whole[0].name} is a whole device ({whole[0].pci_id})"
+        )
     return named, None
 
 

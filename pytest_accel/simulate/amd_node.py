@@ -103,7 +103,7 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
         **_power(model, place, row, symptoms),
     }
     virtual = bool(symptoms.shows.get("virtual")) or GUEST in model.kinds
-    combined.update(smi.texts(answers_of("amdsmi", [*model.kinds, *([GUEST] if virtual else [])])))
+    combined.update(smi.texts(answers_of("amdsmi", *model.kinds, *([GUEST] if virtual else []))))
     if symptoms.shows.get("denied"):
         combined.update(dict.fromkeys(DENIED, status(NO_PERMISSION)))
     return combined

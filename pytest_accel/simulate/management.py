@@ -216,17 +216,14 @@ def _thresholds(model: Model) -> dict[int, int]:
 
 def _published(model: Model) -> dict[str, Any]:
     """Return what devices of the product answer otherwise, as NVML's functions take it."""
-    found = answers_of("nvml", model.kinds)
-    return {
-        name: nvml.fabric(**answer)
-        if name == FABRIC
-        else nvml.fills(**answer)
-        if isinstance(answer, dict)
-        else tuple(answer)
-        if isinstance(answer, list)
-        else answer
-        for name, answer in found.items()
-    }
+    return {name: _as_taken(name, answer) for name, answer in answers_of("nvml", *model.kinds).items()}
+
+
+def _as_taken(name: str, answer: Any) -> Any:
+    """Return an answer of the table as a function of NVML takes it: a struct is filled in."""
+    if isinstance(answer, dict):
+        return nvml.fabric(**answer) if name == FABRIC else nvml.fills(**answer)
+    return tuple(answer) if isinstance(answer, list) else answer
 
 
 def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pytest_accel.core.sku import expected_platform
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run.options import Options
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.record import write
 from pytest_accel.run.setup import Setup
 from pytest_accel.run.terms import Wanted, sku_of
@@ -133,6 +133,31 @@ def test_a_display_adapter_beside_accelerators_is_left_out() -> None:
 def test_what_may_be_an_accelerator_is_not(other: Device) -> None:
     found = facts("inventory.sku", Discovery((*gpus(8), other)), H100)
     assert [each.value == "h100-sxm" for each in found] == [True] * 8 + [False]
+
+
+def test_a_device_without_a_name_is_no_display_adapter() -> None:
+    lost = replace(DISPLAY, model="", pci_id=None, facts={})
+    (count,) = facts("inventory.count", Discovery((*gpus(7), lost)), H100)
+    assert count.value == 8
+
+
+def test_the_platform_of_a_guest_is_refused_for_whole_devices() -> None:
+    """Its limits leave the errors of the memory to the host."""
+    whole = gpus(8, driver="amd", model="AMD Instinct MI300X", pci_id="1002:74a1", memory_bytes=191 * GIB)
+    for name in ("vm-passthrough", "vm-slice8"):
+        with pytest.raises(Refused, match="gpu0 is a whole device"):
+            Wanted("mi300x", name).settled(MI300X, whole)
+        assert Wanted("mi300x", name).settled(MI300X, functions(8)).platform.virtual
+
+
+def test_no_two_products_share_id_units_and_memory() -> None:
+    """A device that has another name is known by these."""
+    seen = [
+        (part, sku.datasheet.compute.get("units"), sku.datasheet.memory.get("gb"))
+        for sku in shipped.every()
+        for part in (*sku.match.get("pci_ids", ()), *sku.match.get("virtual_functions", ()))
+    ]
+    assert len(seen) == len(set(seen))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import WHOLE, Platform
+from pytest_accel.core.sku import WHOLE, Platform, Sku
 from pytest_accel.core.words import listed
 
 Facts = Mapping[str, Any]
@@ -73,6 +73,12 @@ DIVISIONS = (
         "states `partition: {{memory: {memory_partition}}}`",
     ),
 )
+
+
+def whole(devices: Iterable[Device], sku: Sku) -> list[Device]:
+    """Return the devices that have the PCI id of the whole product, and that no hypervisor shares out."""
+    ids = sku.match.get("pci_ids", ())
+    return [each for each in devices if each.pci_id in ids and each.facts.get("virtualization") not in SHARED]
 
 
 def refusal(devices: Iterable[Device], platform: Platform) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
-"""What real devices were published to answer, by function and kind of device."""
+"""The table of answers that real devices were published to give, by function and kind of device."""
 ERRORS = {"nvml": {"NOT_SUPPORTED": 3}, "amdsmi": {"INVAL": 1, "NOT_SUPPORTED": 2}}
 """NVML_ERROR_* (nvml.h) and AMDSMI_STATUS_* (amdsmi.h)."""
 
@@ -24,7 +24,8 @@ def published() -> list[dict[str, Any]]:
     return rows
 
 
-def answers_of(library: str, kinds: Collection[str]) -> dict[str, Any]:
+@cache
+def answers_of(library: str, *kinds: str) -> dict[str, Any]:
     """Return what devices of these kinds (SKU, architecture, "guest") answer otherwise, by function of a library."""
     found = {}
     for row in published():

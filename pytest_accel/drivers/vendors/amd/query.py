@@ -9,7 +9,7 @@ from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Refusal
 
 UNSUPPORTED = (2, 3)
 """AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED (amdsmi.h)."""
-ABSENT = {"amdsmi_gpu_xgmi_error_status": (1,)}
+ALSO_UNSUPPORTED = {"amdsmi_gpu_xgmi_error_status": (1,)}
 """Further statuses by which a function says that the device does not have it.
 
 AMDSMI_STATUS_INVAL: since MI300 the kernel knows no counter of xGMI errors, and reading it is EINVAL
@@ -42,7 +42,7 @@ class SmiAsker(Asker):
         try:
             return super()._invoke(call)
         except self._smi.AmdSmiLibraryException as error:
-            if error.get_error_code() not in ABSENT.get(call.name, ()):
+            if error.get_error_code() not in ALSO_UNSUPPORTED.get(call.name, ()):
                 raise
             return absent()
 
