@@ -52,12 +52,10 @@ faults:
   - {fault: slow-compute, device: [1, 3], by: 0.2}
   - {fault: hang, device: 2, at: soak+10}
 """
-TOOL_OUTPUTS = Path(__file__).parent / "data" / "tool_outputs"
+TOOL_OUTPUTS = Path(__file__).parent / "real" / "outputs"
 OUTPUTS = (
     "nccl-tests/h100-1-node.txt",
     "nvbandwidth/h100-8-v0.5.json",
-    "babelstream/a100-40gb-v5.txt",
-    "mamf-finder/h100-bf16.txt",
     "dcgmi-diag/t4-level-3.json",
 )
 """An output of each tool, which an H100 judges where its name replaces that of the A100."""

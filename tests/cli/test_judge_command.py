@@ -20,7 +20,7 @@ from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.devices
 
-OUTPUT = Path(__file__).parent.parent / "data" / "tool_outputs" / "nccl-tests" / "h100-1-node.txt"
+OUTPUT = Path(__file__).parent.parent / "real" / "outputs" / "nccl-tests" / "h100-1-node.txt"
 
 OWN = """
 sku: ours

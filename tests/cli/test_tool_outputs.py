@@ -14,7 +14,7 @@ from pytest_accel.cli.tool_outputs.recognise import READERS, reader_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.untrusted import BadFile
 
-OUTPUTS = Path(__file__).parent.parent / "data" / "tool_outputs"
+OUTPUTS = Path(__file__).parent.parent / "real" / "outputs"
 H800 = (OUTPUTS / "nvbandwidth" / "h800-8.txt").read_text()
 H100 = (OUTPUTS / "nccl-tests" / "h100-1-node.txt").read_text()
 SKU = shipped.load("h100-sxm")
@@ -427,162 +427,6 @@ def test_a_json_without_a_test_says_that_nothing_can_be_judged(nothing: str) -> 
         read(f"{{{nothing}}}")
 
 
-A100 = (OUTPUTS / "babelstream" / "a100-40gb-v5.txt").read_text()
-TRIAD = next(line for line in A100.splitlines() if line.startswith("Triad"))
-ON_A100 = "--sku=a100-sxm-40gb"
-
-
-@pytest.mark.parametrize(
-    ("name", "sku", "rows"),
-    [
-        (
-            "a100-40gb-v4",
-            "a100-sxm-40gb",
-            [
-                "PASS gpu0 stream.copy_kernel 1395 GB/s floor 1297 GB/s +7.5%",
-                "PASS gpu0 stream.triad 1377 GB/s floor 1281 GB/s +7.5%",
-            ],
-        ),
-        ("a100-40gb-v5", "a100-sxm-40gb", ["PASS gpu0 stream.copy_kernel 1400 GB/s floor 1297 GB/s +8.0%"]),
-        ("a100-80gb", "a100-sxm-80gb", ["UNMEASURED gpu0 stream.triad 1774 GB/s", "measured with mib=8192"]),
-    ],
-)
-def test_babelstream_is_judged_by_the_size_of_its_arrays(
-    name: str, sku: str, rows: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["judge", str(OUTPUTS / f"babelstream/{name}.txt"), f"--sku={sku}"]) == 6
-    said = " ".join(capsys.readouterr().out.split())
-    assert all(row in said for row in [*rows, "NOT JUDGED"]), said
-    assert "stream.dot" not in said, "another kernel than ours"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "code", "says"),
-    [
-        (TRIAD, "Triad  1177517.491 0.00068  0.00070  0.00069", 1, "REJECTED gpu0: stream.triad 1178 GB/s, floor 1281"),
-        ("Function", "Validation failed on a[]. Average error 0.5\nFunction", 1, "Average error 0.5 (line 14)"),
-        ("double", "float", 6, "measured with dtype=fp32, but the limits of a100-sxm-40gb are for dtype=fp64"),
-        ("A100-SXM4-40GB", "A100-SXM4-80GB", 4, "which is another product"),
-        ("Precision: double\n", "", 4, "without its line 'Precision: ...'"),
-        ("Driver", "Using CUDA device X\nDriver", 4, "a second line 'Using CUDA device ...'"),
-        ("Mul  ", "Copy        1400256.415 0.00038     0.00039     0.00039\nMul  ", 4, ":16: Copy is given twice"),
-        ("Function    MBytes/sec", "Function    MiBytes/sec", 4, "no output of a known tool"),
-    ],
-)
-def test_what_is_changed_in_an_output_of_babelstream_is_said(
-    before: str, after: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found, said = judged(A100.replace(before, after, 1), tmp_path, capsys, ON_A100)
-    assert found == code, said
-    assert says in " ".join(said.split())
-
-
-def test_of_a_device_with_wrong_arrays_no_rate_counts() -> None:
-    text = A100.replace("Function", "Validation failed on a[]. Average error 0.5\nFunction")
-    assert read(text) == {"stream.copy_kernelgpu0": None, "stream.triadgpu0": None}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("1377517.491", "1977517.491"), ("1377517.491", "nan"), ("0.00060     0.00059", "0.00060     0.00057")],
-)
-def test_a_rate_that_does_not_follow_from_its_time_is_not_judged(before: str, after: str) -> None:
-    assert set(read(A100.replace(before, after))) == {"stream.copy_kernelgpu0"}
-
-
-MAMF = (OUTPUTS / "mamf-finder" / "h100-bf16.txt").read_text()
-ROW = next(line for line in MAMF.splitlines() if "@ 2048x2048x13312 " in line)
-
-
-@pytest.mark.parametrize(
-    ("name", "sku", "code", "rows"),
-    [
-        (
-            "h100-bf16",
-            "h100-sxm",
-            6,
-            [
-                "PASS gpu0 matmul_mamf.bf16 757.2 TFLOPS floor 695.1 TFLOPS +8.9%",
-                "best of the search: mean 761.0 TFLOPS at 2048x2048x15360; judged is 2048x2048x13312",
-                "NOT JUDGED 1/1 limits hold",
-            ],
-        ),
-        ("h100-fp8", "h100-sxm", 6, ["MARGINAL gpu0 matmul_mamf.fp8 1164 TFLOPS advice floor 1179 TFLOPS -1.3%"]),
-        ("h100-bf16", "h200-sxm", 4, ["names gpu0 NVIDIA H100 80GB HBM3, which is another product"]),
-        ("arc-a770", "arc-pro-b60", 4, ["names gpu0 Intel(R) Arc(TM) A770 Graphics, which is another product"]),
-        ("gh200-version-1", "gh200-96gb", 4, ["version 1, which states none, measures otherwise than version 2"]),
-    ],
-)
-def test_mamf_finder_is_judged_at_the_shape_of_the_limit(
-    name: str, sku: str, code: int, rows: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["judge", str(OUTPUTS / f"mamf-finder/{name}.txt"), f"--sku={sku}"]) == code
-    captured = capsys.readouterr()
-    said = " ".join((captured.out + captured.err).split())
-    assert all(row in said for row in rows), said
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "code", "says"),
-    [
-        (" 757.2(mean)  757.5", " 640.0(mean)  640.3", 1, "REJECTED gpu0: matmul_mamf.bf16 640 TFLOPS, floor 695"),
-        (" 757.2(mean)  757.5", " 690.0(mean)  690.3", 1, "REJECTED gpu0: matmul_mamf.bf16 690 TFLOPS"),
-        ("torch=2.5.1+cu121", "torch=2.9.0", 6, "PASS gpu0 matmul_mamf.bf16 757.2 TFLOPS advice floor 695.1"),
-        ("version: 2", "version: 2\n- PYTORCH_TUNABLEOP_ENABLED=1", 6, "757.2 TFLOPS advice floor 695.1"),
-        ("version: 2", "version: 3", 4, "but version 3 measures otherwise than version 2: run that"),
-        ("** Dtype: torch.bfloat16\n", "", 4, "without its line '** Dtype: ...'"),
-        ("torch.bfloat16", "torch.float16", 4, "output of mamf-finder for float16; judged are bfloat16"),
-        (ROW, f"{ROW}\n{ROW}", 4, ":28: 2048x2048x13312 is given twice (first in line 27)"),
-        (
-            ROW,
-            "",
-            6,
-            "measured with shapes={'bf16': [2048, 2048, 15360]}, but the limits of h100-sxm are for shapes={'bf16'",
-        ),
-        ("@ 2048x2048x15360", "@ no shape", 6, "PASS gpu0 matmul_mamf.bf16 757.2"),
-        ("the best outcomes were", "the outcomes were", 4, "no output of a known tool"),
-    ],
-)
-def test_what_is_changed_in_an_output_of_mamf_finder_is_said(
-    before: str, after: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert before in MAMF
-    path = tmp_path / "any.name"
-    path.write_text(MAMF.replace(before, after))
-    assert main(["judge", str(path), "--sku=h100-sxm"]) == code
-    captured = capsys.readouterr()
-    assert says in " ".join((captured.out + captured.err).split())
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("757.2(mean)", "787.2(mean)"),
-        ("757.2(mean)", "nan(mean)"),
-        ("757.2(mean)", "1e9(mean)"),
-        ("757.5(median)", "557.5(median)"),
-        ("757.5(median)", "0(median)"),
-        ("761.9(max) @", "751.9(max) @"),
-        ("best:  757.6(mean)", "best:  707.6(mean)"),
-    ],
-)
-def test_a_row_of_rates_that_do_not_agree_is_not_judged(before: str, after: str) -> None:
-    changed = ROW.replace(before, after)
-    assert changed != ROW
-    found = reader_of(MAMF)
-    assert found
-    output = found.read(MAMF.replace(ROW, changed), "f.txt", LIMITS, SKU)
-    assert "line 27: not read, because the rates of the row do not agree with each other" in output.notes
-    assert output.figures[0].conditions["shapes"] == {"bf16": [2048, 2048, 15360]}
-
-
-def test_what_a_terminal_shows_of_mamf_finder_is_read() -> None:
-    """Rows overwrite each other there, and what follows the last one clears it."""
-    shown = "\r".join([*MAMF[MAMF.index("     1 |") : MAMF.index(ROW)].splitlines(), ROW])
-    text = f"{MAMF[: MAMF.index('     1 |')]}{shown}\x1b[K\n{MAMF[MAMF.index('Tried') :]}"
-    assert read(text) == {"matmul_mamf.bf16gpu0": 757.2}
-
-
 GB10 = (OUTPUTS / "dcgmi-diag" / "gb10-level-1.json").read_text()
 FAILED = "not judged: gpu0 software: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable"
 
@@ -663,9 +507,7 @@ def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> N
         if of_nodes := found.pop("fabric.all_reduce", None):  # of the largest size that is left
             assert f" {of_nodes:.2f} " in text
         for metric, value in found.items():
-            assert value is None or value == pytest.approx(
-                there[metric], rel={"stream": 3e-2, "matmul_mamf": 0.25}.get(metric.partition(".")[0], 3e-3)
-            )
+            assert value is None or value == pytest.approx(there[metric], rel=3e-3)
     assert kept > 20 * bool(there) - 1, "the mutations leave something to read"
 
 

@@ -19,7 +19,7 @@ from pytest_accel.run.terms import Terms
 
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
-H200 = Path(__file__).parent.parent / "data" / "tool_outputs" / "nvbandwidth" / "h200-8.json"
+H200 = Path(__file__).parent.parent / "real" / "outputs" / "nvbandwidth" / "h200-8.json"
 
 Place = tuple[str, str]
 """Device and metric."""

@@ -44,7 +44,7 @@ def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate(sku: str, p
         (381.8, 4, 32, 47.7, 36.9),  # B200, stas00/ml-engineering
         (330.93, 4, 32, 41.4, 32.0),  # H100, aigatech/vpbenchmarking
         (470.0, 2, 16, 58.8, 31.3),  # H100, NVIDIA/nccl-tests issue 309: no ring of 400 Gbit/s
-        (337.35, 2, 16, 42.2, 22.5),  # H100 with 8 x 200 Gbit/s, tests/data/tool_outputs/nccl-tests/h100-2-nodes.txt
+        (337.35, 2, 16, 42.2, 22.5),  # H100 with 8 x 200 Gbit/s, tests/real/outputs/nccl-tests/h100-2-nodes.txt
         (480.0, 1, 8, 60.0, 0.0),
     ],
 )

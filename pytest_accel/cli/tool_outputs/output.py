@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt, parse_json
+from pytest_accel.core.untrusted import NUMBER_CHARACTERS, parse_json
 
 _Kind = TypeVar("_Kind")
 
@@ -31,18 +31,6 @@ class ToolOutput:
 def numbered(text: str) -> list[tuple[int, str]]:
     """Return the lines of an output with their numbers, without the space around them."""
     return [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1)]
-
-
-def only(lines: Sequence[tuple[int, str]], pattern: re.Pattern[str], what: str, tool: str, shown: str) -> str:
-    """Return the value in the only line of a kind. Raises BadFile if there is none, or more than one."""
-    found = [(place, match[1]) for place, line in lines if (match := pattern.fullmatch(line))]
-    if not found:
-        raise BadFile(f"{shown}: output of {tool} without its line '{what} ...'; judge the whole output")
-    if len(found) > 1:
-        raise BadFile(
-            ErrorAt(shown, found[1][0], f"a second line '{what} ...'; judge the output of each run by itself")
-        )
-    return found[0][1]
 
 
 def json_from(text: str, start: int, shown: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_accel.cli.tool_outputs import babelstream, dcgmi_diag, mamf_finder, nccl_tests, nvbandwidth
+from pytest_accel.cli.tool_outputs import dcgmi_diag, nccl_tests, nvbandwidth
 from pytest_accel.cli.tool_outputs.output import ToolOutput
 from pytest_accel.core.sku import Limit, Sku
 
@@ -22,7 +22,7 @@ class OutputReader(Protocol):
         """Return figures, devices and notes of an output; `shown` is the file in messages. Raises BadFile."""
 
 
-READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, babelstream, mamf_finder, dcgmi_diag)
+READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, dcgmi_diag)
 LOOKED_FOR = "; ".join(each.LOOKED_FOR for each in READERS)
 
 
