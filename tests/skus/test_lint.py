@@ -231,6 +231,9 @@ SLIPS = [
     (("type: nvlink4", "type: 18x100GbE RoCE"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("power_watts: 700", "fabric: {nics: 8, gbit_per_s: 50, link: roce, source: SOURCE}"),
      [("fabric", 30, f"{HGX8}.fabric.gbit_per_s")]),
+    (("      host_copy.h2d:",
+      "      health.pcie_width: {floor: 8, unit: count, source: SOURCE}\n      host_copy.h2d:"),
+     [("stated", 33, f"{LIMITS}.health.pcie_width")]),
     # collectives of other sizes and ranks
     (("      host_copy.h2d:",
       "      all_reduce.busbw@1GiB: {floor: 520, unit: GB/s, algorithm: nvls, source: SOURCE}\n      host_copy.h2d:"),

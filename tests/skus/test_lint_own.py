@@ -125,6 +125,27 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
 # -- PCIe generation and width, links
 
 
+@pytest.mark.parametrize(
+    ("limit", "extends", "finding"),
+    [
+        ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "h100-sxm", "8, expected at least 16 (platform hgx8"),
+        ("health.pcie_width: {equals: 8, unit: count, SOURCE}", "h100-pcie", "8, expected at least 16 (platform"),
+        ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "h100-sxm", "3, expected at least 5 (platform"),
+        ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "h100-sxm", "12, expected at least 18 (platform hgx8"),
+        ("health.xgmi_up: {floor: 6, unit: count, SOURCE}", "mi300x", "6, expected at least 7 (platform oam8"),
+        ("inventory.clock_max: {floor: 1500, unit: MHz, SOURCE}", "h100-sxm", "1500, expected at least 1980 (data"),
+        ("health.pcie_width: {floor: 16, unit: count, SOURCE}", "h100-sxm", ""),
+        ("inventory.pcie_gen_max: {floor: 5, unit: count, SOURCE}", "h100-sxm", ""),
+        ("inventory.pcie_gen_max: {same_on_all: true, unit: count, SOURCE}", "h100-sxm", ""),
+    ],
+)
+def test_a_limit_below_the_link_of_the_product_is_found(tmp_path: Path, limit: str, extends: str, finding: str) -> None:
+    report = lint.lint([own(tmp_path, f"limits: {{{limit}}}", extends=extends)], TODAY)
+    told = [f"{each.value}, {each.expected}" for each in report.open if each.rule == "stated" and each.line == 3]
+    assert len(report.open) == len(told) == bool(finding)
+    assert all(each.startswith(finding) for each in told)
+
+
 def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:
     path = own(tmp_path, "platforms: {narrow: {devices: 1, pcie: {gen: 5, lanes: 8, gb_per_s: 31.5}, SOURCE}}")
     assert found(path) == []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_accel.core.sku import MEMORY_SHOWN, Limit, Platform, Sku
 from pytest_accel.core.yaml_nodes import Located
+from pytest_accel.skus import implied
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import reach
 
@@ -152,3 +153,15 @@ def _figures(at: Located | None, key: str) -> Iterator[tuple[str, Located]]:
                 yield from _figures(each, f"{key}.{name}")
     elif at is not None:
         yield key, at
+
+
+@rule
+def stated(subject: LintedFile) -> Iterator[LintFinding]:
+    """Report a limit that passes fewer lanes or links, or less of another figure, than platform or datasheet state."""
+    for key, limit, platform in subject.limits():
+        follows = implied.limits(subject.sku, platform).get(limit.metric)
+        least = limit.floor if limit.equals is None else limit.equals
+        most = follows and (follows.floor if follows.equals is None else follows.equals)
+        if follows and isinstance(least, int | float) and isinstance(most, int | float) and least < most:
+            where = follows.origin.replace(f" of {subject.sku.name}", "")
+            yield subject.warning(key, least, f"expected at least {most:g} ({where})")
