@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.drivers import xids
-from pytest_accel.judging.causes import findings
 from pytest_accel.judging.causes.fault_codes import (
     DEVICE,
     HEAT_AND_POWER,
@@ -148,13 +147,12 @@ def _xids() -> list[str]:
         "the code:",
         "",
     ]
-    codes = {number: name for name, numbers in findings.XIDS.items() for number in numbers}
     others = {xids.HARDWARE: "driver-error", xids.APPLICATION: "driver-notice"}
     rows: dict[tuple[str, ...], list[str]] = {}
     steps: dict[str, dict[str, None]] = {}
-    for number, known in sorted(xids.XIDS.items()):
+    for number, known in sorted(xids.catalogue().items()):
         if known.kind != xids.INFORMATION:
-            name = codes.get(number, others[known.kind])
+            name = known.code or others[known.kind]
             rows.setdefault((name, known.means, xids.immediate_action(number)), []).append(str(number))
             steps.setdefault(known.do, {})[name] = None
     head = ("Xid", "name of the code", "meaning", "NVIDIA's action")

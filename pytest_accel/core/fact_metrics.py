@@ -323,6 +323,16 @@ def _fabric_fault(state: str, status: int | None, faults: Sequence[str] | None, 
 LINKS = "nvlinks"
 """The fact that is not in every reading."""
 
+OF_SYSTEM = ("node reboot", "system reboot")
+"""Requests of NVIDIA's driver that the state of the whole system makes: then every GPU states them."""
+
+
+def asked_of_all(action: object, every: Sequence[object]) -> str | None:
+    """Return why a request for recovery is no fault of the device that states it, as several do; None if it may be."""
+    of_all = action in OF_SYSTEM and every.count(action) > 1
+    return f"the driver asks for a {action} on several devices, whichever of them failed" if of_all else None
+
+
 XGMI = ("none", "error", "multiple errors")
 """The error states of an AMD device's xGMI links since the last query, in order of severity."""
 

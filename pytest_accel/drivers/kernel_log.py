@@ -6,7 +6,8 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +15,126 @@ from pytest_accel.drivers import kernel_messages
 from pytest_accel.drivers.interface import DriverProblem
 
 LOG = Path("/dev/kmsg")
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)\b(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")
+"""A MIG instance may stand behind the address: "(PCI:0000:3b:00 GPU-I:03)"."""
+_PLACE = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
+_SOURCE = re.compile(r"(\w{4,8}):\S+: DPC: containment event, status:\w+ source:0x([0-9a-f]{2})([0-9a-f]{2})")
+_BELOW = re.compile(r" device_id: (\w{4,8}):(?:.*?) secondary_bus: 0x(?!00)([0-9a-f]{2})", re.DOTALL)
+_FIRMWARE = re.compile(r"^(\{\d+\})?\[Hardware Error\]: ")
+"""The beginning of every line of a report of the firmware; the number tells reports apart."""
+_LINES = (
+    (r"(?P<head>\[Hardware Error\]: Hardware error from|BERT: Error records)|(?P<section>\]:  Error \d+, type: )",
+     _FIRMWARE.pattern),
+    (r"(?P<received>AER: .*Uncorrect.* received)|(?P<contained>DPC: containment)|(?P<error>Bus Error: severity=Uncorr)",
+     r"(?P<below>AER: can't recover)|error status/mask=|: {3,}\[ ?\d+\] |DPC: "),
+    (r"(?P<lost>NVRM: The NVIDIA GPU [0-9a-fA-F:.]+$)", r"(?P<below>NVRM: (?:\(PCI ID|fallen off|installed in this))"),
+)  # fmt: skip
+"""The lines of reports of several lines: the parts of which a report has one each, and the others. A line belongs to
+the report with its mark or of the device that it speaks of; one of a device `below` to the last report. A firmware's
+report has a part for each section (Linux 6.12 to 6.16: drivers/firmware/efi/cper.c, drivers/pci/pcie/aer.c and dpc.c;
+NVIDIA's osapi.c)."""
+_KINDS = [(re.compile(parts), re.compile(more)) for parts, more in _LINES]
+TOGETHER = 1.0
+"""Seconds without a further line after which a report is whole."""
+MOST_LINES = 200
+"""Lines of one report; more are none of it."""
+SHOWN = 300
+"""Characters of a report that are kept."""
 RECORD_BYTES = 8192
 """The size of the read buffer, larger than any record of the kernel."""
 FACILITIES = 8
 """Priorities from this one on belong to programs that write into the log; the kernel's own are lower."""
 
 
-def parse(line: str) -> dict[str, Any] | None:
-    """Return the event in a line of the log, or None if there is none.
+def parse(report: str) -> dict[str, Any] | None:
+    """Return the event in a report, one line of the log or several, or None if there is none.
 
     An Xid has `address` (PCI), `number`, `pid` (None if unknown) and `text`; another message has `message` (its name
-    in `kernel_messages`), `address` and `text`.
+    in `kernel_messages`), `address`, `text`, and under `named` all PCI addresses in it.
     """
-    xid = _XID.search(line)
-    if not xid and (other := kernel_messages.find(line)):
+    if other := kernel_messages.find(report):
         message, address = other
-        return {"message": message.name, "address": address, "text": line.partition(";")[2].partition("\n")[0].strip()}
+        text = "; ".join(_FIRMWARE.sub("", line).strip() for line in report.splitlines())[:SHOWN]
+        return {"message": message.name, "address": address, "text": text, "named": sorted(_named(report))}
+    xid = _XID.search(report)
     if not xid:
         return None
     address, number, pid, text = xid.groups()
     known = int(pid) if pid and pid.isdigit() else None
     return {"address": address.lower(), "number": int(number), "pid": known, "text": (text or "").strip()}
+
+
+def _named(report: str) -> set[str]:
+    """Return the PCI addresses that a report names, with those that it states in another form.
+
+    These are the device that sent an error to a port, as a number, and the one on the bus behind a port.
+    """
+    sent = {
+        f"{domain}:{bus}:{int(rest, 16) >> 3:02x}.{int(rest, 16) & 7}" for domain, bus, rest in _SOURCE.findall(report)
+    }
+    below = {f"{domain}:{bus}:00.0" for domain, bus in _BELOW.findall(report)}
+    return {place.lower() for place in {*_PLACE.findall(report), *sent, *below}}
+
+
+@dataclass(eq=False)
+class _Report:
+    """A report that may go on: its kind, its last time, its mark or its devices, its parts, and its lines."""
+
+    kind: int
+    at: float
+    about: set[str | None]
+    parts: set[str | None]
+    lines: list[str]
+
+
+class Reports:
+    """Joins the lines of reports of several lines, between which others may stand, and finds the events in them."""
+
+    def __init__(self) -> None:
+        self.open: list[_Report] = []
+        """The reports that may go on, the last one at the end."""
+
+    def take(self, record: bytes) -> list[dict[str, Any]]:
+        """Take a record of the log, and return the events that are whole, each with its seconds since the boot as `at`.
+
+        A record that a program wrote holds none.
+        """
+        at, text = _seconds(record), _text(record)
+        done = self.end([report for report in self.open if report.at < at - TOGETHER])
+        for kind, (parts, more) in enumerate(_KINDS):
+            part = parts.search(text)
+            goes_on = part or more.search(text)
+            if not goes_on:
+                continue
+            mark = _FIRMWARE.match(text)
+            about: set[str | None] = {*_named(text)} if kind else {mark and mark[1]}
+            own = [report for report in self.open if report.kind == kind]
+            report = next((one for one in reversed(own) if about & one.about), None)
+            if goes_on.lastgroup == "below":
+                report = report or next(reversed(own), None)
+            if part and (report is None or part.lastgroup in report.parts):
+                heads = report.lines[:1] if report and part.lastgroup == "section" else []
+                done += self.end([report] if report else [])
+                self.open.append(_Report(kind, at, about, {part.lastgroup}, [*heads, text]))
+                return done
+            if report and len(report.lines) < MOST_LINES:
+                report.at = at
+                report.about |= about if part else set()
+                report.parts |= {part.lastgroup} if part else set()
+                report.lines.append(text)
+                return done
+        return done + _found(at, text)
+
+    def end(self, reports: Sequence[_Report] | None = None) -> list[dict[str, Any]]:
+        """Return the events of reports to which nothing more belongs, by default of all."""
+        whole = self.open if reports is None else reports
+        self.open = [report for report in self.open if report not in whole]
+        return [event for report in whole for event in _found(report.at, "\n".join(report.lines))]
+
+
+def _found(at: float, report: str) -> list[dict[str, Any]]:
+    event = parse(report)
+    return [{"at": at, **event}] if event else []
 
 
 def is_at(event_address: str, device_address: str | None) -> bool:
@@ -57,13 +156,13 @@ def past(path: Path = LOG) -> list[dict[str, Any]]:
 
     The log holds what was logged since the boot, or a part of it if it is full. Raises DriverProblem as `follow` does.
     """
-    booted = time.time() - time.monotonic()
+    booted, reports = time.time() - time.monotonic(), Reports()
     log = _open(path, os.SEEK_SET)
     try:
-        found = [(record, event) for record in _held(log, path) if (event := _event(record))]
+        found = [event for record in _held(log, path) for event in reports.take(record)] + reports.end()
     finally:
         os.close(log)
-    return [{**event, "at": booted + _seconds(record)} for record, event in found]
+    return [{**event, "at": booted + event["at"]} for event in found]
 
 
 def _open(path: Path, whence: int) -> int:
@@ -98,11 +197,19 @@ def _held(log: int, path: Path) -> Iterator[bytes]:
 
 def _events(log: int, path: Path) -> Iterator[dict[str, Any]]:
     """Yield the events of an open log, without end."""
-    poll = select.poll()
+    poll, reports = select.poll(), Reports()
     poll.register(log, select.POLLIN)
     while True:
-        poll.poll()
-        yield from filter(None, map(_event, _held(log, path)))
+        waited = poll.poll(1000 * TOGETHER if reports.open else None)
+        for event in [] if waited else reports.end():
+            yield _now(event)
+        for record in _held(log, path):
+            yield from map(_now, reports.take(record))
+
+
+def _now(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without its time since the boot."""
+    return {name: each for name, each in event.items() if name != "at"}
 
 
 def _seconds(record: bytes) -> float:
@@ -111,9 +218,9 @@ def _seconds(record: bytes) -> float:
     return int(stated[2]) / 1e6 if len(stated) > 2 and stated[2].isdigit() else 0.0
 
 
-def _event(record: bytes) -> dict[str, Any] | None:
-    """Return the event in a record, None if there is none or a program wrote it."""
+def _text(record: bytes) -> str:
+    """Return the first line of a record's text; an empty one of a record that a program wrote."""
     priority = record.partition(b",")[0]
     if priority.isdigit() and int(priority) >= FACILITIES:
-        return None
-    return parse(record.decode(errors="replace"))
+        return ""
+    return record.partition(b";")[2].partition(b"\n")[0].decode(errors="replace").strip()

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import kernel_log
-from pytest_accel.drivers.kernel_messages import MESSAGES, SOURCE, find
+from pytest_accel.drivers.kernel_messages import SOURCE, find, messages
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
@@ -55,7 +55,7 @@ LINES = [
      "amdgpu uncorrectable", "0000:e3:00.0"),
     ("amdgpu 0000:e3:00.0: amdgpu: GPU reset begin!", "amdgpu reset", "0000:e3:00.0"),
     # pop-os/cosmic-epoch issue 3764
-    ("amdgpu 0000:0c:00.0: GPU reset begin!. Source:  1", "amdgpu reset", "0000:0c:00.0"),
+    ("amdgpu 0000:0c:00.0: GPU reset begin!. Source:  1", "amdgpu ring timeout", "0000:0c:00.0"),
     ("amdgpu 0000:0c:00.0: ring gfx_0.0.0 timeout, signaled seq=5389552, emitted seq=5389554",
      "amdgpu ring timeout", "0000:0c:00.0"),
     # Linux, amdgpu_ras.c and kfd_int_process_v9.c: the format strings, filled in
@@ -104,7 +104,6 @@ NO_NEWS = [
     "amdgpu 0000:42:00.0: {1}[Hardware Error]: aca entry[00].STATUS=0x98000800003e0000",
     "pcieport 0000:00:01.0: AER: Corrected error received: id=0008",
     "pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, id=0008(Transmitter ID)",
-    "pcieport 0000:00:1d.0: AER: Uncorrected (Non-Fatal) error received: 0000:00:1d.0",
     "{359}[Hardware Error]: event severity: corrected",
     "mce: [Hardware Error]: Machine check events logged",
     "mce: [Hardware Error]: CPU 20: Machine Check: 0 Bank 8: 8c00004000010090",
@@ -118,9 +117,17 @@ def kmsg(line: str, priority: int = 3) -> str:
     return f"{priority},1234,5678901,-;{line}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:00:1b.0\n"
 
 
+def event(line: str) -> dict[str, Any]:
+    """The event in a log of one line; empty if there is none."""
+    reports = kernel_log.Reports()
+    return next(iter(reports.take(kmsg(line).encode()) + reports.end()), {})
+
+
 @pytest.mark.parametrize(("line", "name", "address"), LINES)
 def test_a_line_is_known_with_its_address(line: str, name: str, address: str) -> None:
-    assert kernel_log.parse(kmsg(line)) == {"message": name, "address": address, "text": line}
+    found = event(line)
+    assert (found["message"], found["address"], found["at"]) == (name, address, pytest.approx(5.678901))
+    assert found["text"] == line.removeprefix("{1}").removeprefix("[Hardware Error]: ")
 
 
 @pytest.mark.parametrize("line", NO_NEWS)
@@ -129,7 +136,13 @@ def test_what_was_corrected_or_only_goes_with_it_is_no_news(line: str) -> None:
 
 
 def test_every_message_has_a_real_line() -> None:
-    assert {name for _, name, _ in LINES} == set(MESSAGES)
+    """Those that several lines make are in test_real_kernel_logs.py."""
+    assert set(messages()) - {name for _, name, _ in LINES} == {
+        "reboot requested", "firmware of a GPU", "NVLinks not found", "no address space", "unread Xid",
+        "amdgpu reset failed", "amdgpu lost", "amdgpu too hot", "amdgpu bad pages", "amdgpu not initialised",
+        "amdgpu block", "amdgpu queues hang", "NIC health", "firmware: previous boot", "firmware: PCIe fatal",
+        "firmware: PCIe",
+    }  # fmt: skip
 
 
 # -- laid to a device or the node, and judged
@@ -141,7 +154,7 @@ def verdict(
     """On a node that has read `line` at 12 s, during the soak."""
     reports = ErrorReports(deaf={SOURCE: None}, ended=list(ended))
     for _ in range(times):
-        reports.hear({"at": at, "source": SOURCE, **(kernel_log.parse(kmsg(line)) or {})}, OURS)
+        reports.hear({**event(line), "at": at, "source": SOURCE}, OURS)
     subject = NODE if metric.startswith("host") else "GPU-0"
     return judge([reports.measured(metric, subject, WINDOWS)], limit(metric, vendor))
 
@@ -180,8 +193,7 @@ def test_what_is_at_no_device_is_the_nodes() -> None:
 
 def test_another_graphics_card_is_no_fault_of_the_node() -> None:
     reports = ErrorReports(deaf={SOURCE: None})
-    event = kernel_log.parse(kmsg(RESET.replace("0c", "77"))) or {}
-    note = reports.hear({"at": 12.0, "source": SOURCE, **event}, OURS)
+    note = reports.hear({**event(RESET.replace("0c", "77")), "at": 12.0, "source": SOURCE}, OURS)
     assert reports.heard == []
     assert "amdgpu reset of 0000:77:00.0, which is not a device of this run" in str(note)
 
@@ -199,6 +211,16 @@ def test_a_reset_after_we_killed_its_worker_is_ours(ended: Ended, counts: bool) 
     assert verdict(RESET, "counters.log_hardware", vendor="amd", ended=(ended,)).value == int(counts)
 
 
+@pytest.mark.parametrize(("ended", "count"), [((), 0), ((Ended("GPU-0", 812, 11.0),), 1)])
+def test_a_port_follows_a_device_that_failed_and_none_that_we_reset(ended: tuple[Ended, ...], count: int) -> None:
+    """A device that our own kill reset is not the cause of what a port reports beside it."""
+    reports = ErrorReports(deaf={SOURCE: None}, ended=list(ended))
+    for line in (RESET, FATAL.format("03")):
+        reports.hear({**event(line), "at": 12.0, "source": SOURCE}, OURS)
+    assert reports.measured("counters.log_hardware", "GPU-0", WINDOWS).value == 1 - count
+    assert reports.measured("host_counters.log_hardware", NODE, WINDOWS).value == count
+
+
 def test_a_killed_worker_excuses_no_lost_data() -> None:
     line = "amdgpu 0000:0c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!"
     assert verdict(line, "counters.log_hardware", vendor="amd", ended=(Ended("GPU-0", 812, 11.0),)).value == 1
@@ -207,7 +229,7 @@ def test_a_killed_worker_excuses_no_lost_data() -> None:
 def test_of_a_flood_the_record_has_the_beginning() -> None:
     reports = ErrorReports(deaf={SOURCE: None})
     for _ in range(1000):
-        reports.hear({"at": 12.0, "source": SOURCE, **(kernel_log.parse(kmsg(FATAL.format("0c"))) or {})}, OURS)
+        reports.hear({**event(FATAL.format("0c")), "at": 12.0, "source": SOURCE}, OURS)
     found = reports.measured("counters.log_hardware", "GPU-0", WINDOWS)
     assert (found.value, len(found.details["reports"])) == (1000, 50)
 
@@ -243,7 +265,7 @@ def test_without_a_probe_nothing_could_be_logged() -> None:
 def test_the_sensor_tells_lines_from_xids() -> None:
     heard = Kept()
     lines = (FATAL.format("0c"), "NVRM: Xid (PCI:0000:0c:00): 79, pid=7, GPU has fallen off the bus.")
-    Sensor(heard)._report(SOURCE, lambda: (kernel_log.parse(kmsg(line)) or {} for line in lines))  # type: ignore[arg-type]
+    Sensor(heard)._report(SOURCE, lambda: (kernel_log.parse(line) or {} for line in lines))  # type: ignore[arg-type]
     assert [each["event"] for each in heard] == ["hearing", "logged", "xid"]
 
 

@@ -70,8 +70,8 @@ def test_what_an_xid_means(number: int, text: str, kind: str) -> None:
 
 
 def test_every_entry_says_what_it_means_and_what_to_do() -> None:
-    assert len(xids.XIDS) > 90
-    assert all(each.means and each.do and each.kind for each in xids.XIDS.values())
+    assert len(xids.catalogue()) > 90
+    assert all(each.means and each.do and each.kind for each in xids.catalogue().values())
 
 
 # -- judged

@@ -114,6 +114,25 @@ def test_what_moves_beyond_its_limit_fails_and_names_the_probe(name: str, moved:
     assert sentence_of(found).endswith(", during probe2")
 
 
+@pytest.mark.parametrize(
+    ("actions", "status"),
+    [
+        (("node reboot", "node reboot"), Status.INCONCLUSIVE),
+        (("node reboot", "none"), Status.FAIL),
+        (("GPU reset", "GPU reset"), Status.FAIL),
+    ],
+)
+def test_a_reboot_that_several_devices_ask_for_during_a_run_blames_none(
+    actions: tuple[str, str], status: Status
+) -> None:
+    ledger = CounterReadings()
+    ledger.read(0.0, "", dict.fromkeys((GPU.uuid, "GPU-other"), HEALTHY))
+    asked = zip((GPU.uuid, "GPU-other"), actions, strict=True)
+    ledger.read(9.0, "soak.rate", {uuid: {**HEALTHY, "recovery_action": action} for uuid, action in asked})
+    metric = "counters.recovery_asked"
+    assert judge([ledger.measured(metric, GPU)], LIMITS[metric]).status is status
+
+
 @pytest.mark.parametrize(("name", "moved"), ADVICE)
 def test_what_moves_a_little_is_marginal(name: str, moved: dict[str, Any]) -> None:
     found = verdict(name, {}, moved)

@@ -18,9 +18,10 @@ from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.drivers.kernel_messages import MESSAGES
+from pytest_accel.drivers import xids
+from pytest_accel.drivers.kernel_messages import messages
 from pytest_accel.judging.causes.fault_codes import TABLE, Severity, of_metric
-from pytest_accel.judging.causes.findings import LOGGED, Finding, finding_of, findings
+from pytest_accel.judging.causes.findings import Finding, finding_of, findings
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import ErrorReports
 from pytest_accel.run.record import findings_of
@@ -69,8 +70,10 @@ def test_every_metric_of_ours_has_a_code_of_its_own() -> None:
     assert of_metric("my_own_test.bf16").name == "limit-broken"
 
 
-def test_every_kernel_message_that_is_named_exists() -> None:
-    assert set(LOGGED) <= set(MESSAGES)
+def test_every_code_of_a_kernel_report_exists() -> None:
+    codes = {each.code for each in (*messages().values(), *xids.catalogue().values())} - {""}
+    assert len(codes) > 10
+    assert codes <= {each.name for each in TABLE}
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,17 @@ def test_every_limit_on_a_fact_can_fail_and_blames_one_device(
     assert [each.status is Status.FAIL for each in judged(metric, discovered(*gpus))] == [False, False, True, False]
 
 
+@pytest.mark.parametrize(("action", "status"), [(2, Status.INCONCLUSIVE), (7, Status.INCONCLUSIVE), (1, Status.FAIL)])
+def test_a_reboot_that_every_gpu_asks_for_is_no_fault_of_one(action: int, status: Status) -> None:
+    """NVIDIA's driver states it of all of them, whichever failed (bug 4503046); a reset it states of one."""
+    gpus = [h100(place) for place in range(3)]
+    for gpu in gpus[1:]:
+        gpu.fields[230] = (1, action)
+    found = judged("health.recovery_action", discovered(*gpus))
+    assert [each.status for each in found] == [Status.PASS, status, status]
+    assert ("whichever of them failed" in sentence_of(found[1])) is (status is Status.INCONCLUSIVE)
+
+
 ADVICE: list[tuple[str, dict[str, Any]]] = [
     ("inventory.vbios", {"nvmlDeviceGetVbiosVersion": b"96.00.74.00.01"}),
     ("inventory.inforom", {"nvmlDeviceGetInforomImageVersion": b"G520.0200.00.03"}),

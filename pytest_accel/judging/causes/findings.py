@@ -46,43 +46,12 @@ REASONS = {
 """The code of each reason for a low clock. The usual power cap is none, and neither is what no reason explains."""
 MOST = 0.5
 """The share of the lost clock from which on a reason is the cause."""
-XIDS = {
-    "device-lost": (79,),
-    "recovery-asked": (154,),
-    "memory-uncorrectable": (48, 94, 95, 140, 171, 172),
-    "memory-unrepairable": (64,),
-    "memory-missing": (168,),
-    "host-link-errors": (32, 167),
-    "peer-link-errors": (74, 136, *xids.BY_TEXT),
-    "peer-link-down": (155,),
-    "auxiliary-power": (54,),
-}
-"""Xids that have the code of what they report. The others have that of their metric."""
-LOGGED = {
-    "NVSwitch fatal": "fabric",
-    "NVSwitch non-fatal": "fabric",
-    "off the bus": "device-lost",
-    "not responding": "device-lost",
-    "not initialised": "device-missing",
-    "reset required": "recovery-asked",
-    "lost from the bus": "device-lost",
-    "amdgpu uncorrectable": "memory-uncorrectable",
-    "amdgpu deferred": "memory-uncorrectable",
-    "amdgpu poison": "memory-uncorrectable",
-    "amdgpu reset": "recovery-asked",
-    "PCIe fatal": "host-link-errors",
-    "PCIe non-fatal": "host-link-errors",
-    "PCIe contained": "host-link-errors",
-    "PCIe slot": "device-missing",
-}
-"""Kernel messages that have the code of what they report. The others have that of their metric."""
 CAUSES = {"compute-slow": "soak.throttle.", "unsteady": "soak.throttle.", "host-link-slow": "health.pcie_width"}
 """By code, how the metrics begin whose failure on the same device is its cause."""
 COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"
 """The metric that fails for a device of another product."""
-_OF_XID = {number: name for name, numbers in XIDS.items() for number in numbers}
 
 Key = tuple[str, str, str]
 """The identity of a verdict (`Verdict.key`)."""
@@ -210,7 +179,7 @@ def _fault(
     if verdict.fault:
         return BY_NAME[_of_failure(verdict, own)]
     if reported:
-        name = LOGGED.get(reported.message, "") if reported.message else _OF_XID.get(reported.number, "")
+        name = known(reported).code
         return BY_NAME[name] if name else of_metric(verdict.metric)
     several = any(each.kind == "cause_before" for each in verdict.reasons)
     evidence = (fallen_short(own, verdict) or own[-1:])[: None if several else 1]
@@ -236,7 +205,7 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
 def _reported(own: Attempt) -> ErrorReport | None:
     """Return the worst error that the driver or the kernel reported: one with a code of its own, else the first."""
     reports = own[-1].details.get("reports", ()) if own else ()
-    coded = [each for each in reports if (LOGGED.get(each.message) or _OF_XID.get(each.number))]
+    coded = [each for each in reports if known(each).code]
     return next(iter([*coded, *reports]), None)
 
 

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from pytest_accel.core.details import Details
-from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, sane
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, asked_of_all, sane
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.run import CountedEntry
@@ -133,6 +133,8 @@ class CounterReadings:
 
     def __init__(self) -> None:
         self.readings = 0
+        self._asked: dict[str, object] = {}
+        """The recovery that the driver asked for at the last reading, by UUID."""
         self._counters = _Book([name for name in ERROR_COUNTERS if name not in OF_LINKS])
         self._links = _Book(OF_LINKS)
         self._since: list[str] = []
@@ -187,6 +189,7 @@ class CounterReadings:
         self._since += [during] if during else []
         for uuid in dict.fromkeys((*self._counters.last, *devices, *answers)):
             facts = answers.get(uuid, absent)
+            self._asked[uuid] = facts.get("recovery_action")
             self._counters.enter(uuid, during or AFTER, at, facts)
             if links:
                 self._links.enter(uuid, ", ".join(dict.fromkeys(self._since)), at, facts)
@@ -223,7 +226,9 @@ class CounterReadings:
             return _troubled(metric, device, Trouble(kind, f"{reason}, during {failed.during}"))
         if lacking := last.lacking.get(name) or book.never[device.uuid].get(name):
             return _troubled(metric, device, lacking)
-        return _judged(metric, device, counter, windows)
+        asked = self._asked if name == "recovery_asked" else {}
+        why = asked_of_all(asked.get(device.uuid), [*asked.values()])
+        return replace(_judged(metric, device, counter, windows), disturbance=why)
 
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[ReadingWindow]) -> Measurement:

@@ -14,13 +14,19 @@ from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
-from pytest_accel.drivers.kernel_messages import LOGGED, MESSAGES, SOURCE, known
+from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE, known, messages
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 
 METRICS = {"counters.xid_hardware": xids.HARDWARE, "counters.xid_application": xids.APPLICATION}
 
 AFTER_KILL_SECONDS = 60.0
 """The time after the end of a worker in which the driver may still be cleaning up after it."""
+TOGETHER_SECONDS = 30.0
+"""The time within which reports may follow from one fault (NVIDIA's Xid catalogue, 145)."""
+EARLIER, BUS, HIVE = "earlier", "bus", "hive"
+"""What a message follows from: an earlier failure of a device, its loss from the bus, the same message of another."""
+OF_BUS = ("device-lost", "host-link-errors", "recovery-asked")
+"""The fault codes of what takes a device off the bus, a reset among them."""
 MOST_SHOWN = 50
 """The number of reports that the record holds in full; the value counts all of them."""
 
@@ -50,13 +56,19 @@ class ErrorReports:
     def hear(self, event: Mapping[str, Any], addresses: Mapping[str, str | None]) -> str | None:
         """Enter an Xid or a message of the kernel log.
 
-        It belongs to the devices at its PCI address (`addresses` maps UUID to address), else to the node if the kind
-        of message concerns the node. Returns a sentence about a report that belongs to neither, else None.
+        It belongs to the devices at its PCI address (`addresses` maps UUID to address), or to the only one that it
+        names, such as the one below a port; else to the node if the kind of message concerns the node. Returns a
+        sentence about a report that belongs to none of them, else None.
         """
         name, address, text = event.get("message", ""), event.get("address", ""), event.get("text", "")
         subjects = [event["uuid"]] if "uuid" in event else []
         subjects += [uuid for uuid, place in addresses.items() if address and is_at(address, place)]
-        if not subjects and name and MESSAGES[name].anywhere:
+        named = [
+            uuid for uuid, place in addresses.items() if any(is_at(other, place) for other in event.get("named", ()))
+        ]
+        if not subjects and len(named) == 1:
+            subjects = named
+        if not subjects and name and (messages()[name].anywhere or not address):
             subjects = [NODE]
         for subject in subjects:
             number, pid = event.get("number", 0), event.get("pid")
@@ -102,8 +114,42 @@ class ErrorReports:
         ended = [each for each in self.ended if each.uuid == report.uuid]
         if report.message:
             after = [report.at - each.at for each in ended]
-            return MESSAGES[report.message].after_kill and any(0 <= each <= AFTER_KILL_SECONDS for each in after)
+            return messages()[report.message].after_kill and any(0 <= each <= AFTER_KILL_SECONDS for each in after)
         return report.number in xids.CLEANUP and any(report.pid in (None, each.pid) for each in ended)
+
+    def causes(self) -> list[ErrorReport]:
+        """Return the reports of devices that others may follow from, one of each kind and second."""
+        found: dict[object, ErrorReport] = {}
+        for report in self.heard:
+            if report.uuid != NODE and not self.ours(report):
+                kind = known(report).kind, xids.nearness(report.number, report.text)
+                found.setdefault((report.uuid, report.title, *kind, int(report.at)), report)
+        return [*found.values()]
+
+    def cause(self, report: ErrorReport, causes: Sequence[ErrorReport]) -> ErrorReport | None:
+        """Return the report, one of `causes`, that this report follows from; None if it stands for itself.
+
+        The driver names an earlier Xid of the same device; a port, a switch or the driver report as well that a device
+        failed, and so does the other end of an NVLink. No failure of one device follows from that of another, unless
+        the driver could not reset a hive.
+        """
+        named, nearness = xids.caused_by(report.text), xids.nearness(report.number, report.text)
+        message = messages().get(report.message)
+        follows = message.follows if message and (report.uuid == NODE or message.follows == HIVE) else ""
+        for other in causes if named or nearness or follows else ():
+            after = report.at - other.at
+            if other.uuid == report.uuid:
+                if named == other.number != report.number and after >= 0:
+                    return other
+            elif abs(after) <= TOGETHER_SECONDS and known(other).kind == xids.HARDWARE:
+                excluded = (
+                    (follows == EARLIER and after < 0)
+                    or (follows == BUS and known(other).code not in OF_BUS)
+                    or (follows == HIVE and (after <= 0 or other.message != report.message))
+                )
+                if (follows and not excluded) or 0 < nearness < xids.nearness(other.number, other.text):
+                    return other
+        return None
 
     def measured(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
         """Return how many Xids, or kernel messages, of one kind (`metric`) a device or the node had in the `windows`.
@@ -112,7 +158,10 @@ class ErrorReports:
         devices themselves report most of the same errors.
         """
         own, kind = [each for each in self.of(subject) if bool(each.message) != (metric in METRICS)], _kind(metric)
-        reports = [each for each in own if known(each).kind == kind and not self.ours(each)]
+        causes = self.causes()
+        reports = [
+            each for each in own if known(each).kind == kind and not (self.ours(each) or self.cause(each, causes))
+        ]
         if metric in METRICS:
             unheard = None if reports else self.unheard(subject)
             trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None

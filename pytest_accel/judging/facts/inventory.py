@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.details import Details
-from pytest_accel.core.fact_metrics import FACT_METRICS, sane
+from pytest_accel.core.fact_metrics import FACT_METRICS, asked_of_all, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.sku import Limit, Sku, is_unknown_part
@@ -58,8 +58,11 @@ def lacking(facts: Facts, name: str) -> Trouble:
     return Trouble("not_applicable", f"{name}: {reason}")
 
 
-def disturbance(metric: str, device: Device) -> str | None:
+def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> str | None:
     """Return the disturbance for which the device is not to blame, such as foreign processes, or None."""
+    if metric == "health.recovery_action":
+        asked = [other.facts.get("recovery_action") for other in devices]
+        return asked_of_all(device.facts.get("recovery_action"), asked)
     seen = device.facts.get("processes") if metric == "health.foreign_processes" else None
     return f"in use by pid {', '.join(str(each['pid']) for each in seen)}" if seen else None
 
@@ -184,7 +187,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None)
             unit=unit,
             value=value,
             trouble=trouble,
-            disturbance=disturbance(metric, device),
+            disturbance=disturbance(metric, device, devices),
             started=now,
             ended=now,
             details={
