@@ -52,6 +52,7 @@ NOTES: Mapping[str, str] = {
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",
     "restricted": "restricted by {text}",
+    "as_ring": "the algorithm is not stated, and rings give {text}",
     "island": "fast with {text}, and slow with all others",
     "nobody_named": "no node could be named: {text}",
     # what became of the repeat

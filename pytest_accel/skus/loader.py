@@ -335,7 +335,7 @@ def _build_limit(
         metric=metric,
         of_reference=of_reference,
         conditions={
-            **{key: raw[key] for key in ("ranks", "algorithm") if key in raw},
+            **{key: raw[key] for key in ("ranks", "algorithm", "by_ring") if key in raw},
             **methods.known_to_a_run(metric, raw["source"], probes),
         },
         advises=advises,

@@ -152,6 +152,9 @@ _limit_keys = yaml_nodes.record_of(
         "source": _source.described("where the figures come from"),
         "ranks": count.described("the number of ranks of the collective that the limit is for"),
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
+        "by_ring": positive.described(
+            "the lowest published value of a ring, in `unit`; the limit is for another algorithm"
+        ),
         "software": software_check.described(
             'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On others it '
             "advises, and only the floor of the class still rejects. Known names: "
@@ -164,7 +167,7 @@ _limit_keys = yaml_nodes.record_of(
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet")
 """Ways in which NICs are connected."""
 
-BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference")
+BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference", "by_ring")
 """Keys of a limit whose figures have its unit."""
 
 

@@ -88,7 +88,7 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
     if not _finite(measurement.value):
         return base.because(Note("not_finite"))
     verdict = _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
-    return _restricted(verdict, measurement)
+    return _perhaps_by_ring(_restricted(verdict, measurement), measurement, limit)
 
 
 CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
@@ -143,6 +143,14 @@ def _restricted(verdict: Verdict, measurement: Measurement) -> Verdict:
     if not setting:
         return verdict
     return verdict.because(Note("restricted", setting), status=Status.INCONCLUSIVE)
+
+
+def _perhaps_by_ring(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    """Make a shortfall INCONCLUSIVE that a ring explains, within the tolerance of a limit; no algorithm is stated."""
+    by_ring, used = limit.conditions.get("by_ring"), measurement.conditions.get("algorithm")
+    if verdict.status is not Status.FAIL or not by_ring or used or verdict.value < (1 - MARGINAL_WITHIN) * by_ring:
+        return verdict
+    return verdict.because(Note("as_ring", f"{by_ring:g} {limit.unit}"), status=Status.INCONCLUSIVE)
 
 
 def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:

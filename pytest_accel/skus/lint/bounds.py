@@ -83,7 +83,7 @@ def _sizes(subject: LintedFile, platform: Platform, small: Limit, large: Limit) 
 
 def _alike(one: Limit, other: Limit) -> bool:
     """Return True if two limits are on one collective whose ranks and algorithm do not differ."""
-    shared = one.conditions.keys() & other.conditions.keys()
+    shared = (one.conditions.keys() & other.conditions.keys()) - {"by_ring"}
     same = all(one.conditions[key] == other.conditions[key] for key in shared)
     return same and parse(one.metric).base == parse(other.metric).base
 
