@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_accel.cli import rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.cli.tool_outputs.output import ToolOutput, several
-from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, reader_of
+from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, other, reader_of
 from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_output, lacking, not_judged
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.contradiction import in_short, listed
@@ -34,8 +34,8 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file,
-or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests, nvbandwidth (text
-or JSON), BabelStream, mamf-finder or dcgmi diag (JSON) printed it. A record is never accepted more easily than its
+or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests, nvbandwidth or
+dcgmi diag (JSON) printed it. A record is never accepted more easily than its
 run was: if the run was filtered, interrupted or simulated, that still counts. Results of another tool are never
 accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held
 where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run did."""
@@ -86,24 +86,19 @@ def run(chosen: argparse.Namespace) -> int:
     if not path.is_file() or path.name == record.FILE:
         return _judge_record(chosen)
     text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
-    if reader := reader_of(text):
-        return _judge_output(chosen, text, reader)
-    if not text.lstrip().startswith(("{", "[")):
-        raise _unknown(f"{path}: is")
+    reader, own, notes = reader_of(text)
+    if reader:
+        return _judge_output(chosen, own, reader, notes)
+    unknown = f"no record and no output of a known tool: {LOOKED_FOR}"
+    if (what := other(text)) or not text.lstrip().startswith("{"):
+        raise BadFile(f"{path}: is {what or unknown}")
     try:
         found = untrusted.parse_json(text.encode(), str(path))
     except BadFile as bad:
-        raise _unknown(f"{bad};") from None
-    if not isinstance(found, dict):
-        raise _unknown(f"{path}: is a JSON list,")
+        raise BadFile(f"{bad}; {unknown}") from None
     if "schema" not in found:
-        raise _unknown(f"{path}: is JSON with {several(list(found)) or 'no key'}, but without 'schema',")
+        raise BadFile(f"{path}: is JSON with {several(list(found)) or 'no key'}, but without 'schema': {unknown}")
     return _judge_record(chosen)
-
-
-def _unknown(found: str) -> BadFile:
-    """Return the error for a file that is nothing that can be judged; `found` says what it is."""
-    return BadFile(f"{found} no record and no output of a known tool: {LOOKED_FOR}")
 
 
 def _judge_record(chosen: argparse.Namespace) -> int:
@@ -206,8 +201,8 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     return folder / record.FILE
 
 
-def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader) -> int:
-    """Judge another tool's output, and return the exit status. Raises BadFile or Refused."""
+def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader, notes: Sequence[str]) -> int:
+    """Judge another tool's output, with notes on it, and return the exit status. Raises BadFile or Refused."""
     if chosen.output:
         raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
     if chosen.expect:
@@ -224,7 +219,7 @@ def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader) -
     verdicts, closing, absent = judge_output(found, sku, terms)
     count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
     screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
-    screen.show([(f"{found.tool}: {note}", "yellow") for note in found.notes])
+    screen.show([(f"{found.tool}: {note}", "yellow") for note in (*notes, *found.notes)])
     screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
     for figure in found.figures:
         screen.show(fabric.port_lines(figure, sku, terms.platform, screen.width()))

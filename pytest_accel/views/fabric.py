@@ -97,13 +97,15 @@ def _figures(found: Fabric) -> str:
 def port_lines(measured: Measurement, sku: Sku, platform: Platform, width: int | None = None) -> list[Line]:
     """Return what the busbw of an all-reduce over several nodes is for the ports, and what healthy ones give.
 
-    Nothing for another measurement.
+    Nothing for another measurement, and nothing on ports where NVLink joins the nodes.
     """
     nodes, ranks, busbw = measured.conditions.get("nodes"), measured.conditions.get("ranks"), measured.value
     if not (isinstance(nodes, int) and isinstance(ranks, int) and isinstance(busbw, float) and 1 < nodes <= ranks):
         return []
     size = measured.conditions.get("message")
-    lines = _ports(busbw, nodes, ranks, f"{nodes} nodes{f', {size}' if size else ''}", platform)
+    what, domain = f"{nodes} nodes{f', {size}' if size else ''}", platform.fabric.get("nvlink_domain")
+    joined = f"{what}: NVLink joins {domain} devices of several nodes, so the load of no port follows from it"
+    lines = [(joined, "")] if domain else _ports(busbw, nodes, ranks, what, platform)
     told = [f"{each['value']:g} GB/s over {each['nodes']} ({each['by']})" for each in fabric.published(sku.name, nodes)]
     lines += [(f"published of {sku.name}: {listed(told, 2)}", "")] if told else []
     return folded(lines, width) if width else lines

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import shipped
+import yaml
 
 from pytest_accel.cli.main import main
+from pytest_accel.cli.tool_outputs.output import ToolOutput
 from pytest_accel.cli.tool_outputs.recognise import READERS, reader_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.untrusted import BadFile
@@ -23,15 +27,23 @@ GATHERED, ALL_TO_ALL, SENT = (
     (OUTPUTS / "nccl-tests" / f"{name}-2.txt").read_text()
     for name in ("all-gather-b200", "alltoall-rtx-2080-ti", "sendrecv-a100-64gb")
 )
+PUBLISHED: list[dict[str, Any]] = yaml.safe_load((OUTPUTS / "published.yaml").read_text(encoding="utf-8"))
+OTHERS: list[dict[str, str]] = yaml.safe_load((OUTPUTS / "others.yaml").read_text(encoding="utf-8"))
 START = "# Collective test starting:"
 AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  8589934592"))
 
 
 def read(text: str, limits: dict[str, Limit] | None = None) -> dict[str, object]:
     """Return the values of a text by metric and device."""
-    reader = reader_of(text)
+    reader, text, _ = reader_of(text)
     figures = reader.read(text, "f.txt", limits or dict(LIMITS), SKU).figures if reader else []
     return {f"{each.metric}{each.subject.removeprefix('node')}": each.value for each in figures}
+
+
+def read_output(text: str) -> ToolOutput:
+    reader, text, _ = reader_of(text)
+    assert reader
+    return reader.read(text, "f.txt", dict(LIMITS), SKU)
 
 
 def judged(text: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -121,6 +133,199 @@ def test_of_nodes_with_unequal_ranks_and_of_small_messages_nothing_is_judged(
     assert read(small) == {}
 
 
+PREFIXES = [
+    "0: ",
+    " 12: ",
+    "[1,0]<stdout>:",
+    "    [2,10]<stdout>:",
+    "Thu Jul 18 15:41:{n:02} 2024<stdout>:",
+    "(head, rank=0, pid=3808) [1,0]<stdout>:",
+    "2026-02-16T10:00:{n:02}.0{n:04}Z ",
+    "[pod/nccl-0/test] 2026-02-16T10:{n:02}:01+00:00 ",
+    "Mar  2 08:15:{n:02} node0 nccl[4100]: ",
+    "nccl-1  | ",
+    "node0: ",
+    "[   12.{n:06}] ",
+    "> ",
+    "\x1b[36mtest\x1b[0m | ",
+    "17724393{n:02} ",
+    "[  {n}.5s] ",
+    "{day} 2026[1,0]<stdout>:",
+    "{day} UTC nccl[4100]: ",
+]
+"""What launchers and collectors of logs put before line n."""
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_a_launcher_puts_before_every_line_is_taken_off(prefix: str) -> None:
+    """nccl-tests as srun, Open MPI, SkyPilot, Kubernetes, journald, docker and others show it."""
+    days = ["Mon Mar  2 23:59:59", "Tue Mar  3 00:00:03"] if "stdout" in prefix else ["Mon 2026-03-02 23:59:59"]
+    lines = [
+        f"{prefix.format(n=n // 20 + 10, day=days[n // 20 % len(days)])}{line}"
+        for n, line in enumerate(H100.splitlines())
+    ]
+    assert read("\n".join(["a line before", *lines])) == read(H100)
+    assert read("\n".join(["$ all_reduce_perf # nThread default", *lines])) == read(H100)
+    assert read("\r\n".join(lines)) == read(H100)
+
+
+def test_what_two_ranks_print_is_not_merged() -> None:
+    both = [f"{rank}: {line}" for line in H100.splitlines() for rank in range(2)]
+    with pytest.raises(BadFile, match="rank 0 where rank 1 is expected"):
+        read("\n".join(both))
+    tables = [f"{rank}: {line}" for line in H800.splitlines() for rank in range(2)]
+    with pytest.raises(BadFile, match="is given twice"):
+        read("\n".join(tables))
+
+
+def test_the_failure_of_another_rank_is_told() -> None:
+    failed = "node0: Test NCCL failure common.cu:958 'unhandled cuda error'"
+    lines = [f"0: {line}" for line in H100.splitlines()]
+    row = next(place for place, line in enumerate(lines) if AT_8GIB in line)
+    reader, text, _ = reader_of("\n".join([*lines[:row], f"3: {failed}"]))
+    assert reader
+    notes = reader.read(text, "f.txt", dict(LIMITS), SKU).notes
+    assert any("the output is cut off" in note and failed in note for note in notes)
+
+
+@pytest.mark.parametrize("name", ["nvbandwidth/h800-8.txt", "nvbandwidth/h200-8.json", "dcgmi-diag/gb10-level-1.json"])
+def test_the_prefix_of_any_tool_is_taken_off(name: str) -> None:
+    text = (OUTPUTS / name).read_text()
+    lines = text.splitlines()
+    found, own, notes = reader_of("\n".join([*(f"[1,0]<stdout>:{line}" for line in lines), "a line behind"]))
+    assert found is reader_of(text)[0]
+    assert own.removesuffix("a line behind").split() == text.split()
+    assert notes == [f"'[1,0]<stdout>:' and the like is taken off {len(lines)} of {len(lines) + 1} lines"]
+
+
+COLUMNS = "time   algbw   busbw #wrong"
+
+
+@pytest.mark.parametrize(
+    ("head", "cells"),
+    [
+        (COLUMNS, ""),
+        (f"{COLUMNS}  i_min  i_max  i_p99 i_cv%", "  31200  31900  31850   0.4"),
+        (f"{COLUMNS} #bitdiff", "      0"),
+    ],
+)
+@pytest.mark.parametrize("timestamp", [False, True])
+def test_columns_that_an_option_adds_are_left_alone(head: str, cells: str, timestamp: bool) -> None:
+    """`-I 1` and newer versions add columns behind each half, `-S 1` a date and a time behind both."""
+    lines = []
+    for line in H100.splitlines():
+        row = re.match(r"( +\d+ +\d+ +float +sum +-1)((?: +\S+){4})((?: +\S+){4})$", line)
+        text = line.replace(COLUMNS, head) if not row else f"{row[1]}{row[2]}{cells}{row[3]}{cells}"
+        lines.append(text + ("  2026-03-02 08:15:11" if row else "  timestamp" if "busbw" in line else "") * timestamp)
+    assert read("\n".join(lines)) == read(H100)
+
+
+def test_a_row_is_joined_again_where_the_library_writes_between_its_parts() -> None:
+    said = "node0:4100:4100 [0] NCCL INFO AllReduce: 8589934592 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}"
+    first, second = AT_8GIB[: AT_8GIB.index("-1") + 2], AT_8GIB[AT_8GIB.index("-1") + 2 :]
+    host = re.search(r"on +(\S+) +device", H100)
+    assert host
+    torn = f"{first}{said}\n{said}\n{second}".replace("node0", host[1])
+    output = read_output(H100.replace(AT_8GIB, torn))
+    assert {each.metric: each.value for each in output.figures} == read(H100)
+    at_8gib = next(each for each in output.figures if each.metric.endswith("8GiB"))
+    assert at_8gib.conditions["algorithm"] == "ring"
+
+
+@pytest.mark.parametrize("before", ["", "[2026-03-02 08:15:12] ", "[0] "])
+@pytest.mark.parametrize("cut", [0, AT_8GIB.index("-1") + 2, AT_8GIB.index("-1") + 30])
+@pytest.mark.parametrize("hosts", [True, False])
+def test_no_row_is_lost_to_what_the_library_writes(before: str, cut: int, hosts: bool) -> None:
+    """NCCL puts the time before its warnings (user guide, "Logging"). Without a host whole lines are told apart."""
+    host = re.search(r"on +(\S+) +device", H100)
+    assert host
+    said = f"{before}{host[1]}:4100:4131 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1"
+    text = H100 if hosts else re.sub(r"on +\S+ +device", "device", H100)
+    torn = f"{AT_8GIB[:cut]}{said}\n{said}\n{AT_8GIB[cut:]}"
+    if hosts or not cut:
+        assert read(text.replace(AT_8GIB, torn)) == read(H100)
+
+
+def with_rate(busbw: float) -> str:
+    """The output of eight H100 whose row of 8 GiB has another rate."""
+    algbw = busbw * 8 / 14
+    half = f"{8589934592 / algbw / 1e3:.0f}  {algbw:.2f}  {busbw:.2f}      0"
+    return H100.replace(AT_8GIB, f"  8589934592    2147483648     float     sum      -1    {half}    {half}")
+
+
+@pytest.mark.parametrize(
+    ("busbw", "before", "code", "says"),
+    [
+        (366.0, "", 6, "the algorithm is not stated, and rings give 364.8 GB/s"),
+        (358.0, "", 6, "the algorithm is not stated, and rings give 364.8 GB/s"),
+        (355.0, "", 1, "REJECTED node: all_reduce.busbw@8GiB 355 GB/s"),
+        (
+            366.0,
+            "node0:4100:4131 [0] NCCL INFO NCCL_ALGO set by environment to Ring.",
+            6,
+            "by NCCL_ALGO=Ring in the envi",
+        ),
+        (340.0, "mpirun -np 8 -x NCCL_NVLS_ENABLE=0 all_reduce_perf", 6, "restricted by NCCL_NVLS_ENABLE=0"),
+        (340.0, "NCCL_DEBUG=INFO NCCL_ALGO=Ring ./all_reduce_perf", 6, "restricted by NCCL_ALGO=Ring"),
+        (340.0, "export NCCL_ALGO=Ring", 6, "restricted by NCCL_ALGO=Ring"),
+        (340.0, "# NCCL_ALGO=Ring can be used to compare", 1, "REJECTED"),
+        (340.0, "to compare, NCCL_ALGO=Ring can be used", 1, "REJECTED"),
+        (340.0, "node0:4100:4131 [0] NCCL INFO NCCL_SHM_DISABLE set by environment to 0.", 1, "REJECTED"),
+        (366.0, "node0:1:1 [0] NCCL INFO AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE", 1, "REJECTED"),
+        (366.0, "node0:1:1 [0] NCCL INFO AllReduce: 8589934592 Bytes -> Algo RING proto SIMPLE", 1, "NCCL used ring"),
+    ],
+)
+def test_what_the_output_states_counts_as_in_a_run(
+    busbw: float, before: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it states no algorithm, a value that a ring gives is not judged (NVIDIA/nccl-tests issue 212)."""
+    found, said = judged(f"{before}\n{with_rate(busbw)}", tmp_path, capsys)
+    assert says in " ".join(said.split())
+    assert found == code
+
+
+J = {
+    "version": 3, "start_time": "2026-03-02 08:15:07", "args": ["./all_reduce_perf", "-g", "8"], "nccl_version": 22703,
+    "env": ["HOME=/root", "NCCL_DEBUG=INFO"],
+    "config": {"nthreads": 1, "ngpus": 8, "validation": 1, "devices": [
+        {"rank": 0, "hostname": "n", "device": 0, "device_hex": "0000:1a:00", "device_info": "NVIDIA H100 80GB HBM3"}]},
+    "results": [{"size": 8589934592, "count": 2147483648, "type": "float", "redop": "sum", "root": "    -1",
+                 "out_of_place": {"time": 31328.0, "alg_bw": 274.19, "bus_bw": 479.84, "nwrong": 0.0},
+                 "in_place": {"time": 31328.0, "alg_bw": 274.19, "bus_bw": 479.84, "nwrong": 0.0}}],
+    "out_of_bounds": {"count": 0, "okay": "true"}, "errors": [""],
+}  # fmt: skip
+"""What nccl-tests -J writes of one process with eight devices (src/util.cu, 2.19.6): the first of them alone."""
+
+
+def test_the_json_of_nccl_tests_is_read() -> None:
+    output = read_output(json.dumps(J))
+    assert [(each.metric, each.value) for each in output.figures] == [("all_reduce.busbw@8GiB", 479.84)]
+    assert [device.name for device in output.devices] == [f"gpu{n}" for n in range(8)]
+    assert output.software == {"nccl": "2.27.3"}
+    wrong = json.dumps(J).replace('"nwrong": 0.0}}', '"nwrong": 3.0}}')
+    assert read(wrong) == {"all_reduce.busbw@8GiB": None}
+    processes = [{**J["config"]["devices"][0], "rank": n, "device": n} for n in range(8)]  # type: ignore[index]
+    one_each = {**J, "config": {**J["config"], "ngpus": 1, "devices": processes}}  # type: ignore[dict-item]
+    assert read(json.dumps(one_each)) == read(json.dumps(J))
+
+
+def test_a_setting_in_the_environment_of_a_json_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = json.dumps(J).replace("NCCL_DEBUG=INFO", "NCCL_ALGO=Ring")
+    slow = text.replace("31328.0", "42950.0").replace("274.19", "200.0").replace("479.84", "350.0")
+    code, said = judged(slow, tmp_path, capsys)
+    assert (code, "restricted by NCCL_ALGO=Ring in the environment" in " ".join(said.split())) == (6, True)
+    assert "HOME" not in said
+
+
+def test_nothing_is_said_of_ports_where_nvlink_joins_the_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = H100_2.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200")
+    _, said = judged(text, tmp_path, capsys, "--sku=gb200", "--platform=gb200-tray")
+    assert "NVLink joins 72 devices of several nodes, so the load of no port follows from it" in " ".join(said.split())
+    assert "a port carries" not in said
+
+
 def test_a_slow_collective_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow = AT_8GIB.replace("31328  274.19  479.84", "42950  200.00  350.00")
     code, said = judged(H100.replace(AT_8GIB, slow), tmp_path, capsys)
@@ -174,7 +379,7 @@ def test_another_collective_is_no_all_reduce() -> None:
     ("text", "says"),
     [
         (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
-        (H100 + H100, "rank 0 where rank 8 is expected; judge each output by itself"),
+        (H100 + H100, "rank 0 where rank 8 is expected; judge the whole output of one run"),
         (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
         (f"{START} reduce_perf\n{H100}", "an output of reduce_perf; read are all_reduce_perf, all_gather_perf, red"),
         (f"{START} sendrecv_perf\n{H100}", "but its rows are not those of sendrecv_perf"),
@@ -187,7 +392,15 @@ def test_another_collective_is_no_all_reduce() -> None:
             "\n".join(line for line in H100.splitlines() if not re.match("# *Rank +[1-7]", line)),
             "an output of one rank",
         ),
-        (H100.replace(" float ", " uint8 "), "no row of float in it is whole"),
+        (
+            H100.replace(" float ", " uint8 "),
+            "its rows are of uint8; judged are float and the sum: run it with -d float -o",
+        ),
+        (
+            H100.replace(" sum ", " max "),
+            "its rows are of max; judged are float and the sum: run it with -d float -o sum",
+        ),
+        (re.sub("# *Rank.*\n", "", H100), "without its list of ranks (# Rank  0 ...): judge the whole output"),
         (ALL_TO_ALL, "can be those of alltoall_perf or alltoallv_perf, and the line '# Collective test starting: ...'"),
         (SENT.replace("      0 ", "    N/A "), "can be those of all_reduce_perf or sendrecv_perf, and the line"),
         (GATHERED.replace("      0", "    N/A"), "can be those of all_gather_perf or alltoall_perf or alltoallv_perf"),
@@ -255,7 +468,7 @@ def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys:
     assert "names gpu0 NVIDIA H100 80GB HBM3, which is another product" in said
     code, said = judged("perftest 6.12\n", tmp_path, capsys)
     assert code == 4
-    assert "no output of a known tool: nccl-tests and rccl-tests, by '# Rank  0" in said
+    assert "is no record and no output of a known tool: nccl-tests and rccl-tests, by '# Rank  0" in said
 
 
 @pytest.mark.parametrize(
@@ -263,7 +476,7 @@ def test_another_product_and_an_unknown_file_are_refused(tmp_path: Path, capsys:
     [
         ('{"test_info": {}, "results": []}', "is JSON with test_info, results, but without 'schema'"),
         ("{}", "is JSON with no key, but without 'schema'"),
-        ("[1]", "is a JSON list"),
+        ("[1,0]<stdout>: nothing that is known", "is no record"),
         ('{"nvbandwidth": [', ":1: is not JSON: Expecting value (column 18)"),
     ],
 )
@@ -478,7 +691,7 @@ def test_what_is_changed_in_an_output_of_dcgmi_diag_is_said(
 def test_results_that_are_no_pass_are_named_up_to_a_number() -> None:
     result = '{"gpu_id": "0", "status": "Fail"}'
     text = GB10.replace('"results" : \n', f'"results" : [{", ".join([result] * 40)}], "x" : \n')
-    reader = reader_of(text)
+    reader, text, _ = reader_of(text)
     assert reader
     notes = reader.read(text, "f.txt", LIMITS, SKU).notes
     assert notes.count("not judged: gpu0 software: Fail") == 32
@@ -486,14 +699,35 @@ def test_results_that_are_no_pass_are_named_up_to_a_number() -> None:
     assert notes[-1].startswith("results: 40 Fail; none is judged")
 
 
+READ = sorted(path for path in OUTPUTS.glob("*/*.*") if path.parent.name != "unread")
+
+
 def test_every_tool_is_held_against_three_outputs_at_least() -> None:
     """A tool that is added later is mutated, too: the test below takes all files."""
-    readers = [reader_of(path.read_text()) for path in OUTPUTS.glob("*/*.*")]
+    readers = [reader_of(path.read_text())[0] for path in READ]
     assert [each.LOOKED_FOR for each in READERS if readers.count(each) < 3] == []
     assert None not in readers
 
 
-@pytest.mark.parametrize("path", sorted(OUTPUTS.glob("*/*.*")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("output", PUBLISHED, ids=lambda output: output["file"])
+def test_a_published_output_is_judged_or_refused_for_its_reason(
+    output: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["judge", str(OUTPUTS / output["file"]), f"--sku={output['sku']}"]) == output["exit"]
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert all(words in said for words in output["says"]), said
+
+
+@pytest.mark.parametrize("output", OTHERS)
+def test_an_output_that_nothing_reads_is_named(
+    output: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = judged(f"first line\n{output['line']}\n", tmp_path, capsys)
+    assert (code, f"is {output['says']}: " in said) == (4, True)
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
 def test_of_mutated_outputs_nothing_is_judged_that_is_not_there(path: Path) -> None:
     text = path.read_text()
     limits = {f"all_reduce.busbw@{size}": LIMITS["all_reduce.busbw@8GiB"] for size in ("1GiB", "4GiB", "8GiB", "16GiB")}

@@ -19,7 +19,7 @@ LOOKED_FOR = """dcgmi diag, by '"DCGM Diagnostic": {' or '"DCGM GPU Diagnostic":
 MOST = 32
 """Results that are named one by one."""
 
-_JSON = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:\s*\{')
+BEGINS = re.compile(r"(?:\{\s*)?\"DCGM (?:GPU )?Diagnostic\"\s*:")
 _QUIET = ("pass", "skip", "not run")
 
 
@@ -35,7 +35,7 @@ class _Result:
 
 def recognises(text: str) -> bool:
     """Return True for the JSON of dcgmi diag, of DCGM 4 or of an earlier version."""
-    return _JSON.search(text) is not None
+    return BEGINS.search(text) is not None
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
@@ -43,8 +43,8 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
 
     The product is known by its PCI id, which DCGM 4 states.
     """
-    key = _JSON.search(text)
-    stated = json_from(text, max(0, text.rfind("{", 0, key.start() if key else 0)), shown)
+    key = BEGINS.search(text)
+    stated = json_from(text, max(0, text.rfind("{", 0, key.end() if key else 0)), shown)
     inner = [each for name, each in stated.items() if name.startswith("DCGM ") and isinstance(each, dict)]
     results = list(_results(inner[0])) if inner else []
     ids = {int(index): "" for result in results for index in result.gpus}

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import ToolOutput, entries, json_from, number, numbered, on_lines, several
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.units import OF_SIZES, in_bytes
 from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt
 from pytest_accel.probes.collectives import DIVIDED, OPERATIONS, OUT_OF_PLACE
+from pytest_accel.probes.device.collectives import WITH_ACCOUNT, Account
 
 TOOL = "nccl-tests"
 LOOKED_FOR = (
@@ -30,12 +32,27 @@ LARGE = 1 << 30
 MOST_RANKS = 1 << 16
 """Ranks of an output at most: more than the accelerators of one fabric."""
 
-_TABLE = re.compile(r"#? *size +count +type +redop .*algbw +busbw")
+BEGINS = re.compile(
+    r"# *(?:nThread|Using devices|Rank +\d|size +count|Out of bounds|Avg bus|Collective test)"
+    r"|(?:\{\s*)?\"(?:version|args)\"\s*:"
+)
+"""The beginnings of its lines, and of its JSON."""
+_JSON = re.compile(r'\{\s*(?:"version"\s*:\s*\d+\s*,\s*"start_time"|"args"\s*:\s*\[)')
+"""The beginning of what `-J FILE` writes, as it stands or with its keys in order."""
+_TABLE = re.compile(r"#? *(size +count +type +redop .*algbw +busbw.*)")
+_FAILED = re.compile(r".*\b(?:Test )?(?:NCCL|RCCL|CUDA|HIP|MPI) failure .*")
+"""The line that ends a run which failed."""
+_SETTING = re.compile(r"\b([NR]CCL_[A-Z0-9_]+)(?:=| set by environment to )([^\s,\"']*[^\s,\"'.])")
+_STATED = re.compile(
+    r"(?:^(?:[$>+] +)?|(?:-x|-e|--env|-genv|export|env)[ =]+)(?:\w+=\S* *)+|\w+ set by .*", re.MULTILINE
+)
+"""The settings that NCCL's log, a command line or a list of the environment states."""
 _RANK = re.compile(
     r"#? *Rank +(\d{1,6}) +(?:Group +\d+ +)?(?:Pid +\d+ +)?(?:on +(\S+) +)?device +(\d{1,3}) +\[[\w:.]+\] *(.*)"
 )
 _VERSION = re.compile(r"(NCCL|RCCL) version[ :]{1,4}(\d{1,6}(?:\.\d{1,6}){1,4})")
 _ROW = re.compile(r"\d+ +\d+ +[a-z]\w* +[a-z]\w* ")
+_CELLS = re.compile(r"[\d.]+(?: |$)")
 _STARTED = re.compile(r"Collective test starting: (\w{1,40})")
 """The line of nccl-tests since v2.16.7 that names the program."""
 _LAST = "Out of bounds values"
@@ -67,9 +84,10 @@ class _Row:
 
 
 def recognises(text: str) -> bool:
-    """Return True for an output of nccl-tests or rccl-tests, known by its list of ranks and the head of its table."""
-    lines = [line.strip() for line in text.splitlines()]
-    return any(map(_TABLE.match, lines)) and any(map(_RANK.match, lines))
+    """Return True for an output of nccl-tests or rccl-tests: its JSON, ranks, the head of its table, or its failure."""
+    return bool(_JSON.search(text)) or any(
+        pattern.match(line) for _, line in numbered(text) for pattern in (_RANK, _TABLE, _FAILED)
+    )
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
@@ -79,22 +97,29 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     measures the operation in place. A row with wrong values is a device error, whatever its size. Of ranks on several
     nodes the largest size is read, if it is LARGE.
     """
+    start = _JSON.search(text)
+    text = text if start is None else _as_text(json_from(text, start.start(), shown))
     lines = numbered(text)
     ranks = _ranks(lines, shown)
     if len(ranks) < 2:
-        raise BadFile(f"{shown}: an output of one rank, which uses no link")
+        raise BadFile(f"{shown}: an output of one rank, which uses no link: run it with -g N, or with N processes")
     nodes = _nodes([host for host, _ in ranks], shown)
-    parsed = {place: _row(place, line) for place, line in lines if _ROW.match(line)}
+    account, settings = Account(), dict(_SETTING.findall("\n".join(_STATED.findall(text))))
+    account.read(line for _, line in lines if "CCL" in line)
+    lines = list(_mended(lines, {host for host, _ in ranks}))
+    names = next((match[1].split() for _, line in lines if (match := _TABLE.match(line))), [])
+    parsed = {place: _row(place, _cells(names, line.split())) for place, line in lines if _ROW.match(line)}
     rows = [row for row in parsed.values() if row and row.dtype == "float" and row.redop in ("sum", "none")]
     if not rows:
-        raise BadFile(f"{shown}: output of nccl-tests, but no row of float in it is whole")
+        raise BadFile(f"{shown}: output of nccl-tests, but {_no_rows(lines, parsed.values())}")
     operation = _operation(text, rows, len(ranks), shown)
     if nodes > 1 and operation != ALL_REDUCE:
         raise BadFile(f"{shown}: {operation} over {nodes} nodes; of several nodes all_reduce_perf alone is read")
     good = [row for row in rows if _fits(row, operation, len(ranks))]
     software = {name.lower(): version for name, version in _VERSION.findall(text)}
+    common = {"ranks": len(ranks), "dtype": "fp32", "backend": WITH_ACCOUNT, "environment": settings}
     figures = [
-        _measurement(row, metric, operation, len(ranks), nodes)
+        _measurement(row, metric, operation, {**common, **({"nodes": nodes} if nodes > 1 else {})}, account)
         for row, metric in _counting(good, operation, nodes, limits, shown)
     ]
     last = next((line for _, line in lines if _LAST in line), "")
@@ -107,12 +132,64 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
             sorted(parsed.keys() - {row.line for row in good} - {*left_out}),
         ),
         *on_lines("left out, because they are not of float, or of another reduction than the sum", left_out),
-        *["the output is cut off: its last line, '# Out of bounds values', is missing"] * (not last),
+        *[f"the output is cut off: its last line, '# Out of bounds values', is missing{_failure(lines)}"] * (not last),
         *["values were not checked by the tool"] * ("validation: 0" in text),
     ]
     first = dict(device for host, device in ranks if host == ranks[0][0])
     devices = [Device(f"gpu{place}", place, sku.vendor, model) for place, model in first.items()]
     return ToolOutput(TOOL, figures, devices, notes, software)
+
+
+def _as_text(stated: Mapping[str, Any]) -> str:
+    """Return the JSON of `-J FILE` as the text that states the same.
+
+    Of the environment, which may hold secrets, the settings of the library are taken.
+    """
+    program = "".join(entries(stated, "args", str)[:1]).rpartition("/")[2]
+    lines: list[Sequence[object]] = [("# Collective test starting:", program)] if program else []
+    lines += [(setting,) for setting in entries(stated, "env", str) if _SETTING.match(setting)]
+    version = _whole(stated, "nccl_version")
+    lines += [(f"NCCL version {version // 10000}.{version % 10000 // 100}.{version % 100}",)] * bool(version)
+    config = _part(stated, "config")
+    lines += [("# validation:", config.get("validation")), *_listed(config)]
+    lines.append(("# size count type redop root", *2 * ("time algbw busbw #wrong",)))
+    for row in entries(stated, "results", dict):
+        halves = [_half(_part(row, key)) for key in ("out_of_place", "in_place")]
+        lines.append([*(row.get(key) for key in ("size", "count", "type", "redop", "root")), *halves[0], *halves[1]])
+    lines.append((f"# {_LAST} :", _part(stated, "out_of_bounds").get("count")))
+    return "\n".join(" ".join(" ".join(map(str, line)).split()) for line in lines)
+
+
+def _listed(config: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """Yield the line of each rank.
+
+    The JSON lists the first device of each process alone; the others have the next numbers (src/util.cu, v2.19.6).
+    """
+    processes = entries(config, "devices", dict)
+    per_process = (_whole(config, "nthreads") or 1) * (_whole(config, "ngpus") or 1)
+    if len(processes) > 1:
+        per_process = _whole(processes[1], "rank") - _whole(processes[0], "rank")
+    for first in processes[: MOST_RANKS // max(1, per_process) + 1]:
+        for n in range(min(per_process, MOST_RANKS)):
+            place = ("on", first.get("hostname"), "device", _whole(first, "device") + n, f"[{first.get('device_hex')}]")
+            yield "# Rank", _whole(first, "rank") + n, *place, first.get("device_info")
+
+
+def _half(stated: Mapping[str, Any]) -> Sequence[object]:
+    wrong = stated.get("nwrong")
+    counted = f"{wrong:g}" if isinstance(wrong, int | float) else "N/A"
+    return *(stated.get(key) for key in ("time", "alg_bw", "bus_bw")), counted
+
+
+def _part(stated: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = stated.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _whole(stated: Mapping[str, Any], key: str) -> int:
+    """Return a number of the JSON; 0 for what is no count of ranks, and none is there."""
+    found = stated.get(key)
+    return found if isinstance(found, int) and 0 <= found <= MOST_RANKS else 0
 
 
 def _counting(
@@ -134,15 +211,16 @@ def _counting(
     return list(found.values())
 
 
-def _measurement(row: _Row, metric: str, operation: str, ranks: int, nodes: int) -> Measurement:
+def _measurement(row: _Row, metric: str, operation: str, common: Mapping[str, Any], account: Account) -> Measurement:
     """Return the bus bandwidth of a row, or its wrong values as the trouble of a device."""
     in_place = operation not in OUT_OF_PLACE
-    conditions = {"ranks": ranks, "dtype": "fp32", "in_place": in_place}
-    conditions |= {"nodes": nodes, "message": _size(row.size)} if nodes > 1 else {}
+    stated, details = account.of_call(operation.replace("_", ""), row.size)
+    conditions = {**common, "in_place": in_place, **stated}
+    conditions |= {"message": _size(row.size)} if "nodes" in common else {}
     said = row.said_wrong
     wrong = Trouble("device", f"{said} values are wrong (line {row.line})", wrong=True) if said else None
     value = None if wrong else row.busbw[in_place]
-    return Measurement(metric, NODE, "GB/s", value, conditions=conditions, trouble=wrong)
+    return Measurement(metric, NODE, "GB/s", value, conditions=conditions, trouble=wrong, details={"account": details})
 
 
 def _operation(text: str, rows: Sequence[_Row], ranks: int, shown: str) -> str:
@@ -164,7 +242,9 @@ def _operation(text: str, rows: Sequence[_Row], ranks: int, shown: str) -> str:
         common.add("alltoallv_perf")
     if len(common) > 1:
         either, line = " or ".join(sorted(common)), "# Collective test starting: ..."
-        raise BadFile(f"{shown}: its rows can be those of {either}, and the line {line!r}, which tells, is missing")
+        raise BadFile(
+            f"{shown}: its rows can be those of {either}, and the line {line!r} of v2.16.7 and later is missing"
+        )
     return PROGRAMS[common.pop()]
 
 
@@ -199,27 +279,87 @@ def _ranks(lines: list[tuple[int, str]], shown: str) -> list[tuple[str, tuple[in
     found = [(place, match) for place, line in lines if (match := _RANK.match(line))]
     if len(found) > MOST_RANKS:
         raise BadFile(ErrorAt(shown, found[MOST_RANKS][0], f"{len(found):,} ranks; at most {MOST_RANKS:,} are read"))
+    if len(found) > 1 and {int(match[1]) for _, match in found} == {0}:
+        why = "each process measured its own device alone: build nccl-tests with MPI=1, or run one process with -g N"
+        raise BadFile(ErrorAt(shown, found[1][0], why))
+    if not found:
+        raise BadFile(
+            f"{shown}: output of nccl-tests without its list of ranks (# Rank  0 ...): judge the whole output"
+            f"{_failure(lines)}"
+        )
     for expected, (place, match) in enumerate(found):
         if int(match[1]) != expected:
-            text = f"rank {int(match[1])} where rank {expected} is expected; judge each output by itself, uncut"
+            text = f"rank {int(match[1])} where rank {expected} is expected; judge the whole output of one run"
             raise BadFile(ErrorAt(shown, place, text))
     return [(match[2] or "", (int(match[3]), printable(match[4], 80))) for _, match in found]
 
 
-def _row(line: int, text: str) -> _Row | None:
+def _mended(lines: Iterable[tuple[int, str]], hosts: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines without those of the library, which it writes between the parts of a row: these are joined.
+
+    Where the list of ranks names no host, such a line is known by its beginning.
+    """
+    stamp, named = r"(?:\[[\w ,:.-]+\] ?)?", "|".join(re.escape(host) for host in hosts if host)
+    said = re.compile(rf"{f'{stamp}(?:{named})' if named else f'^{stamp}'}[\w.-]*:\d+:\d+ \[\d+\] .*")
+    begun: list[str] = []
+    for place, line in lines:
+        own = said.sub("", line)
+        if own == line:
+            yield place, " ".join([*begun, line])
+            begun = []
+        elif _CELLS.match(own):
+            begun.append(own)
+
+
+def _no_rows(lines: Sequence[tuple[int, str]], rows: Iterable[_Row | None]) -> str:
+    """Return why none of these rows is judged."""
+    others = sorted({row.dtype if row.dtype != "float" else row.redop for row in rows if row})
+    if not others:
+        return f"no row of float in it is whole{_failure(lines)}"
+    return f"its rows are of {several(others)}; judged are float and the sum: run it with -d float -o sum"
+
+
+def _failure(lines: Sequence[tuple[int, str]]) -> str:
+    """Return the line that ends a run which failed, with its number; empty if there is none."""
+    return next((f"; line {place}: {printable(line, 160)}" for place, line in lines if _FAILED.fullmatch(line)), "")
+
+
+def _cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a row by the names in the head of its table, those in place with an apostrophe behind.
+
+    An option of the tool adds a column: `-I 1` behind each half, `-S 1` a date and a time behind both.
+    """
+    found: dict[str, str] = {}
+    if len(cells) == len(names) + ("timestamp" in names):
+        for name, cell in zip(names, cells, strict=False):
+            found[f"{name}'" if name in found else name] = cell
+    return found
+
+
+def _row(line: int, cells: Mapping[str, str]) -> _Row | None:
     """Return a row of the table; None if it is not whole, or if its bandwidth does not follow from size and time."""
-    size, count, dtype, redop, *rest = text.split()
-    root = rest.pop(0) if len(rest) == 9 else "-1"
-    if len(rest) != 8 or max(map(len, (size, count))) > NUMBER_CHARACTERS // 2:
+    size, count = (cells.get(name, "") for name in ("size", "count"))
+    wrong = [cells.get(name, cells.get(name.replace("#wrong", "error"), "")) for name in ("#wrong", "#wrong'")]
+    if not all(wrong) or max(map(len, (size, count))) > NUMBER_CHARACTERS // 2:
         return None
-    numbers = [each for cell in (*rest[:3], *rest[4:7]) if (each := number(cell)) is not None]
-    if len(numbers) < 6:
-        return None
-    algbw, busbw = (numbers[1], numbers[4]), (numbers[2], numbers[5])
-    for time, rate in zip(numbers[::3], algbw, strict=True):
-        if not time or not _near(int(size) / time / 1e3, rate):
+    rates: list[tuple[float, float]] = []
+    for half in ("", "'"):
+        time, algbw, busbw = (number(cells.get(name + half, "")) for name in ("time", "algbw", "busbw"))
+        if not time or algbw is None or busbw is None or not _near(int(size) / time / 1e3, algbw):
             return None
-    return _Row(line, int(size), int(count), dtype, redop, root, algbw, busbw, (rest[3], rest[7]))
+        rates.append((algbw, busbw))
+    (algbw, busbw), (algbw_in, busbw_in) = rates
+    return _Row(
+        line=line,
+        size=int(size),
+        count=int(count),
+        dtype=cells["type"],
+        redop=cells["redop"],
+        root=cells.get("root", "-1"),
+        algbw=(algbw, algbw_in),
+        busbw=(busbw, busbw_in),
+        wrong=(wrong[0], wrong[1]),
+    )
 
 
 def _near(one: float, other: float) -> bool:

@@ -42,10 +42,18 @@ DEFAULT_MIB, EARLIER_MIB = 512, 64
 MOST_DEVICES = 256
 """Columns of a table at most: far more than the devices of a node, and few enough to be judged at once."""
 
+_OWN = re.compile(r"nvbandwidth Version:|SUM \w+_(?:ce|sm|copy) ")
+BEGINS = re.compile(
+    r"nvbandwidth Version:|Running \w+\.$|Device \d+: |memcpy (?:CE|SM) |\bSUM \w|(?:\{\s*)?\"nvbandwidth\"\s*:"
+)
 _RUNNING = re.compile(r"Running (\w{1,80})\.")
 _TITLE = re.compile(r"memcpy (?:CE|SM) (.{1,60}?) bandwidth \(GB/s\)")
 _DEVICE = re.compile(r"Device ([0-9]{1,3}): (.{1,120}?)(?: \([0-9A-Fa-f:.]{7,24}\).{0,120})?")
 _VERSION = re.compile(r"nvbandwidth Version: v([0-9]{1,3})\.([0-9]{1,3})\b")
+_SUM = re.compile(r"&&&& PERF (\w{1,80}) (\S{1,30}) \+GB/s")
+"""The sum of a table with --perfFormatter."""
+_SAID = re.compile(r"(?:.*\b)?(?:CUDA_ERROR_|NVML_ERROR|ASSERT in|Waiv(?:ed|ing)\b).*")
+"""What the tool says of a test without figures."""
 _WRONG = "Invalid value when checking the pattern"
 _SMALLER = "You have chosen a buffer size that is smaller"
 _JSON = re.compile(r'\{\s*"nvbandwidth"\s*:\s*\{')
@@ -61,11 +69,13 @@ class _Table:
 
 
 def recognises(text: str) -> bool:
-    """Return True for an output of nvbandwidth: its JSON, or a text with the name of a test and what follows it."""
-    if _JSON.search(text):
-        return True
-    lines = [line.strip() for line in text.splitlines()]
-    return any(map(_RUNNING.fullmatch, lines)) and (any(map(_TITLE.fullmatch, lines)) or _WRONG in text)
+    """Return True for an output of nvbandwidth: its JSON, or a text with its version, a sum, or a test with a title."""
+    lines = [line for _, line in numbered(text)]
+    return bool(
+        _JSON.search(text)
+        or any(map(_OWN.match, lines))
+        or (any(map(_RUNNING.fullmatch, lines)) and (any(map(_TITLE.fullmatch, lines)) or _WRONG in text))
+    )
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:  # noqa: ARG001
@@ -108,16 +118,18 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
                 continue
             figures.append(Measurement(_METRICS[test][0], name, "GB/s", value, conditions=conditions))
     wrong = [place for place, line in lines if _WRONG in line]
+    told = [f"line {n}: the tool states: {printable(line, 160)}" for n, line in lines if _SAID.fullmatch(line)]
     notes = [
         *on_lines("the tool found wrong data, and does not say of which device: repeat the test alone", wrong),
         *on_lines("not read, because the table is not whole or does not add up to its line SUM", broken),
         *on_lines("not judged, because a copy has no value", unmeasured),
-        *said,
+        *(said or told),
         *[f"left out, because no limit is measured so: {several(others)}"] * bool(others),
         f"the output does not state the size of a copy: {size}",
     ]
     if not figures:
-        raise BadFile(f"{shown}: output of nvbandwidth, but nothing in it can be judged: {'; '.join(notes[:-1])}")
+        why = [*(notes[:-1] or ["no test is whole"]), f"judge the whole output of nvbandwidth -t {' '.join(_METRICS)}"]
+        raise BadFile(f"{shown}: output of nvbandwidth, but nothing in it can be judged: {'; '.join(why)}")
     return ToolOutput(TOOL, figures, [Device(f"gpu{n}", n, sku.vendor, found.get(n, "")) for n in range(count)], notes)
 
 
@@ -150,11 +162,12 @@ def _as_text(text: str, start: int, shown: str) -> tuple[list[tuple[int, str]], 
 
 
 def _tests(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:
-    """Yield line and name of each test, and the lines up to the next one that are not empty."""
+    """Yield line and name of each test, and the lines up to the next one but empty ones and those of single samples."""
     starts = [(here, match[1]) for here, (_, line) in enumerate(lines) if (match := _RUNNING.fullmatch(line))]
     ends = [here for here, _ in starts[1:]] + [len(lines)]
     for (here, test), end in zip(starts, ends, strict=False):
-        yield lines[here][0], test, [(place, line) for place, line in lines[here + 1 : end] if line]
+        body = [(place, _SUM.sub(r"SUM \1 \2", line)) for place, line in lines[here + 1 : end] if line]
+        yield lines[here][0], test, [row for row in body if not row[1].startswith("Sample ")]
 
 
 def _table(test: str, body: Sequence[tuple[int, str]]) -> _Table | None:

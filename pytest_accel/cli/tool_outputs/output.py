@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.printable import printable
-from pytest_accel.core.untrusted import NUMBER_CHARACTERS, parse_json
+from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, parse_json
 
 _Kind = TypeVar("_Kind")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[mK]")
+_DAY = r"(?:(?:[A-Z][a-z]{2} +)?[A-Z][a-z]{2} +\d{1,2} |(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ])"
+_TIME = rf"{_DAY}?\d\d:\d\d:\d\d[\d.,:+Z-]{{0,20}}(?: [AP]M)?"
+_PARTS = re.compile(rf"({_TIME}|\d+|\s+)")
+_NUMBER = r"\d{1,20}"
+MOST_BEFORE = 300
+"""Characters before a line of a tool at most."""
 
 NAMED = 5
 """Lines, or tests, that a note names one by one."""
@@ -28,15 +38,47 @@ class ToolOutput:
     software: Mapping[str, str] = field(default_factory=dict)
 
 
+def unwrapped(text: str, begins: re.Pattern[str]) -> tuple[str, list[str]]:
+    """Return an output without what a launcher or a collector of logs put before its lines, and a note on that.
+
+    `begins` fits the beginnings of a tool's lines. What stands before most of them, such as "[1,0]<stdout>:", a time or
+    the name of a pod, is taken off every line; its times and numbers may differ.
+    """
+    lines = [_COLOURS.sub("", line).rstrip() for line in text.splitlines()]
+    heads = [line[: match.start()].rstrip() for line in lines if (match := begins.search(line, 0, MOST_BEFORE))]
+    heads = [head for head in heads if '"' not in head]  # a text inside JSON
+    (form, _), *_ = Counter(map(_form, reversed(heads))).most_common(1) or [("", 0)]
+    if not form:
+        return "\n".join(lines), []
+    shown = printable(next(head for head in heads if _form(head) == form).strip(), 60)
+    kept = [re.sub(f"^{form}", "", line) for line in lines]
+    taken = sum(own != line for own, line in zip(kept, lines, strict=True))
+    return "\n".join(kept), [f"{shown!r} and the like is taken off {taken} of {len(lines)} lines"]
+
+
+def _form(head: str) -> str:
+    """Return the pattern of what may stand before another line in place of `head`, with the space behind it."""
+    form = ""
+    for part in filter(None, _PARTS.split(head)):
+        alike = _NUMBER if part.isdecimal() else re.escape(part) if part.strip() else r"\s*"
+        form += _TIME if re.fullmatch(_TIME, part) else alike
+    return form.replace(rf"{_NUMBER}\s*{_NUMBER}", rf"{_NUMBER}\s+{_NUMBER}")
+
+
 def numbered(text: str) -> list[tuple[int, str]]:
     """Return the lines of an output with their numbers, without the space around them."""
     return [(place, line.strip()) for place, line in enumerate(text.splitlines(), 1)]
 
 
 def json_from(text: str, start: int, shown: str) -> dict[str, Any]:
-    """Return the JSON that begins at `start` and ends with the last bracket. Raises BadFile with the line."""
-    lines = "\n" * text.count("\n", 0, start)
-    found = parse_json(f"{lines}{text[start : text.rfind('}') + 1]}".encode(), shown)
+    """Return the JSON that begins at `start`, whatever follows it. Raises BadFile with the line."""
+    lines, end = "\n" * text.count("\n", 0, start), text.rfind("}") + 1
+    with contextlib.suppress(ValueError, RecursionError):  # else the strict reader says what is wrong
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    try:
+        found = parse_json(f"{lines}{text[start:end]}".encode(), shown)
+    except BadFile as bad:
+        raise BadFile(f"{bad}; judge the whole output") from None
     return found if isinstance(found, dict) else {}
 
 
