@@ -158,8 +158,9 @@ def _figures(at: Located | None, key: str) -> Iterator[tuple[str, Located]]:
 @rule
 def stated(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a limit that passes fewer lanes or links, or less of another figure, than platform or datasheet state."""
+    stated_by = {name: implied.limits(subject.sku, platform) for name, platform in subject.sku.platforms.items()}
     for key, limit, platform in subject.limits():
-        follows = implied.limits(subject.sku, platform).get(limit.metric)
+        follows = stated_by[platform.name].get(limit.metric)
         least = limit.floor if limit.equals is None else limit.equals
         most = follows and (follows.floor if follows.equals is None else follows.equals)
         if follows and isinstance(least, int | float) and isinstance(most, int | float) and least < most:
