@@ -44,7 +44,7 @@ _FAILED = re.compile(r".*\b(?:Test )?(?:NCCL|RCCL|CUDA|HIP|MPI) failure .*")
 """The line that ends a run which failed."""
 _SETTING = re.compile(r"\b([NR]CCL_[A-Z0-9_]+)(?:=| set by environment to )([^\s,\"']*[^\s,\"'.])")
 _STATED = re.compile(
-    r"(?:^(?:[$>+] +)?|(?:-x|-e|--env|-genv|export|env)[ =]+)(?:\w+=\S* *)+|\w+ set by .*", re.MULTILINE
+    r"(?:^(?:[$>+] +)?|(?:-x|-e|--env|-genv|export|env)[ =]+)(?:\w+=\S*(?: +|$))+|\b\w+ set by .*", re.MULTILINE
 )
 """The settings that NCCL's log, a command line or a list of the environment states."""
 _RANK = re.compile(
@@ -299,8 +299,8 @@ def _mended(lines: Iterable[tuple[int, str]], hosts: Iterable[str]) -> Iterator[
 
     Where the list of ranks names no host, such a line is known by its beginning.
     """
-    stamp, named = r"(?:\[[\w ,:.-]+\] ?)?", "|".join(re.escape(host) for host in hosts if host)
-    said = re.compile(rf"{f'{stamp}(?:{named})' if named else f'^{stamp}'}[\w.-]*:\d+:\d+ \[\d+\] .*")
+    stamp, named = r"(?:\[[\w ,:.-]{1,60}\] ?)?", "|".join(re.escape(host) for host in hosts if host)
+    said = re.compile(rf"{f'{stamp}(?:{named})' if named else f'^{stamp}'}[\w.-]{{0,60}}:\d+:\d+ \[\d+\] .*")
     begun: list[str] = []
     for place, line in lines:
         own = said.sub("", line)

@@ -36,13 +36,13 @@ MOST_LINES = 40
 """Lines of the account that are kept in the record."""
 
 _CALL = re.compile(
-    r"(?:(?P<function>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
+    r"(?:\b(?P<function>\w+): )?\b(?P<bytes>\d{1,20}) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
     r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\})?"
 )
 """2.20: "8589934592 Bytes -> Algo 4 proto 2 time 18000.1"; 2.23 begins with "AllReduce: "; 2.24 has names and channels:
 "AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}"."""
 _VERSION = re.compile(r"(?:NCCL version|RCCL version ?:) *(\S+)")
-_CHANNELS = re.compile(r"(\d+) coll channels")
+_CHANNELS = re.compile(r"\b(\d{1,20}) coll channels")
 _VIA = re.compile(r" via (NET/[^/\n]+/\d+\S*|(?:P2P|SHM|COLLNET|NET)(?:/[A-Za-z]\w*)*)")
 """The connection of two ranks, such as "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"; between nodes with the number
 of the NIC and, behind it in parentheses, the rank whose process drives it: "via NET/IB/3/GDRDMA", "via NET/Socket/0",
