@@ -42,7 +42,6 @@ NOTHING = {
     "host_copy.latency_p99": "the tail of a distribution, of which like devices show several times as much",
     "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
     "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
-    "soak.block_p95": "a figure beside the mean; slowest window, last tenth and droop judge how steady a soak is",
     "fabric.all_reduce": "of all good nodes together; fabric.json judges it, and no node is to blame",
     "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
     "ddp.exposed": "of the node, which has no neighbour; nobody publishes a share of our model",

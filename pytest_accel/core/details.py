@@ -133,6 +133,8 @@ class ProbeDetails(TypedDict, total=False):
     anchors: Mapping[str, float]
     """TFLOPS of the shapes that every search tries, by shape."""
 
+    late_seconds: tuple[float, float]
+    """soak.droop_slow: the last third, in seconds from the start of sampling to its end. Read by facts/telemetry."""
     window_rates: Sequence[float]
     """soak: the rate (TFLOPS) of each window, without its slowest block. For the record."""
     slowest: int
@@ -209,6 +211,8 @@ class TelemetrySummary(TypedDict, total=False):
     """Seconds in which the power limit lowered the clock, as is normal under full load."""
     sw_thermal_s: float
     """Seconds in which the driver lowered the clock because of heat."""
+    sw_thermal_beyond_cap_s: float
+    """The part of it in which the power limit did not lower the clock as well."""
     hw_thermal_s: float
     """Seconds in which the device itself lowered the clock because of heat."""
     hw_power_brake_s: float
@@ -219,8 +223,6 @@ class TelemetrySummary(TypedDict, total=False):
     """The highest generation of the host link that was seen."""
     pcie_width: int
     """The fewest lanes of the host link that were seen."""
-    clock_swing: float
-    """The largest height that the SM clock rose and fell by three times, as a share of its median."""
     reasons: int
     """Every clock event reason that was seen, as one mask."""
     sampled: Sequence[str]
@@ -366,6 +368,12 @@ class JudgingDetails(TypedDict, total=False):
     unproven: str
     """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
     causes/evidence, read by verdicts/judge."""
+    warmed_k: float
+    """soak.droop_slow: kelvin by which the device was warmer in the last third. Written by causes/evidence, read by
+    verdicts/limit."""
+    single_sign: str
+    """soak.throttle.sw_thermal: the reason why it is no fault by itself, so that a broken limit is MARGINAL. Written by
+    facts/telemetry, read by verdicts/judge."""
     excuse: str
     """The load before the run that excuses a low speed of a CPU. Written by causes/evidence, read by
     verdicts/judge."""

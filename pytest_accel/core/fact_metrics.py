@@ -155,6 +155,15 @@ def thermal_margin(
     return None
 
 
+def held_c(facts: Mapping[str, Any]) -> float | None:
+    """Return the temperature (C) that the cooling of a device is to hold; None if it states none.
+
+    It is the target of the fans or the highest of operation. Parts from Hopper on state a margin in its place.
+    """
+    stated = [facts[name] for name in ("target_c", "gpu_max_c") if facts.get(name)]
+    return min(stated) if stated and "slowdown_margin_c" not in facts else None
+
+
 FACT_METRICS = {
     "inventory.driver_version": _fact("driver_version"),
     "inventory.cuda_version": _fact("cuda_version"),

@@ -48,6 +48,7 @@ NOTES: Mapping[str, str] = {
     # what was taken into account
     "unproven": "{text}",
     "doubt": "{text}; nothing published says that a healthy device may not show it",
+    "single_sign": "no second sign of heat: {text}",
     "excused": "excused: before the run, {text}",
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",

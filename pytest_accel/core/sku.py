@@ -168,6 +168,10 @@ class Limit:
     ceiling: float | None = None
     warn: float | None = None
     """A value between this one and the bound holds, but is marginal."""
+    warn_per_kelvin: float = 0.0
+    """Added to `warn` for each kelvin that the device warmed meanwhile."""
+    at: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Other bounds at single levels: {"quick": {"floor": 0.9}}."""
     equals: Value | None = None
     one_of: tuple[Value, ...] = ()
     """The values that hold; empty for a limit of another kind."""
@@ -200,6 +204,11 @@ class Limit:
     """The node id of the test whose marker declares it; empty for the limit of a file."""
     beneath: ClassFloor | None = None
     """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
+
+    def at_level(self, level: str) -> Limit:
+        """Return the limit as it is at a level, with the bounds that it states for that."""
+        own: Mapping[str, Any] = self.at.get(level, {})
+        return replace(self, **own, at={}) if self.at else self
 
     @property
     def required(self) -> bool:

@@ -9,7 +9,7 @@ from datetime import date
 from enum import Enum
 
 from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
-from pytest_accel.core.reasons import Note, Reason
+from pytest_accel.core.reasons import Note, PastWarning, Reason
 from pytest_accel.core.sku import Basis, Limit
 
 
@@ -116,15 +116,10 @@ class Verdict:
     @property
     def warned(self) -> tuple[float, float] | None:
         """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
-        limit, value = self.limit, self.value
-        if self.status is not Status.MARGINAL or limit is None or limit.warn is None:
+        warn = next((reason.warn for reason in self.reasons if isinstance(reason, PastWarning)), None)
+        if self.status is not Status.MARGINAL or warn is None or not isinstance(self.value, int | float):
             return None
-        bound, stated = (self.floor, limit.floor) if limit.ceiling is None else (self.ceiling, limit.ceiling)
-        if not isinstance(value, int | float) or not bound or not stated:
-            return None
-        warn = limit.warn * bound / stated
-        short = value - warn if limit.ceiling is None else warn - value
-        return (warn, short / warn if warn else -math.inf) if short < 0 else None
+        return warn, -abs(self.value - warn) / warn if warn else -math.inf
 
     @property
     def advises(self) -> bool:

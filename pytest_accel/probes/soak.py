@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 from statistics import median
 
+from pytest_accel.core.details import ProbeDetails
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Cost, probe
 from pytest_accel.probes.device.gemm import Gemm
@@ -27,9 +27,6 @@ LEAST_BLOCKS = 6
     also={
         "soak.droop_slow": "1",
         "soak.slowest_window": "1",
-        "soak.last_tenth": "1",
-        "soak.block_p95": "1",
-        "soak.clock_swing": "1",
         "soak.power": "W",
         "soak.throttle.hw_thermal": "s",
         "soak.throttle.sw_thermal": "1",
@@ -51,10 +48,8 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
 
     droop_slow = 1 - (rate of the last third) / (rate of seconds 5 to 15, or of the first third of a shorter soak).
     slowest_window is the rate of the slowest of the windows of 10 s (or of a tenth of a shorter soak) as a share of
-    their median, and last_tenth that of the last tenth; both leave out the slowest block, which something else may have
-    delayed. block_p95 is the 95th percentile of the durations of blocks
-    over their median. The sensor process reads power, temperature, clock and throttle counters meanwhile; clock_swing
-    is the height, as a share of the median SM clock, that the clock rose and fell by three times.
+    their median; it leaves out the slowest block of each, which something else may have delayed. The sensor process
+    reads power, temperature, clock and throttle counters meanwhile.
 
     Its first seconds are those of `matmul`, which a short level does not measure again.
     """
@@ -69,7 +64,7 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     )
     result.details.update(device.counted_clock())
     gemm.check()
-    return [result, droop(result), *steadiness(result), first_seconds(result)]
+    return [result, droop(result), slowest_window(result), first_seconds(result)]
 
 
 def first_seconds(rate: ProbeResult) -> ProbeResult:
@@ -96,27 +91,20 @@ def droop(rate: ProbeResult) -> ProbeResult:
     late = [each for at, each in timed if at >= end - third]
     value = 1 - estimate_rate(late).mean / estimate_rate(early).mean
     conditions = dict(rate.conditions, early_seconds=list(window))
-    return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions)
+    details: ProbeDetails = {"late_seconds": (end - third, end)}
+    return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions, details=details)
 
 
-def steadiness(rate: ProbeResult) -> list[ProbeResult]:
-    """Return `soak.slowest_window`, `soak.last_tenth` and `soak.block_p95` of a `soak.rate`."""
+def slowest_window(rate: ProbeResult) -> ProbeResult:
+    """Return `soak.slowest_window` of a `soak.rate`."""
     ends, rates = rate.details["ends"], rate.samples
     begin, end = ends[0], ends[-1]
     wanted = max(WINDOWS, int((end - begin) / WINDOW_SECONDS))
     count = max(1, min(wanted, len(rates) // LEAST_BLOCKS))
-    windows = [_undelayed(each) for each in _windows(ends, rates, count) if each]
-    tenth = end - (end - begin) / 10
-    late = [each for at, each in zip(ends, rates, strict=True) if at >= tenth]
-    seconds = sorted(1 / each for each in rates)
+    windows = [_undelayed(window) for window in _windows(ends, rates, count) if window]
+    rate.details["window_rates"] = [round(window, 4) for window in windows]
     conditions = dict(rate.conditions, window_seconds=round((end - begin) / count, 3))
-    rate.details["window_rates"] = [round(each, 4) for each in windows]
-    values = {
-        "soak.slowest_window": min(windows) / median(windows),
-        "soak.last_tenth": _undelayed(late) / median(windows),
-        "soak.block_p95": seconds[ceil(0.95 * len(seconds)) - 1] / median(seconds),
-    }
-    return [ProbeResult(name, "1", value=value, conditions=conditions) for name, value in values.items()]
+    return ProbeResult("soak.slowest_window", "1", value=min(windows) / median(windows), conditions=conditions)
 
 
 def _windows(ends: Sequence[float], rates: Sequence[float], count: int) -> list[list[float]]:

@@ -267,7 +267,7 @@ def _(symptoms: Symptoms, by: float = 0.2) -> None:
     symptoms.below_cap = True
 
 
-@fault("clock-oscillates", "matmul.*, soak.rate, soak.clock_swing")
+@fault("clock-oscillates", "matmul.*, soak.rate")
 def _(symptoms: Symptoms, by: float = 0.15, share: float = 0.5) -> None:
     """Let the clock go down and up again every few seconds, for a reason that no library names."""
     symptoms.throttles.append(Throttle(by, share, "", 0))

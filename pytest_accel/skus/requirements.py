@@ -66,12 +66,15 @@ def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
 
 
 def judging_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits as they judge at a level: one whose figures were measured by the method of others advises."""
+    """Return limits as they judge at a level, by its own bounds where they state some.
+
+    One whose figures were measured by the method of other levels advises.
+    """
     return {
         metric: replace(limit, advises=True, because=f"measured at level {', '.join(limit.source.levels)}, not {level}")
         if limit.source and limit.source.levels and level not in limit.source.levels
         else limit
-        for metric, limit in limits.items()
+        for metric, limit in ((metric, limit.at_level(level)) for metric, limit in limits.items())
     }
 
 

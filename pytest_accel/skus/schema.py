@@ -22,7 +22,7 @@ SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "effect")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
-OF_SOURCE = ("healthy", "software")
+OF_SOURCE = ("healthy", "software", "at", "warn_per_kelvin")
 """Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
@@ -122,6 +122,13 @@ _limit_keys = yaml_nodes.record_of(
         ),
         "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
         "warn": yaml_nodes.number.described("a value past this one holds, but is MARGINAL"),
+        "warn_per_kelvin": positive.described("added to `warn` for each kelvin that the device warmed meanwhile"),
+        "at": yaml_nodes.record_of(
+            {
+                level: yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"), yaml_nodes.number))
+                for level in LEVELS
+            }
+        ).described("other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"),
         "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
         "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
             "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"

@@ -446,7 +446,10 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
     parts += [limit.version] if limit.version is not None else []
     parts += ["the same on all devices"] if limit.same_on_all else []
     figures = ("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn)
-    return ", ".join([*parts, *(f"{word} {shown(each, unit)}" for word, each in figures if each is not None)])
+    parts += [f"{word} {shown(each, unit)}" for word, each in figures if each is not None]
+    parts += [f"{limit.warn_per_kelvin:g} more per K of warming"] if limit.warn_per_kelvin else []
+    parts += [f"at {level}: {demanded(limit.at_level(level), unit, shown)}" for level in limit.at]
+    return ", ".join(parts)
 
 
 def _short_limit(verdict: Verdict) -> str:

@@ -11,7 +11,15 @@ from pytest_accel.core.sku import Datasheet, Sku
 from pytest_accel.judging.causes.clock_losses import losses
 from pytest_accel.judging.causes.diagnosis import variation
 from pytest_accel.judging.facts import results
-from pytest_accel.judging.facts.telemetry import Reading, disturbance, misplaced, seen_beside, summarise, unproven
+from pytest_accel.judging.facts.telemetry import (
+    Reading,
+    disturbance,
+    misplaced,
+    seen_beside,
+    summarise,
+    unproven,
+    warmed,
+)
 from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declaration_of
 
@@ -42,6 +50,8 @@ def with_evidence(
         details["clock_losses"] = lost
     if little := unproven(measurement.metric, device, readings):
         details["unproven"] = little
+    if (rise := warmed(measurement, readings)) is not None:
+        details["warmed_k"] = rise
     if moved:
         details["counters"] = dict(moved)
     found = with_excuse(replace(measurement, disturbance=disturbed, details=details), excuse)

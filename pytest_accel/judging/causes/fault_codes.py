@@ -271,7 +271,7 @@ HEAT_AND_POWER = (
         "A409", "unsteady", _ERROR, Action.CHECK_COOLING,
         "the rate falls or varies under sustained load",
         f"compare the temperature at the beginning and the end of the soak, check cooling and power; {_FIELD}",
-        ("soak.droop_slow", "soak.slowest_window", "soak.last_tenth", "soak.block_p95", "soak.clock_swing"),
+        ("soak.droop_slow", "soak.slowest_window"),
     ),
     FaultCode(
         "A410", "auxiliary-power", _CRITICAL, Action.CHECK_POWER,

@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, Literal, get_args
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.details import TelemetrySummary
-from pytest_accel.core.fact_metrics import THERMAL_FACTS, thermal_margin
+from pytest_accel.core.details import Details, TelemetrySummary
+from pytest_accel.core.fact_metrics import THERMAL_FACTS, held_c, thermal_margin
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
 from pytest_accel.core.stats import significant
 
@@ -20,7 +20,7 @@ Reading = Mapping[str, Any]
 GaugeName = Literal["clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "memory_temperature_c", "margin_c"]
 ReasonName = Literal["sw_power_cap_s", "sw_thermal_s", "hw_thermal_s", "hw_power_brake_s", "hw_slowdown_s"]
 CounterName = Literal["energy_j", "busy_s", "steal_s", "foreign_s", ReasonName]
-SoakName = Literal["power_w", "thermal_margin_k", "clock_swing", ReasonName]
+SoakName = Literal["power_w", "thermal_margin_k", ReasonName]
 LinkName = Literal["pcie_gen", "pcie_width"]
 
 GAUGES: tuple[GaugeName, ...] = get_args(GaugeName)
@@ -48,6 +48,16 @@ because an idle link keeps its lanes."""
 UNWATCHED_SECONDS = 5.0
 """The part of a soak that the sensor may miss before its counters no longer describe the soak."""
 
+THERMAL_SECONDS = 0.1
+"""Seconds of software thermal slowdown up to which none is counted: the time from one reading to the next."""
+NEAR_K = 5.0
+"""The margin in K up to which heat is a sign of its own beside a software thermal slowdown. Chosen."""
+BEYOND_CAP = 0.1
+"""The share of a software thermal slowdown outside of the power cap from which on it is another sign. Of the slowdown
+of a healthy GH200 1.6 % was (tests/real/series/throttle.csv)."""
+APART_S = 10.0
+"""Seconds from one pair of counters to the next that are compared: drivers move them in steps of up to a second."""
+
 STILL_SECONDS = 1.0
 """The time under a reason, from one reading with it to the next, in which its counter would have moved."""
 
@@ -72,7 +82,6 @@ SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
     "soak.throttle.power_brake": ("hw_power_brake_s", "s"),
     "soak.throttle.hw_slowdown": ("hw_slowdown_s", "s"),
     "soak.thermal_margin": ("thermal_margin_k", "K"),
-    "soak.clock_swing": ("clock_swing", "1"),
 }
 """Metrics of a soak that the sensor measures: the mean of a gauge (W), the increase of a counter (s), that increase as
 a fraction of the time (1), or the least margin to the temperature of the slowdown (K)."""
@@ -98,11 +107,11 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
         found["reasons"] = 0
         for mask in masks:
             found["reasons"] |= mask
+    if {"sw_thermal_s", "sw_power_cap_s"} <= found.keys():
+        found["sw_thermal_beyond_cap_s"] = _beyond_cap(readings)
     found.update(_sampled(readings))
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
-    if (swing := clock_swing(readings)) is not None:
-        found["clock_swing"] = swing
     lost = next((each["lost"] for each in readings if "lost" in each), None)
     if lost:
         found["lost"] = lost
@@ -114,6 +123,17 @@ def _throughout(readings: Sequence[Reading], name: str) -> bool:
     at = [each["at"] for each in readings if name in each]
     unseen: float = max(at[0] - readings[0]["at"], readings[-1]["at"] - at[-1])
     return unseen <= UNWATCHED_SECONDS
+
+
+def _beyond_cap(readings: Sequence[Reading]) -> float:
+    """Return the seconds of software thermal slowdown that cannot lie within those under the power cap."""
+    known = [reading for reading in readings if "sw_thermal_s" in reading and "sw_power_cap_s" in reading]
+    last_of = {int((reading["at"] - known[0]["at"]) / APART_S): reading for reading in known}
+    pairs = itertools.pairwise([*known[:1], *last_of.values()])
+    return math.fsum(
+        max(0.0, after["sw_thermal_s"] - one["sw_thermal_s"] - (after["sw_power_cap_s"] - one["sw_power_cap_s"]))
+        for one, after in pairs
+    )
 
 
 def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
@@ -131,6 +151,9 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     found: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
     for name in names:
         found[name] = math.fsum(span for each, span in spans if masked(name, each))
+    if "sw_thermal_s" in names:
+        beyond = [span for each, span in spans if masked("sw_thermal_s", each) and not masked("sw_power_cap_s", each)]
+        found["sw_thermal_beyond_cap_s"] = math.fsum(beyond)
     return found
 
 
@@ -170,6 +193,18 @@ def misplaced(measurement: Measurement) -> str | None:
         return None
     node = measurement.conditions["numa_node"]
     return f"the cpuset excludes every CPU of NUMA node {node}, to which the device is attached"
+
+
+def warmed(measurement: Measurement, readings: Sequence[Reading]) -> float | None:
+    """Return by how many K a device was warmer in the late seconds of a droop than in the early; None if unread."""
+    late = measurement.details.get("late_seconds")
+    if late is None:
+        return None
+    since, means = measurement.ended - late[1], []
+    for begin, end in (measurement.conditions["early_seconds"], late):
+        seen = [reading for reading in readings if begin <= reading["at"] - since <= end]
+        means.append([reading["temperature_c"] for reading in seen if "temperature_c" in reading])
+    return fmean(means[1]) - fmean(means[0]) if all(means) else None
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
@@ -270,15 +305,31 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
                     f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
                 )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
-        found.append(replace(bare, trouble=trouble))
+        found.append(replace(bare, trouble=trouble, details={**bare.details, **_beside(name, device, summary)}))
     return found
+
+
+def _beside(name: SoakName, device: Device, summary: TelemetrySummary) -> Details:
+    """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
+    if name not in ("sw_thermal_s", "thermal_margin_k") or not summary.get("sw_thermal_s", 1.0):
+        return {}
+    held, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
+    if name == "thermal_margin_k":
+        reached = held is not None and hottest >= held
+        return {"doubt": f"it reached the {held:g} C that its cooling is to hold"} if reached else {}
+    margins = [_metric_value("thermal_margin_k", device, summary), None if held is None else held - hottest]
+    if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
+        margins.append(most - summary["memory_temperature_c"]["max"])
+    near = any(margin is not None and margin <= NEAR_K for margin in margins)
+    if near or summary.get("sw_thermal_beyond_cap_s", math.inf) > BEYOND_CAP * summary.get("sw_thermal_s", 0.0):
+        return {}
+    cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
+    return {"single_sign": f"the power limit held the clock down all the while{cool}"}
 
 
 def _unread(name: SoakName, device: Device) -> Trouble:
     """Return why a metric of the sensor has no value."""
     why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
-    if name == "clock_swing" and not why:
-        return Trouble("not_applicable", f"fewer than {LEAST_READINGS} readings of the clock after it settled")
     unknown = name == "thermal_margin_k" and not why and not THERMAL_FACTS & set(device.facts)
     return Trouble(
         "not_applicable" if unknown else "need",
@@ -295,59 +346,6 @@ def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> 
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
     if name == "sw_thermal_s" and name in summary:
-        return summary[name] / summary["seconds"] if summary.get("seconds") else None
+        counted = summary[name] if summary[name] > THERMAL_SECONDS else 0.0
+        return counted / summary["seconds"] if summary.get("seconds") else None
     return summary.get(name)
-
-
-# -- how far the clock of a device swings up and down under a steady load. Pure
-
-
-SETTLED_SECONDS, SETTLED_SHARE = 5.0, 0.2
-"""Until the clock has settled: so many seconds, or this share of a shorter window."""
-LEAST_READINGS = 20
-"""Readings from which on a swing can be told."""
-SWINGS = 3
-"""How often the clock has to rise and to fall by the height. One step is no oscillation: the rate shows it."""
-STEPS = 20
-"""Halvings of the range in which the height is searched: to a millionth of it."""
-
-
-def clock_swing(readings: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the largest height that the SM clock rose and fell by three times, as a share of its median.
-
-    None if there are too few readings. The clock of a device at its power limit moves by a few percent all the time.
-    """
-    clocks = _settled([(each["at"], float(each["clock_mhz"])) for each in readings if "clock_mhz" in each])
-    if len(clocks) < LEAST_READINGS or not median(clocks):
-        return None
-    low, high = 0.0, max(clocks) - min(clocks)
-    for _ in range(STEPS):
-        height = (low + high) / 2
-        if _turns(clocks, height) >= 2 * SWINGS:
-            low = height
-        else:
-            high = height
-    return low / median(clocks)
-
-
-def _settled(readings: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the clocks after the first seconds."""
-    if not readings:
-        return []
-    begin, end = readings[0][0], readings[-1][0]
-    after = begin + min(SETTLED_SECONDS, SETTLED_SHARE * (end - begin))
-    return [clock for at, clock in readings if at >= after]
-
-
-def _turns(values: Sequence[float], height: float) -> int:
-    """Return how often the values turned by at least `height` from their last extreme."""
-    low = high = values[0]
-    rising: bool | None = None
-    turns = 0
-    for each in values:
-        low, high = min(low, each), max(high, each)
-        if rising is not False and high - each >= height > 0:
-            turns, rising, low = turns + 1, False, each
-        elif rising is not True and each - low >= height > 0:
-            turns, rising, high = turns + 1, True, each
-    return turns

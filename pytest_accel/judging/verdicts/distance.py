@@ -82,7 +82,7 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
         # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract); 25 % is found
         "products": Rule(4.0, 0.02, 0.15, 0.0, (0.24, 0.24, 0.24)),
         # fails from twice the width of the class on (`OF_WIDTH`)
-        "products at the clock": Rule(4.0, 0.02),
+        "products at the clock": Rule(4.0, 0.02, 0.15),
         "other": Rule(4.0, 0.02, 0.15),
         "power": _WIDE,
         # latencies depend on the socket and the switch of a device by more than rates do

@@ -214,8 +214,13 @@ def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:
 
 
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict after taking another method, unvalidated software and disturbances into account."""
+    """Return the verdict after taking another method, unvalidated software and disturbances into account.
+
+    A shortfall that needs a second sign to be a fault, and has none, is MARGINAL.
+    """
     verdict = _by_effect(verdict, measurement, limit, software)
+    if verdict.status is Status.FAIL and (single := measurement.details.get("single_sign")):
+        return replace(verdict, advisory=(single,)).because(Note("single_sign", single), status=Status.MARGINAL)
     return _disturbed(_excused_by_load(verdict, measurement), measurement.disturbance)
 
 

@@ -115,7 +115,7 @@ def _to_others(
     if spread:
         reference = replace(
             reference,
-            spread=(spread.at_clock if clocks else None) or spread.between_devices,
+            spread=spread.at_clock if clocks else spread.between_devices,
             noise=math.hypot(own.noise, spread.between_runs or 0.0),
             ours=spread.ours,
             width=spread.widest,

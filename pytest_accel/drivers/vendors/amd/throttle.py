@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -83,7 +84,14 @@ _RAW = LibraryCall(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi
 """The raw metrics: amdsmi itself only tells that some limiter is active, which may be normal or a defect."""
 
 SAMPLED: Table = {"reasons": _RAW}
-NOW: Table = {"reasons": (LibraryCall(VIOLATIONS, read=_from_flags), _RAW)}
+AT_REST: Table = {
+    "reasons": (
+        LibraryCall(VIOLATIONS, read=_from_flags),
+        replace(_RAW, read=lambda answer: _from_status(answer) & ~ClockEvent.SW_THERMAL),
+    )
+}
+"""The reasons of an idle device. Some set a thermal bit of the status at any time, at 37 C too (ROCm/rocm-systems
+issue 11781)."""
 
 
 class ThrottleSeconds:

@@ -19,13 +19,15 @@ from pytest_accel.drivers.query import Asker, LibraryCall
 from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.query import NvmlAsker, text
 
+MOST_RESERVED_BYTES = 1103 << 20
+"""The most memory that an idle device was published to reserve for the driver: GH200 (tests/real/series/idle.csv)."""
 _USED = {
     "used": (
         LibraryCall("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda found: int(found.used)),
-        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: int(found.used)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: max(0, int(found.used) - MOST_RESERVED_BYTES)),
     )
 }
-"""Bytes in use; without those that the driver reserves for itself if NVML distinguishes them."""
+"""Bytes in use without those that the driver reserves for itself, which older drivers count as used."""
 _BUSY = {"busy": LibraryCall("nvmlDeviceGetUtilizationRates", read=lambda rates: int(rates.gpu))}
 
 _OF_DEVICE = ("model", "serial", "memory_bytes", "pci_address")
@@ -117,13 +119,18 @@ class NvidiaDriver(Driver):
 
         Where the GPU's memory is a NUMA node of the host (GH200, GB200), the operating system manages it: file caches
         and pages of ended processes count as used (NVML, nvmlDeviceGetMemoryInfo_v2). There only the memory of the
-        processes that NVML lists counts.
+        processes that NVML lists counts. The memory of a desktop's programs does not count: they use the GPU if it is
+        busy.
         """
-        used = self._asker(device).ask(_USED).get("used")
-        seen = self._asker(device).ask(power.PROCESSES).get("processes")
+        asked = self._asker(device).ask({**_USED, **power.PROCESSES, **power.GRAPHICS})
+        used, computing = asked.get("used"), asked.get("processes", [])
+        pids = {process["pid"] for process in computing}
+        drawing = [process for process in asked.get("graphics", ()) if process["pid"] not in pids]
         if device.facts.get("memory_numa_node", -1) >= 0:
-            used = sum(each["memory_bytes"] or 0 for each in seen or ())
-        return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
+            used = sum(process["memory_bytes"] or 0 for process in computing)
+        elif used is not None:
+            used -= sum(process["memory_bytes"] or 0 for process in drawing)
+        return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), [*computing, *drawing])
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield Xids as they occur, without end; see `follow`. Raises DriverProblem if NVML reports none."""

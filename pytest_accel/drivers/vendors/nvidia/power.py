@@ -56,6 +56,7 @@ LIMITS: Table = {
     "shutdown_c": _threshold("SHUTDOWN"),
     "slowdown_c": _threshold("SLOWDOWN"),
     "gpu_max_c": _threshold("GPU_MAX"),
+    "target_c": _threshold("ACOUSTIC_CURR"),
     "memory_max_c": _threshold("MEM_MAX"),
     "shutdown_margin_c": Field("NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT"),
     "slowdown_margin_c": Field("NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"),
@@ -67,11 +68,15 @@ LIMITS: Table = {
 CHANGING = part(LIMITS, (*LIMITS_THAT_CHANGE, "clock_application_mhz", "clock_application_default_mhz"))
 """The settings of power and clock that are read again while the node runs."""
 
-PROCESSES: Table = {
-    "processes": LibraryCall(
-        "nvmlDeviceGetComputeRunningProcesses", read=lambda all_: [_process(each) for each in all_]
-    ),
-}
+
+def _processes(kind: str) -> LibraryCall:
+    name = f"nvmlDeviceGet{kind}RunningProcesses"
+    return LibraryCall(name, read=lambda listed: [_process(process) for process in listed])
+
+
+PROCESSES: Table = {"processes": _processes("Compute")}
+GRAPHICS: Table = {"graphics": _processes("Graphics")}
+"""Processes that draw, such as those of a desktop."""
 
 
 CLOCK_CHANGES_S = 1.0
