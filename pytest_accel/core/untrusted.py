@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
+import io
 import json
 import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -171,6 +172,16 @@ def cells(line: str, delimiter: str = ",", *, strict: bool = False) -> list[str]
     except csv.Error as error:
         raise BadFile(f"the line is not CSV: {error}") from None
     return [each.strip() for each in found]
+
+
+def table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """Return the columns of a CSV file, and its rows by column. Raises BadFile as `read_text`, or with the line."""
+    rows = csv.DictReader(io.StringIO(read_text(path)), restval="")
+    try:
+        return rows.fieldnames or (), list(rows)
+    except csv.Error as error:
+        why = str(error).partition(" - ")[0]  # a hint for authors of Python follows
+        raise BadFile(ErrorAt(str(path), rows.reader.line_num, f"the line is not CSV: {why}")) from None
 
 
 def whole_number(cell: str) -> int | str:

@@ -45,8 +45,9 @@ _CLEARER = {
     "another document": "a second document begins; one file holds one",
 }
 """The message in place of an error of the parser, by a part of that error."""
-_UNREADABLE = (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, OverflowError)
-"""Errors of the constructors of YAML's scalars for a text that does not fit the type: "!!bool maybe", a 13th month."""
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
+"""Errors of YAML's parser in Python and of its constructors for a text that does not fit the type: "!!bool maybe", an
+"!!int" without a digit, a 13th month, an escape beyond Unicode."""
 
 
 @dataclass
@@ -153,13 +154,13 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
     """
     try:
         return _Nodes(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)).get_single_node()
-    except yaml.YAMLError as error:
+    except _UNREADABLE as error:
         wrong = error
     if len(text) <= PRECISE_BYTES:
         try:
             return _Nodes(yaml.SafeLoader(text)).get_single_node()
-        except yaml.YAMLError as error:
-            wrong = error
+        except _UNREADABLE as error:
+            wrong = error if isinstance(error, yaml.YAMLError) else wrong
     if isinstance(wrong, yaml.reader.ReaderError):
         raise BadFile(f"{shown}: holds a character that YAML does not allow (U+{wrong.character:04X})") from None
     mark = getattr(wrong, "problem_mark", None) or getattr(wrong, "context_mark", None)

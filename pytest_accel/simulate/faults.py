@@ -185,9 +185,15 @@ def _(symptoms: Symptoms, by: float = 0.12) -> None:
         symptoms.slow[f"stream.{writes}"] = 1 - by
 
 
-@fault("slow-uploads", "host_copy.d2h")
+@fault("slow-uploads", "host_copy.h2d")
 def _(symptoms: Symptoms, by: float = 0.12) -> None:
-    """Slow down copies from the device to the host, but not those to the device."""
+    """Slow down copies to the device, but not those to the host."""
+    symptoms.slow["host_copy.h2d"] = 1 - by
+
+
+@fault("slow-downloads", "host_copy.d2h")
+def _(symptoms: Symptoms, by: float = 0.12) -> None:
+    """Slow down copies to the host, but not those to the device."""
     symptoms.slow["host_copy.d2h"] = 1 - by
 
 

@@ -5,8 +5,6 @@ A board that was rejected in one node and comes back in another one is known by 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,13 +17,13 @@ from pytest_accel.skus.packing_list import same
 
 def load(path: Path) -> dict[str, str]:
     """Return what a table says of every serial number, the last row counts: "RMA 17, 2026-11-20". Raises BadFile."""
-    rows = csv.DictReader(io.StringIO(untrusted.read_text(path)))
-    if "serial" not in (rows.fieldnames or ()):
+    columns, rows = untrusted.table(path)
+    if "serial" not in columns:
         raise BadFile(f"{path}:1: has no column 'serial'; other columns that are read: rma, node, at")
     found = {}
     for row in rows:
-        if serial := same(row["serial"] or ""):
-            told = (f"RMA {row['rma']}" if row.get("rma") else "", row.get("node") or "", (row.get("at") or "")[:10])
+        if serial := same(row["serial"]):
+            told = (f"RMA {row['rma']}" if row.get("rma") else "", row.get("node", ""), row.get("at", "")[:10])
             found[serial] = printable(", ".join(filter(None, told)), SHOWN)
     return found
 

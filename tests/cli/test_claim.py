@@ -84,10 +84,17 @@ def test_a_board_that_was_sent_back_is_named_where_it_comes_again(tmp_path: Path
     assert "rejected before: gpu3 (serial SIM00000003, returned: RMA 17, node3, 2026-11-20)" in ran.closing
 
 
-def test_a_table_without_serials_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "ledger.csv").write_text("node,rma\nnode3,17\n")
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (b"node,rma\nnode3,17\n", "ledger.csv:1: has no column 'serial'"),
+        (b"node,serial\nnode3,1\rnode4,2\n", "ledger.csv:2: the line is not CSV: new-line character"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, table: bytes, why: str) -> None:
+    (tmp_path / "ledger.csv").write_bytes(table)
     ran = as_user.pytest(
         tmp_path, "--accel-simulate=h100-sxm", "--accel-returned=ledger.csv", sku=None, paths=(), refused=True
     )
     assert (ran.exit, ran.folder.exists()) == (4, False)
-    assert ran.out.startswith("ERROR: --accel-returned: ledger.csv:1: has no column 'serial'")
+    assert ran.out.startswith(f"ERROR: --accel-returned: {why}")

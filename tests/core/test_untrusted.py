@@ -91,6 +91,30 @@ def test_a_line_of_csv_has_an_end() -> None:
         untrusted.cells("a" * 200_000)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("serial\rnode\n1,n1\n", 1, "new-line character seen in unquoted field"),
+        ("serial,node\r1,n1\r", 1, "new-line character seen in unquoted field"),
+        ("serial,node\r\n1,n1\r\n2,n\r2\r\n", 3, "new-line character seen in unquoted field"),
+        (f"serial,node\n1,{'n' * 200_000}\n", 2, "field larger than field limit (131072)"),
+    ],
+)
+def test_a_table_that_is_not_csv_is_refused_with_its_line(tmp_path: Path, text: str, line: int, why: str) -> None:
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    with pytest.raises(BadFile) as refused:
+        untrusted.table(tmp_path / "x.csv")
+    assert str(refused.value) == f"{tmp_path}/x.csv:{line}: the line is not CSV: {why}"
+
+
+def test_a_table_has_columns_and_rows(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b'serial,node\r\n1,"n\r1"\r\n2\r\n')
+    rows = [{"serial": "1", "node": "n\r1"}, {"serial": "2", "node": ""}]
+    assert untrusted.table(tmp_path / "x.csv") == (["serial", "node"], rows)
+    (tmp_path / "x.csv").write_bytes(b"")
+    assert untrusted.table(tmp_path / "x.csv") == ((), [])
+
+
 def test_a_whole_number_of_many_digits_is_text() -> None:
     """Python refuses to convert more than 4,300 digits, and no condition has more than 20."""
     assert untrusted.whole_number("-12") == -12

@@ -72,6 +72,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("a: !!bool maybe", "mine.yaml:1: a: 'maybe' cannot be read as true or false"),
         ("a: !!timestamp x", "mine.yaml:1: a: 'x' cannot be read as a date: 2026-11-23"),
         ("a: !!int x", "mine.yaml:1: a: 'x' cannot be read as a whole number"),
+        ("sku: x\na:\n  !!int", "mine.yaml:3: a: '' cannot be read as a whole number"),
+        ("a: [!!int -]", "mine.yaml:1: '-' cannot be read as a whole number"),
         ("a: !!seq x", "mine.yaml:1: a: 'x' cannot be read as seq"),
         ("a: !!set {x, y}", "mine.yaml:1: the tag tag:yaml.org,2002:set is not known"),
         (
@@ -81,6 +83,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("a: 0x" + "f" * 5_000, "(5,004 characters) cannot be read as a whole number"),
         ("? [a]\n: 1", "mine.yaml:1: a key is text or a number"),
         ("a: *b", "mine.yaml:1: found undefined alias 'b'"),
+        ('sku: x\na: "\\U00110000"', "mine.yaml:2: found invalid Unicode character escape code"),
+        ('sku: x\na: "\\UFFFFFFFF"', "mine.yaml:2: found invalid Unicode character escape code"),
+        (f"%YAML 1.{'9' * 5_000}\n---\na: 1", "mine.yaml:1: found extremely long version number"),
         ("#" * 2_000_000, "mine.yaml: is 2,000,000 bytes large; the largest file that is read has 1,048,576"),
     ],
     ids=lambda text: text[:30],
@@ -89,6 +94,21 @@ def test_what_is_made_to_keep_the_reader_busy_is_refused_early(tmp_path: Path, t
     with pytest.raises(BadFile) as bad:
         parsed(tmp_path, text)
     assert message in str(bad.value)
+
+
+def test_a_value_of_any_tag_is_read_or_refused_with_its_line(tmp_path: Path) -> None:
+    tags = ("int", "float", "bool", "null", "timestamp", "str", "binary", "set", "omap", "value", "merge", "python/x")
+    values = ("", "-", "+", "_", ".", "0x", "0b", "1:", "abc", "2026-13-45", "=", "<<", "''", "[]", "[[a]]", "{a}")
+    forms = ("x: 1\na: {}", "x: 1\na: [{}]", "x: 1\n{}", "x: 1\n<<: {}", "x: 1\na: &a {}\nb: *a")
+    refused = []
+    for tag in (*(f"!!{tag}" for tag in tags), "!", "!foo"):
+        for text in (form.format(f"{tag} {value}") for value in values for form in forms):
+            try:
+                parsed(tmp_path, text)
+            except BadFile as bad:
+                refused += [str(error) for error in bad.errors]
+    assert len(refused) > 500
+    assert [error for error in refused if not error.startswith("mine.yaml:2: ")] == []
 
 
 def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:

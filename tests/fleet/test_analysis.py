@@ -62,7 +62,7 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
     place.mkdir(parents=True)
     (place / store.ABOUT).write_text(json.dumps({"schema": 1, "simulated": False}))
     if places:
-        (place / PLACES).write_text(places)
+        (place / PLACES).write_bytes(places.encode())
     connection = database.connect()
     lines = folder / "rows.jsonl"
     lines.write_text("\n".join(json.dumps(each, default=str) for each in rows))
@@ -106,6 +106,10 @@ def loses(share: float, metric: str = "stream.triad") -> Callable[[Drawn], None]
 
 
 RACKS = "node,rack,feed\n" + "".join(f"n{node:03},r{node // 3},f{node // 12}\n" for node in range(24))
+
+
+def test_the_columns_of_a_list_of_places_may_stand_apart(tmp_path: Path) -> None:
+    assert told(found_in(tmp_path, figures(4, 1, lambda *_: None), "rack, node\nr1,n001\n")) == {}
 
 
 def test_nothing_is_found_in_a_healthy_fleet(tmp_path: Path) -> None:
@@ -272,11 +276,20 @@ def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytes
             connection.execute(f"FROM {name}").fetchall()
 
 
-def test_a_list_of_places_without_nodes_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadFile, match="node"):
-        found_in(tmp_path, figures(4, 1, lambda *_: None), "host,rack\nn001,r1\n")
+@pytest.mark.parametrize(
+    ("places", "why"),
+    [
+        ("host,rack\nn001,r1\n", "places.csv:1: has no column 'node'"),
+        ("node,rack\nn001\rn002,r1\n", "places.csv:2: the line is not CSV"),
+    ],
+)
+def test_a_list_of_places_that_cannot_be_used_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], places: str, why: str
+) -> None:
+    with pytest.raises(BadFile, match=why):
+        found_in(tmp_path, figures(4, 1, lambda *_: None), places)
     assert main.main(["store", "show", str(tmp_path / "store")]) == 4
-    assert "places.csv" in capsys.readouterr().err
+    assert why in capsys.readouterr().err
 
 
 # -- from records to what is shown

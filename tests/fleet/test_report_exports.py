@@ -15,6 +15,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import ledger, metrics
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
@@ -71,6 +72,9 @@ def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(t
     header, *lines = (tmp_path / ledger.FILE).read_text().splitlines()
     assert header == "at,by,did,node,reason,run,rma,serial"
     assert len(lines) == 4
+    (tmp_path / ledger.FILE).write_bytes(f"{header}\n2026-11-24,me,drained,n1\rn2\n".encode())
+    with pytest.raises(BadFile, match=r"ledger\.csv:2: the line is not CSV"):
+        told()
 
 
 def samples(fleet: Fleet, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:

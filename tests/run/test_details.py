@@ -25,7 +25,7 @@ def fast() -> Iterator[None]:
 def here(fast: None, tmp_path: Path) -> Iterator[Session]:
     """A run on a node of one H100, which copies slowly to the host when it does it alone."""
     node = tmp_path / "node.yaml"
-    node.write_text("sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-uploads, device: 0}]\n", encoding="utf-8")
+    node.write_text("sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-downloads, device: 0}]\n", encoding="utf-8")
     run = in_process.opened(node, tmp_path / "out")
     yield run
     run.finish()

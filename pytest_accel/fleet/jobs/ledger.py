@@ -68,7 +68,7 @@ def last(folder: Path) -> dict[str, dict[str, str]]:
     path = folder / FILE
     if not untrusted.exists(path):
         return {}
-    rows = csv.DictReader(io.StringIO(untrusted.read_text(path)))
-    if not {"did", "node", "at"} <= set(rows.fieldnames or ()):
+    columns, rows = untrusted.table(path)
+    if not {"did", "node", "at"} <= set(columns):
         raise BadFile(f"{path}:1: needs the columns {', '.join(COLUMNS)}")
     return {row["node"]: row for row in rows if row.get("node") and row.get("did") in ("drained", "resumed")}

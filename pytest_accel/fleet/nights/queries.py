@@ -26,7 +26,7 @@ def base(path: Path, figures: Sequence[Path], runs: Sequence[Path]) -> str:
     file = path / PLACES
     places = "SELECT '' AS node, '' AS kind, '' AS place WHERE false"
     if untrusted.exists(file):
-        if "node" not in untrusted.cells(untrusted.read_text(file).partition("\n")[0]):
+        if "node" not in map(str.strip, untrusted.table(file)[0]):
             raise BadFile(
                 f"{file}:1: has no column 'node'; it needs one, and one for each kind of place, such as 'rack'"
             )
