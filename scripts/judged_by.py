@@ -55,6 +55,7 @@ READ_ONCE = frozenset(IDENTITY) | {
     "shutdown_c",
     "slowdown_c",
     "gpu_max_c",
+    "target_c",
     "memory_max_c",
     "memory_shutdown_c",
     "shutdown_margin_c",

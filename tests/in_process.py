@@ -250,7 +250,6 @@ SOAK = (
     "rate",
     "droop_slow",
     "slowest_window",
-    "last_tenth",
     "power",
     "throttle.hw_thermal",
     "throttle.sw_thermal",
@@ -258,7 +257,6 @@ SOAK = (
     "throttle.hw_slowdown",
     "thermal_margin",
 )
-"""All but the swing of the clock, for which seven simulated seconds have too few readings."""
 
 
 def required(here: Session, probe: str) -> list[str]:
@@ -300,8 +298,6 @@ def run(
             here.check(probe, given, subject, metric=metric)
     if whole:
         assert isinstance(here.pool, Here)
-        for subject in subjects:
-            here.check(probes.soak, {}, subject, metric="soak.clock_swing")
         here.pool.part()
         here.check(probes.collective, {}, NODE)
     _count(here, subjects)

@@ -114,6 +114,12 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
 
 _fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
 
+
+def _other_bounds(level: str) -> StatedCheck[object]:
+    bounds = {name: yaml_nodes.number.described(f"`{name}` at {level}") for name in ("floor", "ceiling", "warn")}
+    return yaml_nodes.record_of(bounds).described(f"bounds at {level} alone")
+
+
 _limit_keys = yaml_nodes.record_of(
     {
         "floor": _floor.described(
@@ -123,12 +129,9 @@ _limit_keys = yaml_nodes.record_of(
         "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
         "warn": yaml_nodes.number.described("a value past this one holds, but is MARGINAL"),
         "warn_per_kelvin": positive.described("added to `warn` for each kelvin that the device warmed meanwhile"),
-        "at": yaml_nodes.record_of(
-            {
-                level: yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"), yaml_nodes.number))
-                for level in LEVELS
-            }
-        ).described("other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"),
+        "at": yaml_nodes.record_of({level: _other_bounds(level) for level in LEVELS}).described(
+            "other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"
+        ),
         "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
         "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
             "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"

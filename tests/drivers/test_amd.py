@@ -202,6 +202,20 @@ def test_a_part_without_accumulators_is_sampled(bit: int, cause: ReasonName) -> 
     assert cause in summary["sampled"]
 
 
+def test_a_thermal_bit_that_is_set_at_rest_says_nothing_under_load() -> None:
+    """As a Radeon AI PRO R9700 shows it at 1 W and 37 C (ROCm/rocm-systems issue 11781)."""
+    names = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
+    old = dict.fromkeys((*names, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
+    at_rest, regulators = 1 << 32, 1 << 44
+    status = {"amdsmi_get_gpu_metrics_info": metrics(**old, indep_throttle_status=at_rest)}
+    gpu = mi300x(amdsmi_get_violation_status=None, **status)
+    driver = opened(gpu)
+    device = only(driver)
+    assert device.facts["reasons"] == driver.read(device)["reasons"] == 0
+    gpu.answers["amdsmi_get_gpu_metrics_info"] = metrics(**old, indep_throttle_status=at_rest | regulators | 1)
+    assert driver.read(device)["reasons"] == 0x40 | 0x04
+
+
 def test_what_holds_the_clock_now_is_health() -> None:
     driver = opened(gpu := mi300x())
     device = only(driver)

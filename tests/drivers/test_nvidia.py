@@ -404,6 +404,30 @@ def test_file_caches_in_the_memory_of_a_coherent_gpu_are_no_use(open_driver: Ope
     assert driver.idle(only(driver)) == "it is 70 % busy (by a process that is not visible from here)"
 
 
+def test_what_an_older_driver_reserves_is_no_use(open_driver: Open) -> None:
+    """Its one figure of used memory holds the 1103 MiB that a GH200 reserves."""
+    for used, idle in ((1104, True), (1103 + 1025, False)):
+        gpu = h200(nvmlDeviceGetMemoryInfo=fills(total=150 << 30, used=used << 20))
+        driver = open_driver(NvmlLibrary([gpu], lacks=("nvmlDeviceGetMemoryInfo_v2",)))
+        assert (driver.idle(only(driver)) is None) is idle
+
+
+def test_the_memory_of_a_desktop_is_no_use_and_its_programs_are_named(open_driver: Open) -> None:
+    drawing: dict[str, Any] = {"nvmlDeviceGetGraphicsRunningProcesses_v3": processes(1234, memory=2 << 30)}
+    gpu = h200(**drawing, nvmlDeviceGetMemoryInfo_v2=fills(used=2 << 30))
+    driver = open_driver(NvmlLibrary([gpu]))
+    assert driver.idle(only(driver)) is None
+
+    gpu = h200(**drawing, nvmlDeviceGetMemoryInfo_v2=fills(used=20 << 30))
+    driver = open_driver(NvmlLibrary([gpu]))
+    assert driver.idle(only(driver)) == "19.3 GB of its memory is in use (pid 1234)"
+
+    both = {"nvmlDeviceGetComputeRunningProcesses_v3": processes(1234, memory=2 << 30)}
+    gpu = h200(**drawing, **both, nvmlDeviceGetMemoryInfo_v2=fills(used=2 << 30))
+    driver = open_driver(NvmlLibrary([gpu]))
+    assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 1234)", "one that computes and draws"
+
+
 def test_only_lasting_use_is_use(open_driver: Open) -> None:
     rates = iter([100, 0, 90, 80, 70])
     gpu = h200(nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", next(rates)))

@@ -38,6 +38,11 @@ QUICK = "UNKNOWN"
 EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")
+ASKED_WHEN_IDLE = (
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+)
 
 
 class Faulty(NvmlLibrary):
@@ -127,7 +132,7 @@ def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
         return
     devices = check(Faulty(function, ERRORS[error]))
     lost = function in IDENTITY or error == "GPU_IS_LOST"
-    if lost and function not in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2"):  # asked when idle
+    if lost and function not in ASKED_WHEN_IDLE:
         assert [device.index for device in devices] == [HEALTHY]
     else:
         assert len(devices) == 2

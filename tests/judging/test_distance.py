@@ -33,7 +33,7 @@ def against(
         ("host link", {}, 0.08, 0.08),
         ("peer links", {}, 0.08, 0.08),
         ("products", {}, 0.15, 0.24),
-        ("products at the clock", {}, math.inf, math.inf),
+        ("products at the clock", {}, 0.15, math.inf),
         ("products at the clock", {"width": 0.045}, 0.09, 0.09),
         ("other", {}, 0.15, math.inf),
         ("power", {}, 0.15, math.inf),

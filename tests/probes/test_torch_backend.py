@@ -96,8 +96,6 @@ def test_the_others(device: Compute) -> None:
         "soak.rate",
         "soak.droop_slow",
         "soak.slowest_window",
-        "soak.last_tenth",
-        "soak.block_p95",
         "matmul.fp32",
     ]
 

@@ -12,7 +12,7 @@ from pytest_accel.skus.lint.linted_file import LintedFile
 from pytest_accel.skus.lint.physics import physics, reach
 from pytest_accel.views import lint_report
 
-TODAY = "2026-11-26"
+TODAY = "2026-11-28"
 SOURCE = "{kind: measured, by: us, date: 2026-08}"
 OTHERS = "{kind: published, by: them, date: 2026-08}"
 FP32 = "fp32_clock_mhz: 1980, fp32_flops_per_clock: 256"
