@@ -4,7 +4,7 @@
 
 For every SKU and platform that can be accepted against, at the levels quick and standard. population.py draws the nodes
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
-`Compute.sample` until its stopping rule is met, the soak's droop by `soak.droop`, the matrix of the peers by
+`Compute.sample` until its stopping rule is met, droop and windows of the soak by `probes.soak`, the matrix of peers by
 `peer_matrix`, the repeat of a shortfall by `judge.Attempts` within the time that `repeats.Repeats` grants, the verdict
 by `judge.judge`. No rule is written down a second time. Facts have no noise and are left out.
 
@@ -38,13 +38,14 @@ from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
-from pytest_accel.probes.soak import droop
+from pytest_accel.probes.soak import droop, slowest_window
 from pytest_accel.simulate.model import stressed_part
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget
 
 LEVELS = ("quick", "standard")
-DROOP = "soak.droop_slow"
+STEADY = {"soak.droop_slow": droop, "soak.slowest_window": slowest_window}
+"""Drawn devices do not warm: the droop is judged as that of a device that was hot."""
 CHUNK = 25
 """Nodes that a process judges at a time."""
 SHORT_SHARE = 10
@@ -78,7 +79,8 @@ class Node:
 
         Of a node with a short part the other parts are left out.
         """
-        limits = requirements.required_at(self.level, self.sku.limits_on(self.platform))
+        limits = requirements.judging_at(self.level, self.sku.limits_on(self.platform))
+        limits = requirements.required_at(self.level, limits)
         for metric, limit in requirements.applying(limits, self.sku, self.platform).items():
             declared = declaration_of(metric)
             if declared is None or not is_rate(limit.unit) or not _figure(limit):
@@ -90,7 +92,9 @@ class Node:
         self, metric: str, limit: Limit, declared: Declaration, limits: Mapping[str, Limit]
     ) -> Iterator[Verdict]:
         result, seconds = Attempts(), budget(declared, metric, self.level, self.sku)
-        own = {metric: limit, **({DROOP: limits[DROOP]} if metric == "soak.rate" and DROOP in limits else {})}
+        own = {metric: limit}
+        if metric == "soak.rate":
+            own |= {name: limits[name] for name in STEADY if name in limits}
         subjects = [NODE] if requirements.of_node(metric) else self.devices
         if not seconds:
             why = (NoBudget(self.level),)
@@ -130,7 +134,11 @@ class Node:
         goes = {uuid: self._timed(limit, device, [uuid], common=common, seconds=seconds) for uuid in self.devices}
         measured = [_measurement(found, uuid, limit) for uuid, found in goes.items()]
         if declared.name == "soak":
-            measured += [_measurement(droop(found), uuid, limit) for uuid, found in goes.items()]
+            measured += [
+                replace(_measurement(view(found), uuid, limit), details={"warmed_k": 0.0})
+                for uuid, found in goes.items()
+                for view in STEADY.values()
+            ]
         return measured
 
     def _between(

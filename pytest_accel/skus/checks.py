@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.sku import Platform, Sku, Source
@@ -80,6 +81,9 @@ def check_limits(root: Located, findings: Findings) -> None:
         if limit.get("floor") == "derived":
             _check_derived(key, metric, at, findings)
         _check_bounds(key, at, limit, findings)
+        for level, own in items_of(at.data.get("at")):
+            there = replace(at, data={**at.data, **own.data})
+            _check_bounds(f"{key}.at.{level}", there, there.plain(), findings)
         _check_healthy(key, at, limit, findings)
         expected = unit_of(metric)
         if why := why_unknown(metric):

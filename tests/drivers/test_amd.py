@@ -207,7 +207,7 @@ def test_a_thermal_bit_that_is_set_at_rest_says_nothing_under_load() -> None:
     names = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
     old = dict.fromkeys((*names, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
     at_rest, regulators = 1 << 32, 1 << 44
-    status = {"amdsmi_get_gpu_metrics_info": metrics(**old, indep_throttle_status=at_rest)}
+    status: dict[str, Any] = {"amdsmi_get_gpu_metrics_info": metrics(**old, indep_throttle_status=at_rest)}
     gpu = mi300x(amdsmi_get_violation_status=None, **status)
     driver = opened(gpu)
     device = only(driver)

@@ -422,7 +422,7 @@ def test_the_memory_of_a_desktop_is_no_use_and_its_programs_are_named(open_drive
     driver = open_driver(NvmlLibrary([gpu]))
     assert driver.idle(only(driver)) == "19.3 GB of its memory is in use (pid 1234)"
 
-    both = {"nvmlDeviceGetComputeRunningProcesses_v3": processes(1234, memory=2 << 30)}
+    both: dict[str, Any] = {"nvmlDeviceGetComputeRunningProcesses_v3": processes(1234, memory=2 << 30)}
     gpu = h200(**drawing, **both, nvmlDeviceGetMemoryInfo_v2=fills(used=2 << 30))
     driver = open_driver(NvmlLibrary([gpu]))
     assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 1234)", "one that computes and draws"

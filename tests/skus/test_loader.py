@@ -180,6 +180,8 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "floor: 600, software: {nccl: 2.18}", 7, "software.nccl: expected text, found 2.18"),
         ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
         ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 lies past the bound"),
+        ("floor: 600", "floor: 600, at: {quick: {warn: 500}}", 7, "limits.matmul.bf16.at.quick: warn 500 lies past"),
+        ("floor: 600", "floor: 600, at: {nightly: {warn: 700}}", 7, "unknown key 'limits.matmul.bf16.at.nightly'; known: long, quick"),
         ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, one_of, version"),
         ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),

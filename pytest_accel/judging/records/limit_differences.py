@@ -11,6 +11,8 @@ NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 """Facts of a limit that are in its unit."""
 FACTS = (
     *NUMERIC_FACTS,
+    "warn_per_kelvin",
+    "at",
     "unit",
     "one_of",
     "version",
