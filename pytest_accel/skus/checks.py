@@ -50,6 +50,10 @@ def drop_other_kinds(under: Located, over: Located) -> None:
             del under.data[name]
 
 
+REFINING = {"at": ("floor", "ceiling", "warn"), "warn_per_kelvin": ("warn",), "second_sign": ("ceiling",)}
+"""Keys that refine bounds of a limit: they do not outlive these."""
+
+
 def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
     """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys.
 
@@ -59,6 +63,7 @@ def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None
         return
     gone = [*keys] if {*FIGURES, "healthy"} & set(over.data) else []
     gone += ["reference"] if "healthy" in over.data else []
+    gone += [key for key, bounds in REFINING.items() if {*bounds} & {*over.data}]
     gone += ["effect", "because"] if "source" in over.data else []
     for key in gone:
         if key not in over.data:

@@ -22,7 +22,7 @@ SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "effect")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
-OF_SOURCE = ("healthy", "software", "at", "warn_per_kelvin")
+OF_SOURCE = ("healthy", "software")
 """Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
@@ -131,6 +131,10 @@ _limit_keys = yaml_nodes.record_of(
         "warn_per_kelvin": positive.described("added to `warn` for each kelvin that the device warmed meanwhile"),
         "at": yaml_nodes.record_of({level: _other_bounds(level) for level in LEVELS}).described(
             "other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"
+        ),
+        "second_sign": flag.described(
+            "true: breaking the limit is MARGINAL without a second sign, which soak.throttle.sw_thermal has in heat "
+            "within 5 K of the temperature that the device states, a loss of rate, or slowdown outside of the power cap"
         ),
         "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
         "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(

@@ -448,7 +448,10 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
     figures = ("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn)
     parts += [f"{word} {shown(each, unit)}" for word, each in figures if each is not None]
     parts += [f"{limit.warn_per_kelvin:g} more per K of warming"] if limit.warn_per_kelvin else []
-    parts += [f"at {level}: {demanded(limit.at_level(level), unit, shown)}" for level in limit.at]
+    parts += ["with a second sign"] if limit.second_sign else []
+    for level, bounds_there in limit.at.items():
+        there = ", ".join(f"{name} {shown(bound, unit)}" for name, bound in bounds_there.items())
+        parts.append(f"at {level}: {there}")
     return ", ".join(parts)
 
 

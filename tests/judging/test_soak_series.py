@@ -79,10 +79,17 @@ def test_a_rate_that_falls_all_the_time_is_found(share: float, expected: set[Sta
 # -- slowdowns and heat
 
 
-def heat(metric: str, sku: str, summary: TelemetrySummary, facts: Mapping[str, Any] | None = None) -> Verdict:
+def heat(
+    metric: str,
+    sku: str,
+    summary: TelemetrySummary,
+    facts: Mapping[str, Any] | None = None,
+    windows: Sequence[float] = (700.0, 690.0),
+) -> Verdict:
     """Return the verdict on what the sensor measured in a soak."""
     seconds = summary["seconds"]
-    soak = Measurement("soak.rate", GPU.uuid, "TFLOPS", 1.0, (1.0,), started=0.0, ended=seconds, details=Details())
+    rates: Details = {"window_rates": windows}
+    soak = Measurement("soak.rate", GPU.uuid, "TFLOPS", 1.0, (1.0,), started=0.0, ended=seconds, details=rates)
     device = replace(GPU, facts=facts or {})
     (found,) = [each for each in soak_measurements(soak, device, summary) if each.metric == metric]
     return judge([found], limits(sku)[metric])
@@ -91,10 +98,10 @@ def heat(metric: str, sku: str, summary: TelemetrySummary, facts: Mapping[str, A
 def thermal(sku: str, seconds: float, cap: float, slowed: float, **more: Any) -> Status:
     """Return the status of a software thermal slowdown of `slowed` seconds, all of them within `cap` seconds."""
     beyond = max(0.0, slowed - cap)
-    facts = more.pop("facts", {})
+    facts, windows = more.pop("facts", {}), more.pop("windows", (700.0, 690.0))
     summary = TelemetrySummary(seconds=seconds, sw_power_cap_s=cap, sw_thermal_s=slowed, sw_thermal_beyond_cap_s=beyond)
     summary.update(more)  # type: ignore[typeddict-item]
-    return heat("soak.throttle.sw_thermal", sku, summary, facts).status
+    return heat("soak.throttle.sw_thermal", sku, summary, facts, windows).status
 
 
 COOL: Mapping[str, Any] = {"margin_c": {"min": 25, "mean": 25, "max": 40}, "facts": {"slowdown_margin_c": -2}}
@@ -111,6 +118,7 @@ HOT: Mapping[str, Any] = {"margin_c": {"min": 1, "mean": 2, "max": 40}, "facts":
         ("H100 PCIe without airflow", thermal("h100-pcie", 300, 0, 300, **HOT), Status.FAIL),
         ("H200 NVL without airflow", thermal("h200-nvl", 300, 300, 300, **HOT), Status.FAIL),
         ("a slowdown outside of the cap", thermal("h100-sxm", 300, 10, 30, **COOL), Status.FAIL),
+        ("a loss of rate", thermal("h100-sxm", 300, 300, 30, **COOL, windows=(700.0, 655.0)), Status.FAIL),
         ("the cap was not read", heat("soak.throttle.sw_thermal", "h100-sxm",
                                       {"seconds": 300, "sw_thermal_s": 30.0}).status, Status.FAIL),
         ("hot memory", thermal("a100-sxm-80gb", 300, 300, 30, memory_temperature_c={"min": 40, "mean": 90, "max": 93},

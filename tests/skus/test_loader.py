@@ -181,7 +181,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
         ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 lies past the bound"),
         ("floor: 600", "floor: 600, at: {quick: {warn: 500}}", 7, "limits.matmul.bf16.at.quick: warn 500 lies past"),
-        ("floor: 600", "floor: 600, at: {nightly: {warn: 700}}", 7, "unknown key 'limits.matmul.bf16.at.nightly'; known: long, quick"),
+        ("floor: 600", "floor: 600, at: {nightly: {warn: 700}}", 7, "bf16.at.nightly'; known"),
         ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, one_of, version"),
         ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
@@ -522,3 +522,24 @@ def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path:
     assert own.other_datasheet == ("tflops.bf16",)
     around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
     assert list(around.other_datasheet) == ["tflops.bf16"]
+
+
+@pytest.mark.parametrize(
+    ("own", "at_quick", "per_kelvin", "second_sign"),
+    [
+        ("soak.droop_slow: {warn: 0.03}", 0.03, 0.0, None),
+        ("soak.droop_slow: {ceiling: 0.06, unit: '1', source: SOURCE}", 0.02, 0.001, None),
+        ("soak.droop_slow: {levels: [quick]}", 0.035, 0.001, None),
+        ("soak.throttle.sw_thermal: {ceiling: 0, warn: 0, unit: '1', source: SOURCE}", 0, 0.0, False),
+        ("soak.throttle.sw_thermal: {warn: 0.002}", 0.002, 0.0, True),
+    ],
+)
+def test_what_refines_a_bound_does_not_outlive_it(
+    tmp_path: Path, own: str, at_quick: float, per_kelvin: float, second_sign: bool | None
+) -> None:
+    source = "{kind: agreed, by: us, date: 2026-11}"
+    path = tmp_path / "ours.yaml"
+    path.write_text(f"sku: ours\nextends: h100-sxm\nlimits: {{{own.replace('SOURCE', source)}}}\n", encoding="utf-8")
+    limit = loader.load(str(path)).limits[own.partition(":")[0]].at_level("quick")
+    assert (limit.warn, limit.warn_per_kelvin) == (at_quick, per_kelvin)
+    assert second_sign in (None, limit.second_sign)

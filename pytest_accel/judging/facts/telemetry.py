@@ -55,6 +55,8 @@ NEAR_K = 5.0
 BEYOND_CAP = 0.1
 """The share of a software thermal slowdown outside of the power cap from which on it is another sign. Of the slowdown
 of a healthy GH200 1.6 % was (tests/real/series/throttle.csv)."""
+LOST = 0.05
+"""The loss of rate between two windows of a soak from which on it is another sign. Healthy devices lose up to 3.3 %."""
 APART_S = 10.0
 """Seconds from one pair of counters to the next that are compared: drivers move them in steps of up to a second."""
 
@@ -305,11 +307,14 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
                     f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
                 )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
-        found.append(replace(bare, trouble=trouble, details={**bare.details, **_beside(name, device, summary)}))
+        rates = soak.details.get("window_rates", (1.0,))
+        steady = min(rates) > (1 - LOST) * max(rates)
+        more = _beside(name, device, summary, steady=steady)
+        found.append(replace(bare, trouble=trouble, details={**bare.details, **more}))
     return found
 
 
-def _beside(name: SoakName, device: Device, summary: TelemetrySummary) -> Details:
+def _beside(name: SoakName, device: Device, summary: TelemetrySummary, *, steady: bool) -> Details:
     """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
     if name not in ("sw_thermal_s", "thermal_margin_k") or not summary.get("sw_thermal_s", 1.0):
         return {}
@@ -321,7 +326,11 @@ def _beside(name: SoakName, device: Device, summary: TelemetrySummary) -> Detail
     if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
         margins.append(most - summary["memory_temperature_c"]["max"])
     near = any(margin is not None and margin <= NEAR_K for margin in margins)
-    if near or summary.get("sw_thermal_beyond_cap_s", math.inf) > BEYOND_CAP * summary.get("sw_thermal_s", 0.0):
+    if (
+        near
+        or not steady
+        or summary.get("sw_thermal_beyond_cap_s", math.inf) > BEYOND_CAP * summary.get("sw_thermal_s", 0.0)
+    ):
         return {}
     cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
     return {"single_sign": f"the power limit held the clock down all the while{cool}"}

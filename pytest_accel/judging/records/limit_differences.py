@@ -12,6 +12,7 @@ NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 FACTS = (
     *NUMERIC_FACTS,
     "warn_per_kelvin",
+    "second_sign",
     "at",
     "unit",
     "one_of",

@@ -216,10 +216,10 @@ def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:
 def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict after taking another method, unvalidated software and disturbances into account.
 
-    A shortfall that needs a second sign to be a fault, and has none, is MARGINAL.
+    A shortfall that the limit rejects with a second sign alone is MARGINAL without one.
     """
     verdict = _by_effect(verdict, measurement, limit, software)
-    if verdict.status is Status.FAIL and (single := measurement.details.get("single_sign")):
+    if limit.second_sign and verdict.status is Status.FAIL and (single := measurement.details.get("single_sign")):
         return replace(verdict, advisory=(single,)).because(Note("single_sign", single), status=Status.MARGINAL)
     return _disturbed(_excused_by_load(verdict, measurement), measurement.disturbance)
 
