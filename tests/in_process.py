@@ -269,13 +269,13 @@ def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
     return [(getattr(probes, probe), fact) for fact in here.setup.limited_facts(probe)]
 
 
-def opened(node: Path, output: Path) -> Session:
+def opened(node: Path, output: Path, level: str = "quick") -> Session:
     """A run on the node of a file, of which nothing was asked yet."""
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
     atexit.register(gc.unfreeze)  # a module that is frozen when the process ends is one that DuckDB calls leaked
-    here = Session(Options(sku="", level="quick", output=output, simulate=str(node)), pool=Here())
+    here = Session(Options(sku="", level=level, output=output, simulate=str(node)), pool=Here())
     here.open()
     here.ledger.folder.path = None  # what is not looked at need not be written
     return here

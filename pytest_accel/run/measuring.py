@@ -210,9 +210,9 @@ class Measuring:
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
         first = self.expected(request)
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
-        seconds = self._repeats.together(wanted, repeats.least(declared, first))
+        seconds = self._repeats.together(declared, wanted, repeats.least(declared, first))
         if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent)
+            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent(declared))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
@@ -246,12 +246,14 @@ class Measuring:
     ) -> None:
         """Measure again for at most `seconds` on each device, and take what it took from the time for repeats.
 
-        On a simulated node that is what the devices worked by their own clock, which runs faster.
+        On a simulated node that is what the devices worked by their own clock, which runs faster. What it takes beyond
+        `seconds`, to start or because a device hung, is not taken from another repeat.
         """
         began, worked = clock.now(), self._pool.device_seconds
         self._measure(attempts, request, alone=alone, seconds=seconds, pairs=pairs)
-        busy = min(self._pool.device_seconds - worked, seconds * self._turns(request))
-        self._repeats.spend(max(clock.now() - began, busy), alone=alone is not None)
+        took = max(clock.now() - began, self._pool.device_seconds - worked)
+        granted = seconds * self._turns(request)
+        self._repeats.spend(request.declaration, min(took, granted), alone=alone is not None)
 
     # -- one probe
 

@@ -6,46 +6,89 @@ import pytest
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.judging.verdicts.repeats import REPEAT_SECONDS, Repeats, least
-from pytest_accel.probes.declare import declaration_for
+from pytest_accel.judging.verdicts.repeats import ALONE_SECONDS, REPEAT_SECONDS, SHARES, Repeats, least
+from pytest_accel.probes.declare import PARTS, Declaration, declaration_for, declarations
 from pytest_accel.skus.budgets import budget
 
 MATMUL, STREAM = declaration_for(probes.matmul), declaration_for(probes.stream)
 SOAK, PATTERN = declaration_for(probes.soak), declaration_for(probes.memory_pattern)
+PEERS, COPY = declaration_for(probes.peer_copy), declaration_for(probes.host_copy)
 EIGHT = [f"GPU-{place}" for place in range(8)]
+
+
+def longest(declared: Declaration, level: str) -> float:
+    """The seconds of its first measurement on eight devices, of the metric that takes longest."""
+    variants = [*declared.budgets_of, ""]
+    seconds = max(budget(declared, f"{declared.name}.{each}", level, None) for each in variants)
+    return seconds * (8 if declared.runs == "in_turn" else 1)
+
+
+def repeated(left: Repeats, declared: Declaration, first: float) -> float:
+    """The seconds of one repeat, which are spent."""
+    seconds = left.together(declared, first, least(declared, first))
+    assert seconds <= first
+    left.spend(declared, seconds)
+    return seconds
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_run_repeats_for_longer_than_its_level_allows(level: str) -> None:
-    """Also if all that it measures falls short, whatever the order."""
-    left, spent = Repeats(level), 0.0
-    for declared, metric in [(SOAK, "soak.rate"), (MATMUL, "matmul.bf16"), (STREAM, "stream.triad")] * 50:
-        first = budget(declared, metric, level, None)
-        seconds = left.together(first, least(declared, first))
-        assert seconds <= first
-        left.spend(seconds)
-        spent += seconds
-    assert REPEAT_SECONDS[level] / 2 < spent <= REPEAT_SECONDS[level]
+    """Also if all that it measures falls short, whatever the order; and what one part does not need helps no other."""
+    left, spent = Repeats(level), ALONE_SECONDS[level]
+    for declared in [SOAK, MATMUL, STREAM, PEERS, COPY] * 50:
+        spent += repeated(left, declared, longest(declared, level))
+    assert 0.8 * REPEAT_SECONDS[level] < spent <= REPEAT_SECONDS[level]
+
+
+PACKAGED = [each for each in declarations() if each.packaged and each.stresses and each.runs != "nodes"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("greedy", PARTS)
+def test_no_part_uses_up_the_time_of_another(greedy: str, level: str) -> None:
+    left = Repeats(level)
+    for _ in range(200):
+        for declared in [each for each in PACKAGED if each.stresses[0] == greedy]:
+            repeated(left, declared, longest(declared, level))
+    for declared in [each for each in PACKAGED if each.stresses[0] != greedy and longest(each, level)]:
+        first = longest(declared, level)
+        enough = least(declared, first)
+        assert left.together(declared, first, enough) >= enough, f"{declared.name} after {greedy}"
+
+
+def test_the_shares_are_of_parts_and_leave_time_for_all() -> None:
+    assert set(SHARES) == set(PARTS)
+    assert sum(SHARES.values()) < 1
 
 
 @pytest.mark.parametrize(
     ("level", "spent", "first", "granted"),
     [
         ("standard", 0.0, 15.0, 15.0),
-        ("standard", 0.0, 300.0, 60.0),  # a soak is repeated for a minute
-        ("standard", 112.0, 15.0, 8.0),  # shortened to what is left
-        ("standard", 116.0, 15.0, 0.0),  # a sustained load cannot be known in less than 5 s
-        ("quick", 0.0, 7.0, 7.0),
-        ("quick", 15.0, 7.0, 5.0),
-        ("quick", 30.0, 5.0, 0.0),
+        ("standard", 0.0, 300.0, 25.0),  # a soak is repeated for the time that is for all parts
+        ("long", 0.0, 300.0, 60.0),  # and for a minute at most
+        ("standard", 17.0, 15.0, 8.0),  # shortened to what is left for all parts
+        ("standard", 25.0, 15.0, 5.0),  # and no further than a sustained load needs: of the part's own time
+        ("standard", 46.0, 15.0, 0.0),
+        ("quick", 0.0, 7.0, 5.0),
+        ("quick", 5.0, 7.0, 5.0),
+        ("quick", 10.0, 5.0, 0.0),
     ],
 )
 def test_a_repeat_is_shortened_but_never_to_too_few_samples(
     level: str, spent: float, first: float, granted: float
 ) -> None:
     left = Repeats(level)
-    left.spend(spent)
-    assert left.together(first, least(MATMUL, first)) == pytest.approx(granted)
+    left.spend(MATMUL, spent)
+    assert left.together(MATMUL, first, least(MATMUL, first)) == pytest.approx(granted)
+
+
+def test_a_probe_that_stresses_no_part_has_the_time_that_is_for_all() -> None:
+    left, own = Repeats("quick"), Declaration("own")
+    assert left.together(own, 2.0, 1.0) == 2.0
+    left.spend(own, 5.0)
+    assert left.together(own, 2.0, 1.0) == 0.0
+    assert left.spent(own) == "the 20 s for repeats at quick leave 0 s for other probes"
 
 
 def test_what_is_not_sustained_needs_half_of_its_time() -> None:
@@ -59,10 +102,9 @@ def test_devices_alone_have_a_time_of_their_own() -> None:
     granted = []
     for _ in range(6):
         granted.append(left.alone(5.0))
-        left.spend(granted[-1], alone=True)
+        left.spend(MATMUL, granted[-1], alone=True)
     assert granted == [5.0] * 4 + [0.0] * 2
-    assert left.left == 100.0
-    assert left.together(15.0, 5.0) == 15.0, "all together may still be repeated"
+    assert left.together(MATMUL, 15.0, 5.0) == 15.0, "all together may still be repeated"
 
 
 def test_what_most_devices_lack_is_no_single_devices_fault() -> None:
@@ -75,5 +117,5 @@ def test_what_most_devices_lack_is_no_single_devices_fault() -> None:
 
 def test_it_is_said_how_much_is_left() -> None:
     left = Repeats("quick")
-    left.spend(18.6)
-    assert left.spent == "the 20 s for repeats at quick leave 1 s"
+    left.spend(MATMUL, 8.6)
+    assert left.spent(SOAK) == "the 20 s for repeats at quick leave 1 s for compute"

@@ -6,7 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import as_user
+import in_process
 import pytest
+
+from pytest_accel import probes
+from pytest_accel.core.verdict import Status
 
 SKU = """
 sku: ours
@@ -24,6 +28,26 @@ limits:
   soak.rate: *ours
 """
 """Limits of our own method, since those of the H100 on sustained products advise."""
+
+PRODUCTS = {"bf16": 730, "fp8": 1290, "fp16": 731, "tf32": 373, "int8": 1290, "fp32": 50, "fp64": 55}
+LINKED = """
+sku: linked
+extends: h100-sxm
+limits:
+  matmul.bf16: &ours
+    {floor: derived, reference: 730, unit: TFLOPS, levels: [quick, standard, long],
+     source: {kind: measured, by: us, date: 2026-11}}
+PRODUCTS
+platforms:
+  hgx8:
+    limits:
+      peer_copy.one_way: {<<: *ours, reference: 376, unit: GB/s}
+""".replace(
+    "PRODUCTS",
+    "\n".join(
+        f"  matmul.{each}: {{<<: *ours, reference: {value}}}" for each, value in PRODUCTS.items() if value != 730
+    ),
+)
 
 
 def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
@@ -59,3 +83,20 @@ def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
         each for each in ran.record["verdicts"] if each["metric"] == "matmul.bf16" and each["status"] == "FAIL"
     ]
     assert [each["holds"] for each in verdict["reasons"] if each["kind"] == "alone"] == [False]
+
+
+@pytest.mark.parametrize("level", ["quick", "standard"])
+def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp_path: Path) -> None:
+    """All products of one device together would use up the time of all; the link is that of another device."""
+    (tmp_path / "linked.yaml").write_text(LINKED)
+    faults = "[{fault: clock-limited, device: 2, by: 0.15}, {fault: slow-link, device: 5, by: 0.08}]"
+    node = tmp_path / "node.yaml"
+    node.write_text(f"sku: ./linked.yaml\nplatform: hgx8\nfaults: {faults}\n")
+    with in_process.fast():
+        here = in_process.opened(node, tmp_path / "out", level)
+        uuids = [device.uuid for device in here.setup.devices]
+        for dtype in PRODUCTS:
+            here.check(probes.matmul, {"dtype": dtype}, uuids[2])
+        linked = [here.check(probes.peer_copy, {"direction": "one_way"}, uuid)[0].status for uuid in uuids]
+        here.finish()
+    assert linked == [Status.FAIL if place == 5 else Status.PASS for place in range(8)]

@@ -596,6 +596,19 @@ def test_a_device_lost_in_the_middle_and_one_that_hangs(tmp_path: Path, write: C
     assert "the simulated device is lost" in lost["trouble"]["reason"]
 
 
+@pytest.mark.slow
+def test_a_device_that_hung_is_not_waited_for_again(tmp_path: Path, write: Callable[..., str]) -> None:
+    """Its first answer decides; what it was not asked any more is no pass, and the other device is judged in full."""
+    done = rehearse(tmp_path, write("fault: hang, device: 1"), "--accel-patience=5", "-k", "stream")
+    measured = [each for each in done.record["measurements"] if done.names[each["subject"]] == "gpu1"]
+    events = [each["trouble"]["event"] for each in measured if each["trouble"]]
+    assert events.count("hung") == 1
+    assert set(events) == {"hung", "left out"}
+    judged = {metric: done.statuses(metric) for metric in ("stream.copy_kernel", "stream.triad")}
+    assert set(map(tuple, map(dict.items, judged.values()))) == {(("gpu0", "PASS"), ("gpu1", "FAIL"))}
+    assert done.closing.startswith("SIMULATED REJECTED gpu1: stream.copy_kernel its process sent nothing for 15 s")
+
+
 def test_the_wrong_product(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--accel-sku=h200-sxm", "-k", "inventory")
     assert done.exit == 1

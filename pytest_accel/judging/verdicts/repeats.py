@@ -7,11 +7,15 @@ from collections.abc import Collection
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Declaration
 
 REPEAT_SECONDS = {"quick": 20.0, "standard": 120.0, "long": 600.0}
-"""Seconds for all repeats of a run together, by level: a sixth of the time that `quick` states, a seventh of that of
-`standard`, an eighth of the hour and a quarter that `long` is planned for."""
+"""Seconds of measuring for all repeats of a run, by level: a sixth of the time that `quick` states, a seventh of that
+of `standard`, an eighth of the hour and a quarter that `long` is planned for."""
 
 LONGEST = 60.0
 """Seconds that one repeat may take: a soak is not soaked again, since the devices are still hot."""
+
+SHARES = {"compute": 0.25, "memory": 0.1, "host": 0.1, "link": 0.3}
+"""Shares of the time for repeats together that are kept for each part of a device: no other part can use them up. At
+every level one repeat of each probe fits into the share of its part. The rest is for the parts that ask first."""
 
 ALONE_SECONDS = {"quick": 0.0, "standard": 20.0, "long": 20.0}
 """Seconds for all measurements of single devices in a run, which are part of REPEAT_SECONDS. They only help to find a
@@ -32,22 +36,29 @@ class Repeats:
 
     def __init__(self, level: str) -> None:
         self.level = level
-        self.left = REPEAT_SECONDS[level]
-        self._left_alone = ALONE_SECONDS[level]
+        self._alone = ALONE_SECONDS[level]
+        together = REPEAT_SECONDS[level] - self._alone
+        self._kept = {part: share * together for part, share in SHARES.items()}
+        self._free = together - sum(self._kept.values())
         self._systematic: set[tuple[str, str]] = set()
         """UUID and part of each device that fell short of something together with most devices."""
 
-    def together(self, wanted: float, enough: float) -> float:
-        """Return the seconds for a repeat on all devices at once: `wanted`, shortened to what is left; 0 for none.
+    def left(self, declared: Declaration) -> float:
+        """Return the seconds that are left for repeats of a probe: those of its part, and those that are for all."""
+        return self._free + self._kept.get(_part(declared), 0.0)
 
-        It is not shortened below `enough`.
+    def together(self, declared: Declaration, wanted: float, enough: float) -> float:
+        """Return the seconds for a repeat on all devices at once, 0 for none.
+
+        They are `wanted`, shortened to what is left for all parts, but not below `enough`. What is missing to that is
+        taken from the share of the part.
         """
-        granted = min(wanted, LONGEST, self.left)
-        return granted if granted >= enough else 0.0
+        granted = min(wanted, LONGEST, max(enough, self._free))
+        return granted if enough <= min(granted, self.left(declared)) else 0.0
 
     def alone(self, enough: float) -> float:
         """Return the seconds for measuring one device alone: no more than `enough`; 0 if that is not left."""
-        return enough if enough <= min(self._left_alone, self.left) else 0.0
+        return enough if enough <= self._alone else 0.0
 
     def single_out(self, declared: Declaration, short: Collection[str], measured: int) -> set[str]:
         """Return the devices (UUIDs) of `short` to measure alone: those whose shortfall is not systematic.
@@ -55,18 +66,26 @@ class Repeats:
         It is systematic if more than half of the `measured` devices fall short, now or earlier in the run in a
         measurement that stresses the same part first. No single device is to blame then.
         """
-        part = declared.stresses[0] if declared.stresses else ""
+        part = _part(declared)
         if 2 * len(short) > measured:
             self._systematic.update((uuid, part) for uuid in short)
         return {uuid for uuid in short if (uuid, part) not in self._systematic}
 
-    def spend(self, seconds: float, *, alone: bool = False) -> None:
+    def spend(self, declared: Declaration, seconds: float, *, alone: bool = False) -> None:
         """Take the seconds that a repeat took from what is left."""
-        self.left = max(0.0, self.left - seconds)
         if alone:
-            self._left_alone = max(0.0, self._left_alone - seconds)
+            self._alone -= seconds
+            return
+        part, free = _part(declared), self._free
+        self._free = max(0.0, free - seconds)
+        self._kept[part] = max(0.0, self._kept.get(part, 0.0) - max(0.0, seconds - free))
 
-    @property
-    def spent(self) -> str:
-        """A sentence on the time for repeats, for a shortfall that could not be measured again."""
-        return f"the {REPEAT_SECONDS[self.level]:g} s for repeats at {self.level} leave {self.left:.0f} s"
+    def spent(self, declared: Declaration) -> str:
+        """Return a sentence on the time for repeats, for a shortfall that could not be measured again."""
+        left = f"{self.left(declared):.0f} s for {_part(declared) or 'other probes'}"
+        return f"the {REPEAT_SECONDS[self.level]:g} s for repeats at {self.level} leave {left}"
+
+
+def _part(declared: Declaration) -> str:
+    """Return the part of the device that a probe stresses first; empty if it declares none."""
+    return declared.stresses[0] if declared.stresses else ""

@@ -23,7 +23,8 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
 
 DEATHS_ALLOWED = 1
-"""Number of workers that a device may lose. After one more, the device is not measured again."""
+"""Number of workers that a device may lose. After one more, the device is not measured again. One that hung in a probe
+of ours is not measured again at once: its first answer decides, and each more would take a whole deadline."""
 
 LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
@@ -226,6 +227,9 @@ class WorkerPool:
                 call.child.kill("its device context is lost")
             if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
                 self._died_in.setdefault(group, []).append(request.metric)
+                if trouble.get("event") == "hung" and request.declaration.packaged:  # not asked, nor waited for, again
+                    reason = f"the worker process of {_name(group)} hung in {request.metric}"
+                    self._unopened[group] = Trouble("device", reason, event=LEFT_OUT, untried=True)
             if call.child.ended is not None:
                 self._ended(group, call.child)
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
