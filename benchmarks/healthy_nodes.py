@@ -113,11 +113,11 @@ class Node:
         turns = len(self.devices) if declared.runs == "in_turn" else 1
         first, pairs = seconds * turns, peer_matrix.accused(result.rows, limit.floor or 0.0)
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
-        granted = self._repeats.together(wanted, repeats.least(declared, first))
+        granted = self._repeats.together(declared, wanted, repeats.least(declared, first))
         if not granted:
-            result.leave(self._repeats.spent)
+            result.leave(self._repeats.spent(declared))
             return
-        self._repeats.spend(granted)
+        self._repeats.spend(declared, granted)
         for found in self._go(limit.metric, limit, declared, granted / turns, result, again=True):
             result.add(foreseen(found, self.sku))
 

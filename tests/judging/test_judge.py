@@ -434,7 +434,7 @@ def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() 
 
 
 REFERENCE = replace(FLOOR, reference=730.0)
-CEILING = Limit("soak.droop_slow", "1", ceiling=0.05)
+CEILING = Limit("mine.lost", "1", ceiling=0.05)
 
 
 def seconds(metric: str) -> Limit:
@@ -451,6 +451,9 @@ def seconds(metric: str) -> Limit:
         (500.0, 730.0, replace(REFERENCE, advises=True, because="data"), Status.MARGINAL),  # it advises
         (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
         (0.06, 0.01, CEILING, Status.MARGINAL),
+        (0.06, 0.01, replace(CEILING, metric="soak.droop_slow"), Status.FAIL),  # the repeat begins hot
+        (-10.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.FAIL),
+        (-3.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.MARGINAL),
         (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
         (12.7, 0.0, seconds("soak.throttle.hw_thermal"), Status.FAIL),
         (7.0, 0.0, seconds("soak.throttle.power_brake"), Status.FAIL),

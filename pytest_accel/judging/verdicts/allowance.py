@@ -15,6 +15,10 @@ SLOWDOWN_SECONDS = 1.0
 """Seconds of hardware slowdown that reject a device, even if they were seen once."""
 SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 """The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
+FAR_K = 5.0
+"""The kelvin below a floor of a margin that no sensor and no shorter repeat explains."""
+STEADINESS = ("soak.droop_slow", "soak.slowest_window")
+"""What a whole soak shows of a device that warms. A repeat is shorter and begins hot, so it clears neither."""
 MOST_BY_METHOD = RULES["advice"]["other"].fails[-1]
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
 larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
@@ -33,10 +37,12 @@ def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
 
     With `once`, for one that counts although the metric held when it was measured again. A limit that demands one value
     has no allowance. That of a ceiling without a reference is all of the ceiling then: what it bounds is 0 on a healthy
-    device, and a share of a small ceiling is noise, as is one of a few kelvin, which no sensor resolves.
+    device, and a share of a small ceiling is noise.
     """
     if verdict.unit == "K":
-        return False
+        return isinstance(verdict.value, int | float) and (limit.floor or 0.0) - verdict.value > FAR_K
+    if verdict.metric in STEADINESS:
+        return True
     if once and verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.advises:
