@@ -106,6 +106,8 @@ class Sensor:
         self._threads: dict[str, threading.Thread] = {}
         self._asked: dict[str, float] = {}
         """The time at which the current reading of each device began."""
+        self._owing: set[str] = set()
+        """The devices that have not answered a question yet."""
 
     def discover(self, want: str | None) -> None:
         """Send the devices of the vendor `want`, and the problems of its driver.
@@ -220,30 +222,43 @@ class Sensor:
     def _ask(self, question: Callable[[Driver, Device], Answer]) -> dict[str, Answer | DriverProblem]:
         """Ask all devices at once, and return their answers by UUID.
 
-        The answer is a DriverProblem for a device that fails or does not answer within SILENT_SECONDS.
+        The answer is a DriverProblem for a device that fails or does not answer within SILENT_SECONDS. One that still
+        owes an answer is not asked again.
         """
-        asked = {uuid: partial(question, self._drivers[each.driver], each) for uuid, each in self._devices.items()}
-        return deadlines.each(asked, SILENT_SECONDS)
+
+        def answer(device: Device) -> Answer:
+            self._owing.add(device.uuid)
+            try:
+                return question(self._drivers[device.driver], device)
+            finally:
+                self._owing.discard(device.uuid)
+
+        late = NoAnswer(f"its management library has not answered for {SILENT_SECONDS:g} s")
+        silent = dict.fromkeys(self._owing, late)
+        asked = {uuid: partial(answer, each) for uuid, each in self._devices.items() if uuid not in silent}
+        return {**deadlines.each(asked, SILENT_SECONDS), **silent}
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn; then what it cost so far.
 
-        Every device has a thread of its own: one whose readings hang keeps no other from being read. While some
-        answer, one that has been silent for SILENT_SECONDS is lost; when none does, it may be the library.
+        Every device has a thread of its own: one whose readings hang keeps no other from being read. One whose last
+        turn ends late, since its library or the host is slow, is read from then on. While some answer, one that has
+        been silent for SILENT_SECONDS is lost; when none does, it may be the library.
         """
         with self._sampling.watching():
             self._watch(turn, hz)
         self._pipe.send("resting", turn=turn, sampling=self._sampling.totals())
 
     def _watch(self, turn: int, hz: float) -> None:
-        for uuid in self._devices:
-            if uuid in self._threads:
-                self._threads[uuid].join(2 / hz)  # the end of its last turn
-            if uuid not in self._asked:  # else its last reading still hangs
+        for thread in self._threads.values():
+            thread.join(2 / hz)  # the end of its last turn
+        waiting = list(self._devices)
+        while self._rested < turn:
+            for uuid in [each for each in waiting if each not in self._asked]:  # else it is late, or hangs
+                waiting.remove(uuid)
                 self._asked[uuid] = time.monotonic()
                 self._threads[uuid] = threading.Thread(target=self._follow, args=(uuid, turn, hz), daemon=True)
                 self._threads[uuid].start()
-        while self._rested < turn:
             self._wake.wait(1.0)
             silent = [uuid for uuid, at in list(self._asked.items()) if time.monotonic() - at > SILENT_SECONDS]
             for uuid in silent if len(silent) < len(self._devices) else ():

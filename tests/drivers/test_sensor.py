@@ -95,6 +95,23 @@ def test_every_device_is_read_in_every_turn() -> None:
         assert len(heard.of("right")) > before[1]
 
 
+def test_a_device_whose_last_turn_ends_late_is_read_in_the_next_one() -> None:
+    """A slow library or a busy host keeps no device from being read for a whole turn, which may be a soak."""
+    slow = threading.Event()
+    found, heard = watched(lambda: {"power_w": 2.0 + slow.wait(30)}, 0.1)
+    assert not heard.of("right"), "its first reading goes on"
+    turn = threading.Thread(target=found.watch, args=(2, 50.0))
+    turn.start()
+    time.sleep(0.5)
+    slow.set()
+    until = time.monotonic() + 30
+    while len(heard.of("right")) < 5 and time.monotonic() < until:
+        time.sleep(0.01)
+    found.hear({"event": "rest", "turn": 2})
+    turn.join(30)
+    assert len(heard.of("right")) >= 5, "one of the last turn, the others of this one"
+
+
 def test_a_lost_device_says_so() -> None:
     def lost() -> dict[str, float]:
         raise DriverProblem("GPU is lost")
@@ -129,6 +146,29 @@ def test_a_device_that_never_answers_costs_only_itself(
     hang.set()
     assert "has not answered for 0.3 s" in str(answers["right"])
     assert answers.get("left") == ({"power_w": 1.0} if question == "health" else None)
+
+
+def test_a_device_that_owes_an_answer_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensor, "SILENT_SECONDS", 1.0)
+    hang, asked = threading.Event(), list[float]()
+
+    def right() -> dict[str, float]:
+        asked.append(time.monotonic())
+        return {"power_w": float(hang.wait(60))}
+
+    found, heard = watched(lambda: {"power_w": 2.0}, 0.0)
+    found._drivers["fake"] = Fake(right)
+    for _ in range(3):
+        found.health()
+        assert "has not answered for 1 s" in heard.messages[-1]["facts"]["right"]["silent"]
+        assert heard.messages[-1]["facts"]["left"] == {"power_w": 1.0}
+    assert len(asked) == 1
+    hang.set()
+    until = time.monotonic() + 30
+    while "right" in found._owing and time.monotonic() < until:
+        time.sleep(0.01)
+    found.health()
+    assert heard.messages[-1]["facts"]["right"] == {"power_w": 1.0}, "it is asked again once it has answered"
 
 
 def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
