@@ -229,8 +229,6 @@ class TelemetrySummary(TypedDict, total=False):
     """The names above whose seconds are those between readings of `reasons`, for want of a counter."""
     unseen: float
     """The longest time (s) between two such readings."""
-    still: Sequence[str]
-    """The counters of throttling above that stood still from before to after a window that the sensor did not watch."""
     lost: str
     """The reason why the device was lost meanwhile."""
 

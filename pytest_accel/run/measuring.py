@@ -342,7 +342,6 @@ class Measuring:
                 device,
                 sku,
                 readings=readings,
-                around=self._pool.sensor.telemetry.around(device.uuid, each.started, each.ended),
                 earlier=self._ledger.record.measurements,
                 foreign=self._foreign(device),
                 excuse=self._excuse(device),

@@ -134,12 +134,6 @@ class Telemetry:
         """Return the readings of one device from `start` to `end`, both in seconds since the epoch."""
         return [each for each in self._readings.get(uuid, ()) if start <= each["at"] <= end]
 
-    def around(self, uuid: str, start: float, end: float) -> list[dict[str, Any]]:
-        """Return the last reading of one device before `start`, and the first one after `end`, if there are both."""
-        every = self._readings.get(uuid, ())
-        before, after = [each for each in every if each["at"] < start], [each for each in every if each["at"] > end]
-        return [before[-1], after[0]] if before and after else []
-
 
 def _open(path: Path) -> IO[str]:
     """Create the side file. A link or a pipe in its place is removed, not followed."""

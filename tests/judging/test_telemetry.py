@@ -196,43 +196,6 @@ def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling(
     assert status(soaked(renamed, metric)) is expected
 
 
-def starved(before: float, after: float, within: float | None = None, mask: int = 0) -> list[Measurement]:
-    """What is found of a soak of a minute, of whose readings one or none is within it."""
-    around = [{"at": 99.0, "hw_thermal_s": before, "reasons": mask}, {"at": 161.0, "hw_thermal_s": after}]
-    inside = [] if within is None else [{"at": 130.0, "hw_thermal_s": within, "temperature_c": 60.0}]
-    return soak_measurements(SOAK, GPU, summarise(inside, around))
-
-
-@pytest.mark.parametrize("within", [None, 7.0])
-def test_a_counter_that_stood_still_is_believed_of_a_soak_that_a_starved_sensor_did_not_watch(
-    within: float | None,
-) -> None:
-    """It is known before and after it. What is no counter was not seen, and the trouble names the sensor."""
-    found = {each.metric: each for each in starved(7.0, 7.0, within)}
-    counted = found.pop("soak.throttle.hw_thermal")
-    assert (counted.value, counted.trouble, status(counted)) == (0.0, None, Status.PASS)
-    for each in found.values():
-        assert each.trouble
-        assert each.trouble.kind == "need"
-        assert each.trouble.reason.startswith("the sensor was starved")
-        assert GPU.name not in each.trouble.reason
-
-
-@pytest.mark.parametrize(
-    "values",
-    [(7.0, 7.5), (7.0, 7.0, 7.2), (7.0, 0.0), (7.0, 7.0, None, 0x48)],
-    ids=["moved", "moved and came back", "reset", "its reason held"],
-)
-def test_a_counter_that_did_not_stand_still_leaves_such_a_soak_unmeasured(values: tuple[Any, ...]) -> None:
-    (found,) = [each for each in starved(*values) if each.metric == "soak.throttle.hw_thermal"]
-    assert status(found) is Status.UNMEASURED
-
-
-def test_a_window_that_was_watched_has_no_other_counters_than_its_own() -> None:
-    around = [{"at": 99.9, "hw_thermal_s": 7.0}, {"at": 160.1, "hw_thermal_s": 7.0}]
-    assert "still" not in summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0), around)
-
-
 @pytest.mark.parametrize(("name", "mask"), [("hw_thermal_s", 0x48), ("sw_thermal_s", 0x20), ("hw_power_brake_s", 0x88)])
 def test_a_counter_that_stands_still_does_not_hide_a_reason_that_holds(name: str, mask: int) -> None:
     """The device says that it slows itself down, and its counter of that says nothing: the worse of the two counts."""

@@ -30,7 +30,6 @@ def with_evidence(
     sku: Sku | None,
     *,
     readings: Sequence[Reading],
-    around: Sequence[Reading],
     earlier: Sequence[Measurement],
     foreign: str | None,
     excuse: str | None,
@@ -38,12 +37,12 @@ def with_evidence(
 ) -> list[Measurement]:
     """Return the measurement with its details, and the metrics that the sensor measured at the same time.
 
-    `readings` are those of its window, `around` those before and after it, `earlier` the measurements of the run so
-    far, `foreign` names other processes that used the device, `excuse` is a load that was there before the run and
-    excuses a low speed, and `moved` has the error counters that increased meanwhile. The cause of a shortfall is
-    determined from these details when the measurement is judged.
+    `readings` are those of its window, `earlier` the measurements of the run so far, `foreign` names other processes
+    that used the device, `excuse` is a load that was there before the run and excuses a low speed, and `moved` has the
+    error counters that increased meanwhile. The cause of a shortfall is determined from these details when the
+    measurement is judged.
     """
-    summary = summarise(readings, around)
+    summary = summarise(readings)
     disturbed = None if excuse else disturbance(device, summary) or misplaced(measurement) or foreign
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary

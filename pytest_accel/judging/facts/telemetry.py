@@ -89,11 +89,8 @@ SOAK_METRICS: dict[str, tuple[SoakName, str]] = {
 a fraction of the time (1), or the least margin to the temperature of the slowdown (K)."""
 
 
-def summarise(readings: Sequence[Reading], around: Sequence[Reading] = ()) -> TelemetrySummary:
-    """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask.
-
-    `around` are the last reading before the window and the first one after it, if there are both.
-    """
+def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
+    """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask."""
     found: TelemetrySummary = {"readings": len(readings)}
     for gauge in GAUGES:
         values = [each[gauge] for each in readings if gauge in each]
@@ -115,28 +112,12 @@ def summarise(readings: Sequence[Reading], around: Sequence[Reading] = ()) -> Te
     if {"sw_thermal_s", "sw_power_cap_s"} <= found.keys():
         found["sw_thermal_beyond_cap_s"] = _beyond_cap(readings)
     found.update(_sampled(readings))
-    found.update(_unwatched(readings, around))
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
     lost = next((each["lost"] for each in readings if "lost" in each), None)
     if lost:
         found["lost"] = lost
     return found
-
-
-def _unwatched(readings: Sequence[Reading], around: Sequence[Reading]) -> TelemetrySummary:
-    """Return the counters of throttling that stood still, if the readings leave much of the time between `around` out.
-
-    A counter only rises: one that is the same in all readings and `around` them counted nothing, however few they are.
-    One whose reason holds in a reading may not work, and is not among them.
-    """
-    every = [*readings, *around]
-    seen = readings[-1]["at"] - readings[0]["at"] if readings else 0.0
-    if not around or around[-1]["at"] - around[0]["at"] - seen <= UNWATCHED_SECONDS:
-        return {}
-    known = [name for name in REASONS if all(name in each for each in around)]
-    unmoved = [name for name in known if len({each[name] for each in every if name in each}) == 1]
-    return {"still": [name for name in unmoved if not any(masked(name, each) for each in every)]}
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
@@ -307,23 +288,15 @@ def _unseen(name: LinkName, copy: Measurement, device: Device) -> Trouble:
 
 
 def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
-    """Return the metrics of a soak that only the sensor can measure: power and throttling (SOAK_METRICS).
-
-    Of a soak that a starved sensor did not watch to its ends, only a counter that stood `still` says something: that it
-    counted nothing. One that moved may have moved before the soak or after it.
-    """
-    found: list[Measurement] = []
-    still: Sequence[str] = ()
+    """Return the metrics of a soak that only the sensor can measure: power and throttling (SOAK_METRICS)."""
+    found = []
     if "lost" in summary and soak.trouble is None:
         soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
     if soak.trouble is None and (gap := soak.ended - soak.started - summary.get("seconds", 0.0)) > UNWATCHED_SECONDS:
-        text = f"the sensor was starved, by the host or by a management library: no reading for {gap:.0f} s"
-        soak, still = replace(soak, trouble=Trouble("need", text)), summary.get("still", [])
+        soak = replace(soak, trouble=Trouble("need", f"the sensor did not read {device.name} for {gap:.0f} s"))
     for metric, (name, unit) in SOAK_METRICS.items():
         value = _metric_value(name, device, summary)
         trouble = soak.trouble
-        if name in still:
-            value, trouble = 0.0, None
         if value is None and trouble is None:
             trouble = _unread(name, device)
         bare = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
