@@ -211,8 +211,6 @@ class TelemetrySummary(TypedDict, total=False):
     """Seconds in which the power limit lowered the clock, as is normal under full load."""
     sw_thermal_s: float
     """Seconds in which the driver lowered the clock because of heat."""
-    sw_thermal_beyond_cap_s: float
-    """The part of it in which the power limit did not lower the clock as well."""
     hw_thermal_s: float
     """Seconds in which the device itself lowered the clock because of heat."""
     hw_power_brake_s: float

@@ -132,10 +132,7 @@ _limit_keys = yaml_nodes.record_of(
         "at": yaml_nodes.record_of({level: _other_bounds(level) for level in LEVELS}).described(
             "other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"
         ),
-        "second_sign": flag.described(
-            "true: breaking the limit is MARGINAL without a second sign, which soak.throttle.sw_thermal has in heat "
-            "within 5 K of the temperature that the device states, a loss of rate, or slowdown outside of the power cap"
-        ),
+        "second_sign": flag.described("true: without a second sign, breaking the limit is MARGINAL (docs/checks.md)"),
         "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
         "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
             "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"

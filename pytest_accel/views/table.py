@@ -449,9 +449,7 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
     parts += [f"{word} {shown(each, unit)}" for word, each in figures if each is not None]
     parts += [f"{limit.warn_per_kelvin:g} more per K of warming"] if limit.warn_per_kelvin else []
     parts += ["with a second sign"] if limit.second_sign else []
-    for level, bounds_there in limit.at.items():
-        there = ", ".join(f"{name} {shown(bound, unit)}" for name, bound in bounds_there.items())
-        parts.append(f"at {level}: {there}")
+    parts += [f"{name} {bound:g} at {level}" for level, own in limit.at.items() for name, bound in own.items()]
     return ", ".join(parts)
 
 

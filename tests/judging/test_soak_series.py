@@ -97,9 +97,8 @@ def heat(
 
 def thermal(sku: str, seconds: float, cap: float, slowed: float, **more: Any) -> Status:
     """Return the status of a software thermal slowdown of `slowed` seconds, all of them within `cap` seconds."""
-    beyond = max(0.0, slowed - cap)
     facts, windows = more.pop("facts", {}), more.pop("windows", (700.0, 690.0))
-    summary = TelemetrySummary(seconds=seconds, sw_power_cap_s=cap, sw_thermal_s=slowed, sw_thermal_beyond_cap_s=beyond)
+    summary = TelemetrySummary(seconds=seconds, sw_power_cap_s=cap, sw_thermal_s=slowed)
     summary.update(more)  # type: ignore[typeddict-item]
     return heat("soak.throttle.sw_thermal", sku, summary, facts, windows).status
 
@@ -153,7 +152,7 @@ def test_a_board_before_hopper_that_reaches_its_target_is_marginal(
     celsius: float, facts: Mapping[str, float], expected: Status
 ) -> None:
     gauge = {"min": 40.0, "mean": celsius, "max": celsius}
-    summary = TelemetrySummary(seconds=300.0, temperature_c=gauge)  # type: ignore[typeddict-item]
+    summary = TelemetrySummary(seconds=300.0, temperature_c=gauge, sw_thermal_s=0.0)  # type: ignore[typeddict-item]
     assert heat("soak.thermal_margin", "v100-sxm2-16gb", summary, facts).status is expected
 
 

@@ -10,16 +10,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet, Sku
 from pytest_accel.judging.causes.clock_losses import losses
 from pytest_accel.judging.causes.diagnosis import variation
-from pytest_accel.judging.facts import results
-from pytest_accel.judging.facts.telemetry import (
-    Reading,
-    disturbance,
-    misplaced,
-    seen_beside,
-    summarise,
-    unproven,
-    warmed,
-)
+from pytest_accel.judging.facts import results, telemetry
+from pytest_accel.judging.facts.telemetry import Reading, summarise
 from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declaration_of
 
@@ -43,20 +35,22 @@ def with_evidence(
     measurement is judged.
     """
     summary = summarise(readings)
-    disturbed = None if excuse else disturbance(device, summary) or misplaced(measurement) or foreign
+    disturbed = (
+        None if excuse else telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
+    )
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary
     if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
         details["clock_losses"] = lost
-    if little := unproven(measurement.metric, device, readings):
+    if little := telemetry.unproven(measurement.metric, device, readings):
         details["unproven"] = little
-    if (rise := warmed(measurement, readings)) is not None:
+    if (rise := telemetry.warmed(measurement, readings)) is not None:
         details["warmed_k"] = rise
     if moved:
         details["counters"] = dict(moved)
     found = with_excuse(replace(measurement, disturbance=disturbed, details=details), excuse)
     measured = results.foreseen(found, sku)
-    return [measured, *seen_beside(measured, device, summary)]
+    return [measured, *telemetry.seen_beside(measured, device, summary)]
 
 
 def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Sequence[Reading]:

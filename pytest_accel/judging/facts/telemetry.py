@@ -57,8 +57,6 @@ BEYOND_CAP = 0.1
 of a healthy GH200 1.6 % was (tests/real/series/throttle.csv)."""
 LOST = 0.05
 """The loss of rate between two windows of a soak from which on it is another sign. Healthy devices lose up to 3.3 %."""
-APART_S = 10.0
-"""Seconds from one pair of counters to the next that are compared: drivers move them in steps of up to a second."""
 
 STILL_SECONDS = 1.0
 """The time under a reason, from one reading with it to the next, in which its counter would have moved."""
@@ -109,8 +107,6 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
         found["reasons"] = 0
         for mask in masks:
             found["reasons"] |= mask
-    if {"sw_thermal_s", "sw_power_cap_s"} <= found.keys():
-        found["sw_thermal_beyond_cap_s"] = _beyond_cap(readings)
     found.update(_sampled(readings))
     if len(readings) > 1:
         found["seconds"] = readings[-1]["at"] - readings[0]["at"]
@@ -125,17 +121,6 @@ def _throughout(readings: Sequence[Reading], name: str) -> bool:
     at = [each["at"] for each in readings if name in each]
     unseen: float = max(at[0] - readings[0]["at"], readings[-1]["at"] - at[-1])
     return unseen <= UNWATCHED_SECONDS
-
-
-def _beyond_cap(readings: Sequence[Reading]) -> float:
-    """Return the seconds of software thermal slowdown that cannot lie within those under the power cap."""
-    known = [reading for reading in readings if "sw_thermal_s" in reading and "sw_power_cap_s" in reading]
-    last_of = {int((reading["at"] - known[0]["at"]) / APART_S): reading for reading in known}
-    pairs = itertools.pairwise([*known[:1], *last_of.values()])
-    return math.fsum(
-        max(0.0, after["sw_thermal_s"] - one["sw_thermal_s"] - (after["sw_power_cap_s"] - one["sw_power_cap_s"]))
-        for one, after in pairs
-    )
 
 
 def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
@@ -153,9 +138,6 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     found: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
     for name in names:
         found[name] = math.fsum(span for each, span in spans if masked(name, each))
-    if "sw_thermal_s" in names:
-        beyond = [span for each, span in spans if masked("sw_thermal_s", each) and not masked("sw_power_cap_s", each)]
-        found["sw_thermal_beyond_cap_s"] = math.fsum(beyond)
     return found
 
 
@@ -316,21 +298,17 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
 
 def _beside(name: SoakName, device: Device, summary: TelemetrySummary, *, steady: bool) -> Details:
     """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
-    if name not in ("sw_thermal_s", "thermal_margin_k") or not summary.get("sw_thermal_s", 1.0):
-        return {}
     held, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
-    if name == "thermal_margin_k":
-        reached = held is not None and hottest >= held
-        return {"doubt": f"it reached the {held:g} C that its cooling is to hold"} if reached else {}
+    if name == "thermal_margin_k" and held is not None and hottest >= held:
+        return {"doubt": f"it reached the {held:g} C that its cooling is to hold"}
+    if name != "sw_thermal_s" or not (slowed := summary.get("sw_thermal_s")):
+        return {}
     margins = [_metric_value("thermal_margin_k", device, summary), None if held is None else held - hottest]
     if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
         margins.append(most - summary["memory_temperature_c"]["max"])
     near = any(margin is not None and margin <= NEAR_K for margin in margins)
-    if (
-        near
-        or not steady
-        or summary.get("sw_thermal_beyond_cap_s", math.inf) > BEYOND_CAP * summary.get("sw_thermal_s", 0.0)
-    ):
+    within_cap = slowed - summary.get("sw_power_cap_s", 0.0) <= BEYOND_CAP * slowed
+    if near or not (steady and within_cap):
         return {}
     cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
     return {"single_sign": f"the power limit held the clock down all the while{cool}"}

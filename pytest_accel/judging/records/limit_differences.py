@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from pytest_accel.core.sku import Limit
 
 NUMERIC_FACTS = ("floor", "ceiling", "warn", "reference", "equals")
 """Facts of a limit that are in its unit."""
-FACTS = (
-    *NUMERIC_FACTS,
-    "warn_per_kelvin",
-    "second_sign",
-    "at",
-    "unit",
-    "one_of",
-    "version",
-    "same_on_all",
-    "of_reference",
-    "healthy",
-    "advises",
-    "because",
-    "if_supported",
-    "levels",
-    "conditions",
-    "software",
-    "source",
-)
+PLACE = ("metric", "of_unit", "origin", "declared_by", "overridden", "test", "beneath")
+"""Fields of a limit that say where it applies and where it was declared, and the floor of its class."""
+FACTS = (*NUMERIC_FACTS, *(field.name for field in fields(Limit) if field.name not in (*NUMERIC_FACTS, *PLACE)))
 """Facts of a limit that decide a verdict, or that state where its figures come from."""
 
 UNITLESS = ("", "1", "count", "text", "version")
@@ -43,12 +28,7 @@ def facts_of(limit: Limit) -> dict[str, Any]:
     found = {name: getattr(limit, name) for name in FACTS if getattr(limit, name) != getattr(default, name)}
     if limit.source:
         found["source"] = {key: each for key, each in vars(limit.source).items() if each}
-    if "healthy" in found:
-        found["healthy"] = list(found["healthy"])
-    if "levels" in found:
-        found["levels"] = list(limit.levels)
-    if limit.one_of:
-        found["one_of"] = list(limit.one_of)
+    found = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in found.items()}
     return {**found, "unit": limit.unit}
 
 

@@ -245,7 +245,8 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     status = Status.FAIL if math.isnan(margin) else found.status
     low, high = _interval(measurement, limit, scale)
     doubt: Reason | None = None
-    warn = _warning(measurement, limit, scale)
+    later = limit.warn_per_kelvin * max(0.0, measurement.details.get("warmed_k", UNREAD_K))
+    warn = None if limit.warn is None else (limit.warn + later) * scale
     if status is Status.FAIL:
         pass
     elif warn is not None and (value < warn if ceiling is None else value > warn):
@@ -275,14 +276,6 @@ def _scale(measurement: Measurement, limit: Limit) -> float:
 UNREAD_K = 15.0
 """The rise that is assumed where temperatures were not read: a droop of 0.035 is warned of then, which none of 1,128
 published series shows (tests/real/series)."""
-
-
-def _warning(measurement: Measurement, limit: Limit, scale: float) -> float | None:
-    """Return the warning limit in the unit of the value, moved by the rise of temperature; None without one."""
-    if limit.warn is None:
-        return None
-    rise = max(0.0, measurement.details.get("warmed_k", UNREAD_K))
-    return (limit.warn + limit.warn_per_kelvin * rise) * scale
 
 
 def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[float, float]:
