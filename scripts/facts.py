@@ -52,7 +52,7 @@ NVML: Mapping[str, str] = {
 have the names of driver 580.95."""
 AMDSMI: Mapping[str, str] = {
     **_asked(identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS),
-    **_asked(links.PCIE, links.XGMI, power.LIMITS, power.PROCESSES, power.READING, throttle.AT_REST),
+    **_asked(links.PCIE, links.XGMI, power.LIMITS, power.PROCESSES, power.READING, throttle.NOW),
     "pci_id": "",  # a field of the device alone
     "visible_as": "amdsmi_get_gpu_enumeration_info, amdsmi_get_gpu_asic_info",
     "ecc_blocks": "amdsmi_get_gpu_ecc_count",

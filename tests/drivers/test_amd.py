@@ -214,6 +214,9 @@ def test_a_thermal_bit_that_is_set_at_rest_says_nothing_under_load() -> None:
     assert device.facts["reasons"] == driver.read(device)["reasons"] == 0
     gpu.answers["amdsmi_get_gpu_metrics_info"] = metrics(**old, indep_throttle_status=at_rest | regulators | 1)
     assert driver.read(device)["reasons"] == 0x40 | 0x04
+    hot = metrics(**old, indep_throttle_status=at_rest, temperature_hotspot=99)
+    warm = opened(mi300x(amdsmi_get_violation_status=None, amdsmi_get_gpu_metrics_info=hot))
+    assert only(warm).facts["reasons"] == warm.read(only(warm))["reasons"] == 0x20, "a device that is hot when found"
 
 
 def test_what_holds_the_clock_now_is_health() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pynvml
 import pytest
+from real_series import table
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
@@ -410,6 +411,18 @@ def test_what_an_older_driver_reserves_is_no_use(open_driver: Open) -> None:
         gpu = h200(nvmlDeviceGetMemoryInfo=fills(total=150 << 30, used=used << 20))
         driver = open_driver(NvmlLibrary([gpu], lacks=("nvmlDeviceGetMemoryInfo_v2",)))
         assert (driver.idle(only(driver)) is None) is idle
+
+
+@pytest.mark.parametrize("lacks", [(), ("nvmlDeviceGetMemoryInfo_v2",)], ids=["now", "older"])
+def test_published_idle_devices_are_idle(open_driver: Open, lacks: tuple[str, ...]) -> None:
+    for row in table("idle.csv"):
+        used, reserved = (int(row[name] or 0) << 20 for name in ("used_mib", "reserved_mib"))
+        answers: dict[str, Any] = {
+            "nvmlDeviceGetMemoryInfo": fills(total=150 << 30, used=used + reserved),
+            "nvmlDeviceGetMemoryInfo_v2": fills(total=150 << 30, used=used, reserved=reserved),
+        }
+        driver = open_driver(NvmlLibrary([h200(**answers)], lacks=lacks))
+        assert driver.idle(only(driver)) is None, row["product"]
 
 
 def test_the_memory_of_a_desktop_is_no_use_and_its_programs_are_named(open_driver: Open) -> None:

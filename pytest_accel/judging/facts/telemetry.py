@@ -311,7 +311,7 @@ def _beside(name: SoakName, device: Device, summary: TelemetrySummary, *, steady
     if near or not (steady and within_cap):
         return {}
     cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
-    return {"single_sign": f"the power limit held the clock down all the while{cool}"}
+    return {"single_sign": f"no longer than under the power cap{cool}"}
 
 
 def _unread(name: SoakName, device: Device) -> Trouble:

@@ -18,7 +18,7 @@ SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 FAR_K = 5.0
 """The kelvin below a floor of a margin that no sensor and no shorter repeat explains."""
 STEADINESS = ("soak.droop_slow", "soak.slowest_window")
-"""What a whole soak shows of a device that warms. A repeat is shorter and begins hot, so it clears neither."""
+"""The views of how steady a soak is. A repeat is shorter and begins hot, so it clears neither."""
 MOST_BY_METHOD = RULES["advice"]["other"].fails[-1]
 """The largest known difference between two healthy figures that were measured by different methods, as a share. A
 larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""

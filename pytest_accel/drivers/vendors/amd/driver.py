@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.idle import in_use
@@ -38,8 +37,8 @@ class AmdDriver(Driver):
         self._smi = library.load()
         self._handles: dict[str, Any] = {}
         self._throttles: dict[str, throttle.ThrottleSeconds] = {}
-        self._at_rest: dict[int, int] = {}
-        """The reasons that the GPU at each index showed when it was found; heat among them says nothing."""
+        self._stuck: dict[int, int] = {}
+        """The reasons of heat that the GPU at each index showed when it was found cold."""
         self.problems: list[str] = []
 
     def discover(self) -> list[Device]:
@@ -81,7 +80,7 @@ class AmdDriver(Driver):
         asker.facts["visible_as"] = identity.visible_as(asker.facts)
         self._add_health(asker)
         _raise_if_silent(asker)
-        self._at_rest[index] = SmiAsker(smi, handle).ask(throttle.SAMPLED).get("reasons", 0)
+        self._stuck[index] = SmiAsker(smi, handle).ask(throttle.STUCK).get("stuck", 0)
         mode = asker.facts.get("virtualization", "none")
         asker.add_path(address, "" if mode in ("none", "host") else mode)
         return asker.device(uuid, index, address, driver="amd", of_device=_OF_DEVICE)
@@ -100,7 +99,7 @@ class AmdDriver(Driver):
     def _add_health(asker: SmiAsker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.XGMI, power.PROCESSES, power.READING):
             asker.ask(table)
-        for table in (identity.FIRMWARE, identity.CHANGING, power.CHANGING, throttle.AT_REST):
+        for table in (identity.FIRMWARE, identity.CHANGING, power.CHANGING, throttle.NOW):
             asker.ask(table)
         memory.blocks(asker)
 
@@ -122,7 +121,7 @@ class AmdDriver(Driver):
         seconds = self._throttles[device.uuid].seconds(asker.ask(throttle.COUNTS))
         reasons = {} if seconds else asker.ask(throttle.SAMPLED)
         if "reasons" in reasons:
-            reasons["reasons"] &= ~(self._at_rest[device.index] & ClockEvent.SW_THERMAL)
+            reasons["reasons"] &= ~self._stuck[device.index]
         _raise_if_silent(asker)
         return {**reading, **seconds, **reasons}
 

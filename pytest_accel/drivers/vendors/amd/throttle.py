@@ -72,6 +72,17 @@ def _from_status(answer: Any) -> int:
     return sum(BITS[cause] for cause, bits in _STATUS_BITS.items() if any(status >> bit & 1 for bit in bits))
 
 
+COLD_C = 50
+"""A device whose chip and memory are colder is not slowed down by heat. Some set a thermal bit of the status at any
+time: at 37 C in ROCm/rocm-systems issue 11781. Chosen between that and the limits, 90 C and more."""
+
+
+def _stuck(answer: Any) -> int:
+    """Return the reasons of heat that a cold device shows, which say nothing of it at any temperature."""
+    cold = all(degrees < COLD_C for degrees in (answer.temperature_hotspot, answer.temperature_mem))
+    return _from_status(answer) & ClockEvent.SW_THERMAL if cold else 0
+
+
 def _from_flags(answer: Any) -> int:
     """Return the mask of the limiters that were active within the last 0.1 s, for newer parts."""
     flags = {name: answer.get(f"active_{keys[1]}", "N/A") for name, keys in _KEYS.items() if name != "counter"}
@@ -84,14 +95,13 @@ _RAW = LibraryCall(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi
 """The raw metrics: amdsmi itself only tells that some limiter is active, which may be normal or a defect."""
 
 SAMPLED: Table = {"reasons": _RAW}
-AT_REST: Table = {
+STUCK: Table = {"stuck": replace(_RAW, read=_stuck)}
+NOW: Table = {
     "reasons": (
         LibraryCall(VIOLATIONS, read=_from_flags),
-        replace(_RAW, read=lambda answer: _from_status(answer) & ~ClockEvent.SW_THERMAL),
+        replace(_RAW, read=lambda answer: _from_status(answer) & ~_stuck(answer)),
     )
 }
-"""The reasons of an idle device. Some set a thermal bit of the status at any time, at 37 C too (ROCm/rocm-systems
-issue 11781)."""
 
 
 class ThrottleSeconds:
