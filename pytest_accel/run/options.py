@@ -218,7 +218,7 @@ def add_options(parser: pytest.Parser) -> None:
         type=_patience,
         default=60.0,
         help="Give up on a device whose process sends nothing for this many seconds (at least 5), or three times as "
-        "many until its probe is ready to be timed. Default: %(default)g.",
+        "many while the probes of most devices are not ready to be timed. Default: %(default)g.",
     )
     add(
         "--accel-time-limit",

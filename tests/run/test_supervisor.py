@@ -398,6 +398,17 @@ def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     assert (others[1].trouble or {})["reason"].startswith("its process sent nothing for 6 s")
 
 
+@pytest.mark.slow
+def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(start: Start) -> None:
+    """Where most others were ready, neither disks nor drivers keep it: a quick run has no three minutes for it."""
+    does = ['send("ready")\nreceive()\nsend("done")\ninput()', 'send("done")\ninput()', "time.sleep(1000)"]
+    calls = [WorkerCall(start(f"receive()\n{lines}"), {"event": "call"}, starting=60.0) for lines in does]
+    conduct(calls, patience=1.0)
+    assert [bool(call.trouble) for call in calls] == [False, False, True]
+    silent = re.match(r"its process sent nothing for ([\d.]+) s", (calls[2].trouble or {})["reason"])
+    assert silent and 1 <= float(silent[1]) < 30
+
+
 TUNES = 'receive()\nsend("tuning", begins=True)\n'
 TUNED = f'{TUNES}time.sleep(1.5)\nsend("tuning", begins=False)\n'
 

@@ -265,6 +265,8 @@ class WorkerCall:
     """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
     """Factor by which it may be silent for longer until it is ready to be timed."""
+    most_ready: float | None = None
+    """Time at which most calls of its round were ready, in seconds of time.monotonic(); None if they are not yet."""
     tuning: bool = False
     """True while torch chooses a kernel by trying all of them. What goes wrong then says nothing about the device."""
 
@@ -300,11 +302,23 @@ class WorkerCall:
             self.state = "over"
 
     def patience(self, seconds: float) -> float:
-        """Return how long it may be silent now, in seconds, if it may be so for `seconds` later."""
+        """Return how long it may be silent now, in seconds, if it may be so for `seconds` later.
+
+        What makes a start slow (disks, drivers, the host) makes that of all slow: once most are ready, the last ones
+        get `seconds` more.
+        """
         if self.tuning:
             return max(seconds, TUNING_SECONDS)
-        timed = any(event != "working" for _, event in self.pace)
-        return seconds if timed else seconds * self.starting
+        if self.ready_at is not None:
+            return seconds
+        longest = seconds * self.starting
+        return min(longest, longest if self.most_ready is None else max(0.0, self.most_ready - self.heard) + seconds)
+
+    @property
+    def ready_at(self) -> float | None:
+        """The time at which it was ready to be timed, or done without that; None if it is not yet or has failed."""
+        done = self.heard if self.over and not self.trouble else None
+        return next((at for at, event in self.pace if event != "working"), done)
 
     @property
     def silence(self) -> float:
@@ -365,9 +379,10 @@ def conduct(
     enough), all get "release". With `in_turn`, the first ready child gets "go", and the next one when that has settled
     or is done, so that no check of one falls into the time of another.
 
-    A child that sends nothing for `patience` seconds while it is its turn is killed (`starting` times as many until it
-    is ready, `TUNING_SECONDS` while torch chooses a kernel). With `all_or_none` (the ranks of a collective) the others
-    are killed as soon as one fails, since they would wait for it for ever.
+    A child that sends nothing for `patience` seconds while it is its turn is killed. Until it is ready it may be silent
+    for `starting` times as many, but not longer than `patience` after most children are ready, and for `TUNING_SECONDS`
+    while torch chooses a kernel. With `all_or_none` (the ranks of a collective) the others are killed as soon as one
+    fails, since they would wait for it for ever.
 
     `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
     exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the
@@ -438,7 +453,9 @@ def _answer(calls: Sequence[WorkerCall], answer: str) -> None:
 
 def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
     """Kill each child that has been silent for `patience` seconds, after asking it where it is."""
+    ready = sorted(call.ready_at for call in calls if call.ready_at is not None)
     for call in calls:
+        call.most_ready = ready[len(calls) // 2] if len(ready) > len(calls) / 2 else None
         if call.silent(patience):
             call.ask()
             if call.answered:
@@ -456,7 +473,7 @@ def _end_silent(call: WorkerCall, why: str, **more: Any) -> None:
 def _silence(call: WorkerCall, patience: float) -> str:
     """Return a sentence about a silent child, with the innermost frame of its stack if it has sent it."""
     where = f"it is in {call.frames[0]}" if call.frames else "it does not answer where it is"
-    return f"its process sent nothing for {call.patience(patience):g} s; {where}"
+    return f"its process sent nothing for {round(call.patience(patience), 1):g} s; {where}"
 
 
 def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> None:

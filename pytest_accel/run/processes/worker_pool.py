@@ -30,9 +30,10 @@ LOADING_SECONDS = 300.0
 """Seconds that the import of torch may take at least: eight imports at once from a cold disk are slow."""
 
 UNTIL_READY = 3.0
-"""A probe may be silent for this many times the patience until it is ready to be timed: with the default, for 180 s.
-Its first calls load libraries and their kernels, and in the first collective NCCL connects all ranks, which takes
-longer than a minute where disks, drivers, containers or the network answer slowly."""
+"""A probe may be silent for this many times the patience until it is ready to be timed: with the default, for 180 s,
+and for the patience itself after most devices are ready. Its first calls load libraries and their kernels, and in the
+first collective NCCL connects all ranks, which takes longer than a minute where disks, drivers, containers or the
+network answer slowly."""
 
 SILENT_SECONDS = 10.0
 """After this time, or a quarter of the patience, without a message of a worker the progress shows its silence."""
@@ -183,7 +184,7 @@ class WorkerPool:
             self.progress(metric, spent, expected)
             return
         doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
-        what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {until:g} s"
+        what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {round(until, 1):g} s"
         self.progress(f"{metric}: {what}", 0.0, 0.0)
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
