@@ -247,18 +247,21 @@ def test_a_hardware_slowdown_that_names_no_reason_is_counted_by_itself(mask: int
 
 
 @pytest.mark.parametrize(
-    ("facts", "hottest", "margin"),
+    ("facts", "hottest", "places", "margin"),
     [
-        ({"slowdown_c": 89}, {"temperature_c": 95}, -6),
-        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, 1),
-        ({}, {"temperature_c": 95}, None),
+        ({"slowdown_c": 89}, {"temperature_c": 95}, (1, 2), -6),
+        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, (1, 2), 1),
+        ({"slowdown_c": 89}, {"temperature_c": 95}, (1,), 29),
+        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, (2,), 29),
+        ({}, {"temperature_c": 95}, (1, 2), None),
     ],
 )
 def test_the_least_margin_to_the_slowdown_that_the_device_states(
-    facts: dict[str, Any], hottest: dict[str, Any], margin: float | None
+    facts: dict[str, Any], hottest: dict[str, Any], places: tuple[int, ...], margin: float | None
 ) -> None:
+    """One reading that the next one does not confirm is no heat: a repeat would not clear it."""
     cooler = {"temperature_c": 60, **({"margin_c": 27} if "margin_c" in hottest else {})}
-    made = [{"at": 100.0 + 20 * place, **(hottest if place == 1 else cooler)} for place in range(4)]
+    made = [{"at": 100.0 + 20 * place, **(hottest if place in places else cooler)} for place in range(4)]
     found = soak_measurements(SOAK, replace(GPU, facts=facts), summarise(made))
     (only,) = [each for each in found if each.metric == "soak.thermal_margin"]
     assert only.value == margin

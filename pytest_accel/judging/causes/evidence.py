@@ -35,9 +35,8 @@ def with_evidence(
     measurement is judged.
     """
     summary = summarise(readings)
-    disturbed = (
-        None if excuse else telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
-    )
+    outside = telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
+    disturbed = None if excuse else outside
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary
     if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Literal, get_args
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -61,6 +61,9 @@ LOST = 0.05
 STILL_SECONDS = 1.0
 """The time under a reason, from one reading with it to the next, in which its counter would have moved."""
 
+HEAT = ("temperature_c", "memory_temperature_c", "margin_c")
+"""Gauges that a single reading does not move: the extremes are those of two readings in a row."""
+
 LONG_SOAK_SECONDS = 60.0
 """A shorter soak cannot reach a steady temperature: heat sinks take 30 to 90 s."""
 AT_LIMIT = 0.95
@@ -91,19 +94,17 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask."""
     found: TelemetrySummary = {"readings": len(readings)}
     for gauge in GAUGES:
-        values = [each[gauge] for each in readings if gauge in each]
-        if values:
-            found[gauge] = {"mean": significant(sum(values) / len(values)), "min": min(values), "max": max(values)}
+        if values := [each[gauge] for each in readings if gauge in each]:
+            sure = _confirmed(values) if gauge in HEAT else values
+            found[gauge] = {"mean": significant(sum(values) / len(values)), "min": min(sure), "max": max(sure)}
     for counter in TELEMETRY_COUNTERS:
         values = [each[counter] for each in readings if counter in each]
         if len(values) > 1 and values == sorted(values) and _throughout(readings, counter):
             found[counter] = values[-1] - values[0]  # one that went back was reset, and says nothing
     for part in LINK:
-        values = [each[part] for each in readings if part in each]
-        if values:
+        if values := [each[part] for each in readings if part in each]:
             found[part] = min(values) if part == "pcie_width" else max(values)
-    masks = [int(each["reasons"]) for each in readings if "reasons" in each]
-    if masks:
+    if masks := [int(each["reasons"]) for each in readings if "reasons" in each]:
         found["reasons"] = 0
         for mask in masks:
             found["reasons"] |= mask
@@ -114,6 +115,11 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     if lost:
         found["lost"] = lost
     return found
+
+
+def _confirmed(values: Sequence[float]) -> Sequence[float]:
+    """Return the middle one of each three values in a row: what a single reading shows, no die can follow."""
+    return [median(three) for three in zip(values, values[1:], values[2:], strict=False)] or values
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
@@ -184,11 +190,7 @@ def warmed(measurement: Measurement, readings: Sequence[Reading]) -> float | Non
     late = measurement.details.get("late_seconds")
     if late is None:
         return None
-    since, means = measurement.ended - late[1], []
-    for begin, end in (measurement.conditions["early_seconds"], late):
-        seen = [reading for reading in readings if begin <= reading["at"] - since <= end]
-        means.append([reading["temperature_c"] for reading in seen if "temperature_c" in reading])
-    return fmean(means[1]) - fmean(means[0]) if all(means) else None
+    return _rise(readings, measurement.ended - late[1], measurement.conditions["early_seconds"], late)
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
@@ -205,7 +207,8 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
         return None
     if power["mean"] >= AT_LIMIT * limit or power_capped(summary):
         return None
-    warming = _warming(readings, seconds / 3)
+    third = seconds / 3
+    warming = _rise(readings, readings[0]["at"], (third, 2 * third), (2 * third, seconds))
     if warming is not None and abs(warming) < STEADY_K:
         return None
     heat = (
@@ -221,13 +224,14 @@ def power_capped(summary: TelemetrySummary) -> bool:
     return summary.get("sw_power_cap_s", 0.0) > CAPPED * summary.get("seconds", 0.0)
 
 
-def _warming(readings: Sequence[Reading], third: float) -> float | None:
-    """Return the mean temperature of the last third minus that of the middle third, in K; None without readings."""
-    until = readings[-1]["at"]
-    seen = [(until - each["at"], each["temperature_c"]) for each in readings if "temperature_c" in each]
-    late = [degrees for ago, degrees in seen if ago < third]
-    middle = [degrees for ago, degrees in seen if third <= ago < 2 * third]
-    return fmean(late) - fmean(middle) if late and middle else None
+def _rise(readings: Sequence[Reading], since: float, *windows: tuple[float, float]) -> float | None:
+    """Return by how many K it was warmer on average in the second of two windows, in seconds since a time.
+
+    None if no temperature was read in one of them.
+    """
+    seen = [(each["at"] - since, each["temperature_c"]) for each in readings if "temperature_c" in each]
+    early, late = ([degrees for at, degrees in seen if begin <= at <= end] for begin, end in windows)
+    return fmean(late) - fmean(early) if early and late else None
 
 
 def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
@@ -289,14 +293,12 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
                     f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
                 )
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
-        rates = soak.details.get("window_rates", (1.0,))
-        steady = min(rates) > (1 - LOST) * max(rates)
-        more = _beside(name, device, summary, steady=steady)
-        found.append(replace(bare, trouble=trouble, details={**bare.details, **more}))
+        details: Details = {**bare.details, **_beside(name, soak, device, summary)}
+        found.append(replace(bare, trouble=trouble, details=details))
     return found
 
 
-def _beside(name: SoakName, device: Device, summary: TelemetrySummary, *, steady: bool) -> Details:
+def _beside(name: SoakName, soak: Measurement, device: Device, summary: TelemetrySummary) -> Details:
     """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
     held, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
     if name == "thermal_margin_k" and held is not None and hottest >= held:
@@ -307,6 +309,8 @@ def _beside(name: SoakName, device: Device, summary: TelemetrySummary, *, steady
     if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
         margins.append(most - summary["memory_temperature_c"]["max"])
     near = any(margin is not None and margin <= NEAR_K for margin in margins)
+    rates = soak.details.get("window_rates", (1.0,))
+    steady = min(rates) > (1 - LOST) * max(rates)
     within_cap = slowed - summary.get("sw_power_cap_s", 0.0) <= BEYOND_CAP * slowed
     if near or not (steady and within_cap):
         return {}

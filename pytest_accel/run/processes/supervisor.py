@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import selectors
 import signal
@@ -265,8 +266,8 @@ class WorkerCall:
     """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
     """Factor by which it may be silent for longer until it is ready to be timed."""
-    most_ready: float | None = None
-    """Time at which most calls of its round were ready, in seconds of time.monotonic(); None if they are not yet."""
+    most_ready: float = math.inf
+    """Time at which most calls of its round were ready, in seconds of time.monotonic()."""
     tuning: bool = False
     """True while torch chooses a kernel by trying all of them. What goes wrong then says nothing about the device."""
 
@@ -311,8 +312,7 @@ class WorkerCall:
             return max(seconds, TUNING_SECONDS)
         if self.ready_at is not None:
             return seconds
-        longest = seconds * self.starting
-        return min(longest, longest if self.most_ready is None else max(0.0, self.most_ready - self.heard) + seconds)
+        return min(seconds * self.starting, max(0.0, self.most_ready - self.heard) + seconds)
 
     @property
     def ready_at(self) -> float | None:
@@ -455,7 +455,7 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
     """Kill each child that has been silent for `patience` seconds, after asking it where it is."""
     ready = sorted(call.ready_at for call in calls if call.ready_at is not None)
     for call in calls:
-        call.most_ready = ready[len(calls) // 2] if len(ready) > len(calls) / 2 else None
+        call.most_ready = ready[len(calls) // 2] if len(ready) > len(calls) / 2 else math.inf
         if call.silent(patience):
             call.ask()
             if call.answered:
