@@ -452,8 +452,8 @@ def seconds(metric: str) -> Limit:
         (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
         (0.06, 0.01, CEILING, Status.MARGINAL),
         (0.06, 0.01, replace(CEILING, metric="soak.droop_slow"), Status.FAIL),  # the repeat begins hot
-        (-10.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.FAIL),
-        (-3.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.MARGINAL),
+        (-2.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.FAIL),
+        (-1.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.MARGINAL),
         (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
         (12.7, 0.0, seconds("soak.throttle.hw_thermal"), Status.FAIL),
         (7.0, 0.0, seconds("soak.throttle.power_brake"), Status.FAIL),

@@ -15,8 +15,9 @@ SLOWDOWN_SECONDS = 1.0
 """Seconds of hardware slowdown that reject a device, even if they were seen once."""
 SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 """The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
-FAR_K = 5.0
-"""The kelvin below a floor of a margin that no shorter repeat explains. No sensor errs by it in two readings."""
+FAR_K = 2.0
+"""The kelvin below a floor of a margin that a repeat, which is shorter, does not clear: two steps of a sensor that
+tells whole kelvins. A margin is that of two readings in a row (`facts/telemetry.HEAT`)."""
 STEADINESS = ("soak.droop_slow", "soak.slowest_window")
 """The views of how steady a soak is. A repeat is shorter and begins hot, so it clears neither."""
 MOST_BY_METHOD = RULES["advice"]["other"].fails[-1]
