@@ -145,7 +145,8 @@ class CalledSensor(Called):
 
     def _refresh(self) -> None:
         if isinstance(self._library, management.NvidiaNode | amd_node.AmdNode):
-            self._library.refresh()
+            for index in range(len(self._library.gpus)):
+                self._library.renew(index)
 
 
 class CalledWorker(Called):

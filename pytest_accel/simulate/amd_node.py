@@ -60,15 +60,10 @@ class AmdNode(smi.SmiLibrary):
     def gpu(self, index: int) -> smi.SmiGpu:
         """Return a GPU whose answers are at most `FRESH_SECONDS` old."""
         if time.monotonic() - self._renewed_at[index] > FRESH_SECONDS:
-            self._renew(index)
+            self.renew(index)
         return super().gpu(index)
 
-    def refresh(self) -> None:
-        """Update the answers of all GPUs from the board."""
-        for index in range(len(self.gpus)):
-            self._renew(index)
-
-    def _renew(self, index: int) -> None:
+    def renew(self, index: int) -> None:
         """Update the answers of one GPU from the board."""
         place, gpu = self._places[index], self.gpus[index]
         symptoms = self._symptoms(place)

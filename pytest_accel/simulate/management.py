@@ -60,29 +60,34 @@ class NvidiaNode(nvml.NvmlLibrary):
     """The library of a node, whose answers are updated before they are given."""
 
     def __init__(self, model: Model, **more: Any) -> None:
-        self._model, self._board, self._asked = model, SharedState(Path(model.board), model.devices), 0.0
+        self._model, self._board = model, SharedState(Path(model.board), model.devices)
         self._reported: set[int] = set()
         rows = {place: self._board.row(place) for place in range(model.devices)}
         self._places = [place for place, row in rows.items() if model.symptoms(place, row).event != "missing"]
+        self._renewed_at = [0.0] * len(self._places)
         super().__init__([nvml.h200(place) for place in self._places], **more)
 
-    def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        if time.monotonic() - self._asked > FRESH_SECONDS:
-            self.refresh()
-        return super()._call(name, arguments)
+    def gpu(self, index: int) -> nvml.NvmlGpu:
+        """Return a GPU whose answers are at most `FRESH_SECONDS` old.
 
-    def refresh(self) -> None:
-        """Update the answers of all GPUs from the board, and report new Xids."""
-        for place, gpu in zip(self._places, self.gpus, strict=True):
-            row = self._board.row(place)
-            symptoms = self._model.symptoms(place, row)
-            gpu.lost = symptoms.event == "lost"
-            gpu.answers.update(answers(self._model, place, row, symptoms))
-            gpu.fields.update(fields(self._model, row, symptoms) | link_errors(self._model, symptoms.shows))
-            if "xid" in symptoms.shows and place not in self._reported:
-                self._reported.add(place)
-                self.xids.append((self._places.index(place), symptoms.shows["xid"]))
-        self._asked = time.monotonic()
+        Each is renewed by itself: the sensor reads it in a thread of its own, so no older answer follows a newer one.
+        """
+        if time.monotonic() - self._renewed_at[index] > FRESH_SECONDS:
+            self.renew(index)
+        return super().gpu(index)
+
+    def renew(self, index: int) -> None:
+        """Update the answers of one GPU from the board, and report a new Xid."""
+        place, gpu = self._places[index], self.gpus[index]
+        row = self._board.row(place)
+        symptoms = self._model.symptoms(place, row)
+        gpu.lost = symptoms.event == "lost"
+        gpu.answers.update(answers(self._model, place, row, symptoms))
+        gpu.fields.update(fields(self._model, row, symptoms) | link_errors(self._model, symptoms.shows))
+        if "xid" in symptoms.shows and place not in self._reported:
+            self._reported.add(place)
+            self.xids.append((index, symptoms.shows["xid"]))
+        self._renewed_at[index] = time.monotonic()
 
 
 def clock(model: Model) -> Callable[[str], float]:

@@ -7,6 +7,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,31 @@ def test_readings_follow_what_the_worker_does(
     assert bad["temperature_c"] > good["temperature_c"] + 15
     assert bad["clock_mhz"] == pytest.approx(good["clock_mhz"] * (1 - 0.15 / 0.4), rel=0.01), "while it holds"
     assert (int(good["reasons"]) & 0x40, int(bad["reasons"]) & 0x40) == (0, 0x40)
+
+
+def test_no_counter_goes_back_where_each_device_is_read_in_a_thread(
+    driver: Callable[[Model], NvidiaDriver], tmp_path: Path
+) -> None:
+    """One that does counts nothing: the time under the power cap would be missing in the record."""
+    made = Model.read(model(load("h100-sxm"), tmp_path))
+    opened, board = driver(made), SharedState(Path(made.board), made.devices)
+    stop = time.monotonic() + 1.0
+
+    def follow(device: Device) -> list[float]:
+        read = []
+        while time.monotonic() < stop:
+            read.append(float(dict(opened.read(device))["sw_power_cap_s"]))
+        return read
+
+    with ThreadPoolExecutor() as threads:
+        reading = [threads.submit(follow, device) for device in opened.discover()]
+        while time.monotonic() < stop:
+            now = time.monotonic()
+            for place in range(made.devices):
+                board.write(place, sw_power_cap_s=now)
+            time.sleep(0.0005)
+    for device in reading:
+        assert device.result() == sorted(device.result())
 
 
 def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver]) -> None:

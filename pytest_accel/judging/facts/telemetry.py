@@ -288,10 +288,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
         bare = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
-                trouble = Trouble(
-                    "need",
-                    f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s",
-                )
+                text = f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s"
+                trouble = Trouble("need", text)
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
         details: Details = {**bare.details, **_beside(name, soak, device, summary)}
         found.append(replace(bare, trouble=trouble, details=details))
@@ -322,10 +320,8 @@ def _unread(name: SoakName, device: Device) -> Trouble:
     """Return why a metric of the sensor has no value."""
     why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
     unknown = name == "thermal_margin_k" and not why and not THERMAL_FACTS & set(device.facts)
-    return Trouble(
-        "not_applicable" if unknown else "need",
-        f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}",
-    )
+    text = f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}"
+    return Trouble("not_applicable" if unknown else "need", text)
 
 
 def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> float | None:

@@ -97,7 +97,7 @@ class NvmlLibrary:
         if name == "nvmlDeviceGetHandleByIndex_v2":
             place = ctypes.c_void_p(arguments[0].value + 1)
             ctypes.memmove(arguments[1], ctypes.byref(place), ctypes.sizeof(place))
-            return pynvml.NVML_ERROR_GPU_IS_LOST if self.gpus[arguments[0].value].lost else 0
+            return pynvml.NVML_ERROR_GPU_IS_LOST if self.gpu(arguments[0].value).lost else 0
         if name.startswith("nvmlEventSet"):
             return self._event(name, arguments)
         if name.startswith("nvmlSystem"):
@@ -114,7 +114,11 @@ class NvmlLibrary:
 
     def _gpu(self, handle: Any) -> NvmlGpu:
         place = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
-        return self.gpus[place % len(self.gpus)]  # a GPU may have several handles
+        return self.gpu(place % len(self.gpus))  # a GPU may have several handles
+
+    def gpu(self, index: int) -> NvmlGpu:
+        """Return a GPU."""
+        return self.gpus[index]
 
     def _event(self, name: str, arguments: tuple[Any, ...]) -> int:
         """Report the next entry of `xids`, and remove it."""
