@@ -533,7 +533,7 @@ def test_own(accel_check):
     ran = as_user.pytest(tmp_path, paths=("checks",), env=as_user.STUB_TORCH)
 
     assert ran.exit == 0, ran.out
-    assert set(ran.statuses("own").values()) == {"PASS"}
+    assert set(ran.statuses("own").values()) <= {"PASS", "MARGINAL"}, ran.out
 
 
 @pytest.mark.devices
