@@ -146,6 +146,7 @@ def simulated(folder: Path, selected: str, seconds: float) -> Step:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_path: Path) -> None:
     """From the record. What holds is counted alone; of what is measured, what is not applicable is named."""
     session = run(

@@ -240,7 +240,8 @@ FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-memory, device: 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sku", ["h100-sxm", pytest.param("mi300x", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("sku", ["h100-sxm", "mi300x"])
 def test_the_record_of_an_accepted_node_is_valid(sku: str, tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, f"--accel-simulate={sku}", "-k", "inventory or stream", sku=sku, paths=())
     assert "SIMULATED HELD" in ran.out

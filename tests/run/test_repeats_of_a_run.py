@@ -85,7 +85,7 @@ def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
     assert [each["holds"] for each in verdict["reasons"] if each["kind"] == "alone"] == [False]
 
 
-@pytest.mark.parametrize("level", ["quick", "standard"])
+@pytest.mark.parametrize("level", ["quick", pytest.param("standard", marks=pytest.mark.nightly)])
 def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp_path: Path) -> None:
     """All products of one device together would use up the time of all; the link is that of another device."""
     (tmp_path / "linked.yaml").write_text(LINKED)

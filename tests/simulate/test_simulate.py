@@ -643,6 +643,7 @@ def test_the_wrong_product(tmp_path: Path, write: Callable[..., str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_all_reduce_whose_payload_is_wrong_names_its_rank(tmp_path: Path, write: Callable[..., str]) -> None:
     done = rehearse(tmp_path, write("fault: wrong-result, device: 1, what: collective"), "-k", "all_reduce")
     assert done.exit == 1
