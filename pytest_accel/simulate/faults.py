@@ -327,7 +327,7 @@ def _(symptoms: Symptoms) -> None:
     symptoms.event = "lost"
 
 
-@fault("hang", "the metric that is being measured, after --accel-patience seconds; three times as many if all hang")
+@fault("hang", "the metric that is being measured, after --accel-patience seconds (thrice, unless most are ready)")
 def _(symptoms: Symptoms) -> None:
     """Let a kernel run for ever, while the management library still answers."""
     symptoms.event = "hang"

@@ -261,11 +261,18 @@ def test_the_least_margin_to_the_slowdown_that_the_device_states(
 ) -> None:
     """One reading that the next one does not confirm is no heat: a repeat would not clear it."""
     cooler = {"temperature_c": 60, **({"margin_c": 27} if "margin_c" in hottest else {})}
-    made = [{"at": 100.0 + 20 * place, **(hottest if place in places else cooler)} for place in range(4)]
+    made = [{"at": 100.0 + place / 2, **(hottest if place in places else cooler)} for place in range(121)]
     found = soak_measurements(SOAK, replace(GPU, facts=facts), summarise(made))
     (only,) = [each for each in found if each.metric == "soak.thermal_margin"]
     assert only.value == margin
     assert only.trouble is None or only.trouble.kind == "not_applicable"
+
+
+def test_each_reading_counts_where_there_are_few() -> None:
+    """Between two readings that lie seconds apart a device may become hot and cool down."""
+    made = [{"at": 100.0 + 4 * place, "temperature_c": 95 if place == 7 else 60} for place in range(16)]
+    found = soak_measurements(SOAK, replace(GPU, facts={"slowdown_c": 89}), summarise(made))
+    assert [each.value for each in found if each.metric == "soak.thermal_margin"] == [-6]
 
 
 def test_two_readings_at_one_time_are_no_share_of_a_time() -> None:

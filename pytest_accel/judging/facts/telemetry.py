@@ -62,7 +62,7 @@ STILL_SECONDS = 1.0
 """The time under a reason, from one reading with it to the next, in which its counter would have moved."""
 
 HEAT = ("temperature_c", "memory_temperature_c", "margin_c")
-"""Gauges that a single reading does not move: the extremes are those of two readings in a row."""
+"""Gauges whose extremes are those of two readings in a row, where there is more than one reading a second."""
 
 LONG_SOAK_SECONDS = 60.0
 """A shorter soak cannot reach a steady temperature: heat sinks take 30 to 90 s."""
@@ -95,7 +95,8 @@ def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     found: TelemetrySummary = {"readings": len(readings)}
     for gauge in GAUGES:
         if values := [each[gauge] for each in readings if gauge in each]:
-            sure = _confirmed(values) if gauge in HEAT else values
+            close = readings[-1]["at"] - readings[0]["at"] < len(readings)  # seldom read, a die may follow
+            sure = _confirmed(values) if close and gauge in HEAT else values
             found[gauge] = {"mean": significant(sum(values) / len(values)), "min": min(sure), "max": max(sure)}
     for counter in TELEMETRY_COUNTERS:
         values = [each[counter] for each in readings if counter in each]
