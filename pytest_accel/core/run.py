@@ -237,8 +237,6 @@ class Past:
     last: EarlierFigure | None = None
     between_runs: float | None = None
     runs: int = 0
-    fails: bool = False
-    """True if the user wants a drop to fail instead of being marginal."""
 
     def of(self, record: str) -> EarlierFigure | None:
         """Return the figure of a record, by its path; None if it is not that of the first or the last one."""

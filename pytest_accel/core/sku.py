@@ -265,12 +265,20 @@ class Spread:
     runs: int | None = None
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     widest: float | None = None
-    """The widest range of matrix products that was published inside a healthy node of the class."""
+    """The widest range of matrix products at one clock that was published inside a healthy node of the class. A range
+    at any clock, where `widest_raw` states no wider one, bounds it."""
+    widest_raw: float | None = None
+    """The same at any clock."""
 
     @property
     def ours(self) -> bool:
         """True if our own probes measured it on this product; a vendor's file states one product's for all of them."""
         return self.source.kind == "measured" and self.declared_by is not DeclaredBy.VENDOR_FILE
+
+    @property
+    def one_node(self) -> bool:
+        """True if another tool measured it on no more than one node, or on another product."""
+        return not self.ours and (self.declared_by is DeclaredBy.VENDOR_FILE or (self.source.nodes or 1) < 2)
 
 
 @dataclass(frozen=True)
@@ -549,7 +557,7 @@ class Sku:
         stated = self.spread.get(metric) or self.spread.get(parse(metric).probe)
         if stated is None or stated.widest is not None or self.widest is None:
             return stated or self.widest
-        return replace(stated, widest=self.widest.widest)
+        return replace(stated, widest=self.widest.widest, widest_raw=self.widest.widest_raw)
 
 
 def written(limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -163,7 +163,6 @@ def autocorrelation(samples: Sequence[float]) -> float:
     return min(0.95, max(0.0, r + (1 + 4 * r) / n))
 
 
-@cache
 def student_t(confidence: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t. `freedom` is real and at least 1, or infinite."""
     return student_above((1 - confidence) / 2, freedom)
@@ -179,6 +178,7 @@ def student_tail(t: float, freedom: float) -> float:
     return 0.5 * _incomplete_beta(freedom / (freedom + t * t), freedom / 2)
 
 
+@cache
 def student_above(chance: float, freedom: float) -> float:
     """Return the t that Student's t exceeds with this `chance` (below one half), by bisection of `student_tail`."""
     low, high = 0.0, 1.0

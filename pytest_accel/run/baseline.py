@@ -41,7 +41,7 @@ def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, 
     sku = setup.terms.sku.name if setup.terms.sku else ""
     runs = [each for each in found if each.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
-    history = History(ours, devices, terms, fails=setup.options.baseline_fail)
+    history = History(ours, devices, terms)
     notes = changes(history.runs, setup.terms.devices)
     if asked not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"

@@ -66,7 +66,6 @@ class Options:
     expect: Path | None = None
     returned: Path | None = None
     baseline: str = AUTO
-    baseline_fail: bool = False
     patience: float = 60.0
     time_limit: float | None = None
     hours: float | None = None
@@ -199,11 +198,6 @@ def add_options(parser: pytest.Parser) -> None:
         help="Earlier runs that every device is compared with: a RECORD, a DIR of records, or those beside the record "
         "of this run (auto). A device that lost more than two runs differ by, since its first accepted or its last "
         "run, is MARGINAL. Default: %(default)s.",
-    )
-    add(
-        "--accel-baseline-fail",
-        action="store_true",
-        help="Let a device that lost more than two runs differ by FAIL instead of being MARGINAL.",
     )
     add(
         "--accel-fabric",

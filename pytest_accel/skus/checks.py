@@ -18,7 +18,7 @@ from pytest_accel.skus.peaks import why_not_applicable
 BOUNDS = ("floor", "ceiling", "equals", "one_of", "version", "same_on_all")
 FIGURES = ("floor", "ceiling", "reference")
 """Figures of a limit that its source measured."""
-DEVIATIONS = ("between_devices", "at_clock", "between_runs", "widest")
+DEVIATIONS = ("between_devices", "at_clock", "between_runs", "widest", "widest_raw")
 """The figures that a spread may state."""
 KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""

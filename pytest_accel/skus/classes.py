@@ -32,6 +32,7 @@ ENOUGH_SOURCES = 3
 """The least number of independent sources behind a row that rejects. One with fewer informs."""
 
 _texts = yaml_nodes.list_of(text)
+_published = {"by": text, "date": yaml_nodes.date, "url": text, "conditions": text}
 _row = yaml_nodes.record_of(
     {
         "title": text,
@@ -58,7 +59,7 @@ _row = yaml_nodes.record_of(
         "software": software_check,
         "note": text,
         "widest": yaml_nodes.record_of(
-            {"share": positive, "devices": count, "by": text, "date": yaml_nodes.date, "url": text, "conditions": text},
+            {"share": positive, "raw": positive, "devices": count, **_published},
             required=("share", "by", "date", "conditions"),
         ),
         "figures": yaml_nodes.list_of(
@@ -70,11 +71,8 @@ _row = yaml_nodes.record_of(
                     "value": positive,
                     "share": positive,
                     "nodes": count,
-                    "by": text,
-                    "date": yaml_nodes.date,
-                    "url": text,
                     "software": text,
-                    "conditions": text,
+                    **_published,
                 },
                 required=("sku", "value", "share", "by", "date"),
             )
@@ -102,7 +100,10 @@ class ClassRow:
     platforms: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     widest: Mapping[str, Any] | None = None
-    """The widest range of products that was published inside a healthy node, as a share, with its source."""
+    """The widest range of products that was published inside a healthy node, as a share, with its source.
+
+    `raw` is that of devices at any clock, where it is wider.
+    """
 
     @property
     def lowest(self) -> float:
@@ -190,8 +191,8 @@ def with_floors(sku: Sku, every: Sequence[ClassRow]) -> Sku:
 
 def _widest(stated: Mapping[str, Any]) -> Spread:
     stated = dict(stated)
-    share = float(stated.pop("share"))
-    return Spread(Source("published", **{**stated, "date": str(stated["date"])}), widest=share)
+    share, raw = float(stated.pop("share")), stated.pop("raw", None)
+    return Spread(Source("published", **{**stated, "date": str(stated["date"])}), widest=share, widest_raw=raw)
 
 
 def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -340,7 +340,8 @@ _FIELDS: dict[str, Check] = {
         yaml_nodes.record_of(
             {
                 "between_devices": _deviation.described("standard deviation between the devices of a node"),
-                "widest": positive.described("widest range of products inside a healthy node, as a share"),
+                "widest": positive.described("widest range of products at one clock inside a healthy node, as a share"),
+                "widest_raw": positive.described("the same at any clock, where that is wider"),
                 "at_clock": _deviation.described("the same of a matrix product's rate divided by the SM clock"),
                 "between_runs": _deviation.described("standard deviation between runs of one device"),
                 "runs": count.described("number of runs that between_runs was estimated from"),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.judging.verdicts.smallest_losses import before_a_run, sentence
 from pytest_accel.skus import peaks, requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.skus.schema import DATASHEET
@@ -68,7 +67,6 @@ def sheet(sku: Sku) -> list[Table]:
         _acceptance(sku),
         _limits(sku, sources),
         _advisory(sku),
-        _rejects(sku),
         _other_than_shipped(sku),
         Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())),
         _source_table(sources),
@@ -228,13 +226,6 @@ def _advisory(sku: Sku) -> Table:
         "beneath them rejects."
     )
     return Table("Limits that advise", ("metric", "platform", "because"), rows, note)
-
-
-def _rejects(sku: Sku) -> Table:
-    """Return the table of the smallest losses that a run rejects on each platform."""
-    every = ((name, sentence(before_a_run(sku, platform))) for name, platform in sku.platforms.items())
-    note = "Before a run, so without the noise of its samples; every run says it of itself."
-    return Table("What a run rejects", ("platform", "losses"), [each for each in every if each[1]], note)
 
 
 def _other_than_shipped(sku: Sku) -> Table:

@@ -95,7 +95,7 @@ def test_devices_of_an_output_are_compared_where_no_limit_decides() -> None:
     assert [each.status for each in verdicts] == [Status.NOT_APPLICABLE] * 3 + [Status.FAIL]
     assert (
         sentence_of(verdicts[-1])
-        == "4.7 TFLOPS, 90.6% behind its 3 neighbours (median 50, healthy up to 24.0%, spread 1.6%);"
+        == "4.7 TFLOPS, 90.6% behind its 3 neighbours (median 50, healthy up to 13.5%, spread 1.6%);"
         " not measured again: another tool measured it once"
     )
     assert closing.exit == 1

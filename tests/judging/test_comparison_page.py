@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.judging.verdicts.distance import FAR, OF_WIDTH, RULES, Rule
+from pytest_accel.judging.verdicts.distance import FAR, OF_ONE_NODE, OF_RAW_WIDTH, OF_WIDTH, RULES, Rule
 
 PAGE = Path(__file__).parents[2] / "docs/comparison.md"
 NEVER = "-"
@@ -43,4 +43,6 @@ def test_the_table_is_that_of_the_code() -> None:
 def test_the_figures_beside_the_table_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert f"{FAR:.0%} behind like devices" in text
-    assert f"{OF_WIDTH:g} times the widest range" in text
+    assert f"{OF_WIDTH:g} times the widest range at one clock" in text
+    assert f"{OF_RAW_WIDTH:g} times the widest range at any clock" in text
+    assert f"MARGINAL begins at {OF_ONE_NODE:g} times the loss" in text

@@ -334,6 +334,15 @@ def test_a_value_far_above_its_floor_passes_with_its_interval_as_a_note(floor: f
     assert isinstance(verdict.reasons[-1], Interval)
 
 
+@pytest.mark.parametrize(("value", "expected"), [(700.0, Status.MARGINAL), (711.0, Status.PASS)])
+def test_the_wide_interval_of_three_samples_is_a_note_from_five_percent_on(value: float, expected: Status) -> None:
+    """An A100 takes three samples of a triad in the time of `quick`."""
+    few = tuple(value * share for share in (1.004, 0.996, 1.0))
+    verdict = judge([found(value, samples=few)], FLOOR)
+    assert verdict.status is expected
+    assert isinstance(verdict.reasons[-1], Interval)
+
+
 def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
     noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
     verdict = judge([found(976.0, samples=noisy)], FLOOR)

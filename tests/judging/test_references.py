@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import shipped
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
@@ -16,12 +19,13 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge import Attempts, judge
-from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
 
 WHERE = Source("measured", "us", "2026-11")
 PRODUCTS = Spread(WHERE, between_devices=0.012)
 MEMORY = Spread(WHERE, between_devices=0.003)
 WIDTH = Spread(WHERE, widest=0.045)
+CDNA = shipped.load("mi300x").spread_of("matmul.bf16")
 FLOOR = Limit("matmul.fp16", "TFLOPS", floor=60.0, reference=65.0)
 
 
@@ -120,6 +124,7 @@ def test_the_noise_of_its_own_blocks_counts() -> None:
     assert beside(replace(memory(97.5), samples=(80.0, 115.0) * 10), spread=MEMORY).status is Status.NOT_APPLICABLE
 
 
+PACES = (1.0, 1.004, 0.996, 1.006, 0.994, 1.002, 0.998)
 NODE_AT_CLOCK = [at_clock(100.0, 1400.0, f"GPU-{place}") for place in range(7)]
 
 
@@ -129,10 +134,14 @@ NODE_AT_CLOCK = [at_clock(100.0, 1400.0, f"GPU-{place}") for place in range(7)]
         (90.0, 1400.0, WIDTH, Status.FAIL, True),  # units do no work
         (92.0, 1400.0, WIDTH, Status.NOT_APPLICABLE, None),
         (97.0, 1500.0, WIDTH, Status.FAIL, True),  # as fast as the others nearly, at a higher clock
-        (80.0, 1120.0, WIDTH, Status.MARGINAL, False),  # its clock is low
-        (74.0, 1036.0, WIDTH, Status.FAIL, False),  # as slow as one whose units are broken
-        (90.0, 1400.0, None, Status.NOT_APPLICABLE, None),  # no width was published for the class
-        (74.0, 1400.0, None, Status.FAIL, False),
+        (87.0, 1218.0, WIDTH, Status.NOT_APPLICABLE, None),  # its clock is low
+        (86.0, 1204.0, WIDTH, Status.FAIL, False),  # as slow as one whose units are broken
+        (80.0, 1120.0, None, Status.MARGINAL, False),
+        (74.0, 1036.0, None, Status.FAIL, False),
+        (89.0, 1400.0, None, Status.NOT_APPLICABLE, None),  # no width was published for the class
+        (87.0, 1400.0, None, Status.FAIL, True),
+        (84.0, 1400.0, CDNA, Status.MARGINAL, False),
+        (82.0, 1400.0, CDNA, Status.FAIL, True),
         (100.0, 1470.0, replace(PRODUCTS, at_clock=0.005), Status.MARGINAL, True),
     ],
 )
@@ -148,6 +157,55 @@ def test_products_are_compared_at_their_clock_and_as_they_are(
 def test_a_clock_that_is_not_known_hides_nothing() -> None:
     assert beside(one(74.0), spread=WIDTH, others=NODE_AT_CLOCK).status is Status.FAIL
     assert beside(one(90.0), spread=WIDTH, others=NODE_AT_CLOCK).status is Status.NOT_APPLICABLE
+    unread = [one(100.0, "GPU-0"), replace(one(None, "GPU-1"), trouble=Trouble("device", "it was lost"))]
+    assert beside(at_clock(90.0, 1400.0), spread=WIDTH, others=[*unread, *NODE_AT_CLOCK[2:]]).status is Status.FAIL
+    assert beside(at_clock(90.0, 1400.0), spread=WIDTH, others=[*unread, *NODE_AT_CLOCK[5:]]).status is not Status.FAIL
+
+
+def test_a_device_that_slows_itself_down_is_compared_as_it_is_by_the_wider_bound() -> None:
+    """Its slowdown is told by its own limits; few readings do not tell the clock at which it did its work."""
+    slow = at_clock(84.0, 1176.0)
+    assert beside(slow, spread=WIDTH, others=NODE_AT_CLOCK).status is Status.FAIL
+    slow.details["telemetry"]["sw_thermal_s"] = 0.4
+    assert beside(slow, spread=WIDTH, others=NODE_AT_CLOCK).status is Status.MARGINAL
+    few = at_clock(86.0, 1400.0)
+    few.details["telemetry"] |= {"hw_thermal_s": 0.4, "readings": 5}
+    assert beside(few, others=NODE_AT_CLOCK).status is Status.NOT_APPLICABLE
+    few.details["telemetry"]["readings"] = 50
+    assert beside(few, others=NODE_AT_CLOCK).status is Status.FAIL
+
+
+def test_every_published_figure_that_is_made_fifteen_percent_worse_fails_beside_seven_healthy_ones() -> None:
+    """At one clock; a node of CDNA was published to span 17 %. The samples are too few for an interval of a median."""
+    passed, figures = [], set()
+    with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:
+        published = [row for row in csv.DictReader(file) if not row["exception"]]
+    for row in published:
+        sku, unit = shipped.load(row["sku"]), row["unit"]
+        family = family_of(row["metric"], unit)
+        if family in ("products", "memory", "host link", "peer links") and compared(row["metric"], "GPU-7", unit):
+            figures.add((sku.name, row["metric"]))
+            lost = 0.2 if family == "products" and str(sku.architecture).startswith("CDNA") else 0.15
+            node = [at_clock(float(row["value"]) * pace, 1400.0, f"GPU-{place}") for place, pace in enumerate(PACES)]
+            node = [replace(each, metric=row["metric"], unit=unit, statistic="median") for each in node]
+            node = [replace(each, samples=(float(each.value or 0),) * 8) for each in node]
+            bad = replace(node[0], subject="GPU-7", value=float(row["value"]) * (1 - lost))
+            verdict = beside(
+                replace(bad, samples=(float(bad.value or 0),) * 8), spread=sku.spread_of(row["metric"]), others=node
+            )
+            passed += [] if verdict.status is Status.FAIL else [(sku.name, row["metric"], verdict.status)]
+    assert not passed
+    assert len(figures) > 150
+
+
+def test_a_median_of_few_copies_hides_no_device() -> None:
+    """Fewer than eleven samples bound no median, so their noise is not known (`core.stats.estimate_median`)."""
+    h200 = shipped.load("h200-sxm").spread_of("host_copy.d2h")
+    for share, status in ((0.93, Status.NOT_APPLICABLE), (0.85, Status.FAIL)):
+        slow = replace(
+            one(55 * share, metric="host_copy.d2h", unit="GB/s"), samples=(55 * share,) * 8, statistic="median"
+        )
+        assert beside(slow, spread=h200, others=[55.0] * 7).status is status
 
 
 @pytest.mark.parametrize(
@@ -169,6 +227,13 @@ def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows
     verdict = beside(one(value), limit=limit, software={"torch": "2.13"})
     assert verdict.status is status
     assert (behind(verdict) is not None) == (status is not Status.PASS)
+
+
+def test_a_cause_that_the_broken_limit_told_is_not_told_again() -> None:
+    slow = replace(one(59.0), details={"explains": "its clock is low"})
+    verdict = beside(slow, limit=replace(FLOOR, advises=True, because="data"))
+    assert verdict.status is Status.FAIL
+    assert sentence_of(verdict).count("its clock is low") == 1
 
 
 def test_what_fails_by_its_limit_is_told_by_its_limit() -> None:

@@ -227,6 +227,17 @@ def test_the_slow_v100_of_longhorn_fails_at_its_clock() -> None:
         assert found([bad, *node[1:]], "v100-sxm2-16gb")[0] is Status.FAIL
 
 
+def test_a_device_that_is_slow_at_its_clock_fails_where_no_node_of_its_class_was_published() -> None:
+    """Each of 42 published nodes of V100, judged as a product that nothing is known of."""
+    for node in v100_nodes():
+        assert Status.FAIL not in [distance.status for distance in distances(node, None) if distance]
+        for place, device in enumerate(node):
+            slow = replace(device, value=0.82 * float(device.value or 0))
+            found = behind(slow, [slow, *node[:place], *node[place + 1 :]])
+            assert found
+            assert found.status is Status.FAIL
+
+
 def test_a_spread_that_was_measured_raw_is_not_used_at_the_clock() -> None:
     """The clocks of V100 explain four fifths of their spread."""
     node = [product(f"{place}", 14.0, 1400.0) for place in range(3)] + [product("3", 13.3, 1400.0)]

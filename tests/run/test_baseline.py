@@ -88,16 +88,6 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     }
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("fast")
-def test_a_drop_fails_where_the_user_wants_that(tmp_path: Path) -> None:
-    measured(tmp_path, "first", HEALTHY)
-    accept(tmp_path, "first")
-    found = triad(measured(tmp_path, "second", SLOWER, baseline_fail=True))
-    assert found["gpu3"][0] is Status.FAIL
-    assert {status for name, (status, _) in found.items() if name != "gpu3"} == {Status.PASS}
-
-
 WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
 
 

@@ -15,8 +15,7 @@ from shipped import load
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.verdicts.like_devices import part_of
-from pytest_accel.judging.verdicts.smallest_losses import FAMILIES
+from pytest_accel.judging.verdicts.like_devices import family_of
 from pytest_accel.simulate.node import SIMULATED_VENDORS
 from pytest_accel.skus import loader, readiness
 
@@ -67,7 +66,7 @@ def ran(
 
 def _of(verdict: Verdict, family: str) -> bool:
     of_speed = verdict.limit is not None and isinstance(verdict.value, float) and verdict.of_peak is not None
-    return of_speed and FAMILIES[part_of(verdict.metric)] == family
+    return of_speed and family_of(verdict.metric, verdict.unit) == family
 
 
 def told(closing: Closing, family: str) -> float:

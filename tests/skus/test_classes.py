@@ -129,6 +129,24 @@ def test_no_published_healthy_figure_lies_below_the_lowest_of_its_class(name: st
     assert below <= excepted
 
 
+@every_row
+def test_the_floor_of_a_class_is_below_every_healthy_figure_of_a_file_of_its_class(name: str) -> None:
+    """By its own rule: 0.85 of the lowest, whoever wrote the figure down."""
+    row = ROWS[name]
+    floor = (Decimal("0.85") * lowest(row)).quantize(Decimal("0.01"), ROUND_DOWN)
+    excepted = {(each["sku"], float(each["value"])) for each in row.get("excepted", ()) if "value" in each}
+    broken = set()
+    for sku in all_skus():
+        for platform in sku.platforms.values():
+            limits = sku.limits_on(platform) if matches(row, sku, platform) else {}
+            for limit in (limits[metric] for metric in row["metrics"] if metric in limits):
+                figures = [each for each in (*(limit.healthy or ()), limit.reference) if each]
+                healthy = min(figures, default=None)
+                if healthy and share(0.85 * healthy, peak(limit.metric, sku, platform)) < floor:
+                    broken.add((sku.name, healthy))
+    assert broken <= excepted
+
+
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if len(products_of(row)) > 2])
 def test_a_product_would_hold_the_floor_of_its_class_without_its_own_figures(name: str) -> None:
     """A class holds for a product that nobody measured if it holds for each of its own when that one is left out."""

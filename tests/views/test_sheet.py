@@ -73,16 +73,6 @@ def test_an_unknown_sku_is_named_with_the_nearest(capsys: pytest.CaptureFixture[
     assert "did you mean 'h100-sxm'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["text", "md"])
-def test_the_sheet_says_what_a_run_rejects_on_each_platform(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sku", "show", "h200-sxm", "--format", form]) == 0
-    rows = capsys.readouterr().out.partition("What a run rejects")[2].splitlines()
-    told = {row[0]: " ".join(row[1:]) for row in reversed([line.strip(" |").split() for line in rows]) if row}
-    assert told["hgx8"].strip("| ").startswith("rejects at 95%: one of 8 below its neighbours by ")
-    assert told["single"].strip("| ").startswith("rejects at 95%: all alike below ")
-    assert "nothing in host link" in told["vm-passthrough"]
-
-
 def test_every_shipped_sku_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sku", "list"]) == 0
     table, _, _ = capsys.readouterr().out.partition("\n\n")

@@ -20,7 +20,7 @@ from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
 from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
 from pytest_accel.judging.facts.telemetry import GaugeName
 from pytest_accel.judging.verdicts.judge import Explain, stored_cause
-from pytest_accel.judging.verdicts.like_devices import Attempt
+from pytest_accel.judging.verdicts.like_devices import SLOWDOWNS, Attempt
 from pytest_accel.probes.declare import declaration_of
 
 NEAR_C = 3.0
@@ -159,7 +159,7 @@ def _of_memory(found: Shares, device: Device, summary: TelemetrySummary) -> list
 
 def _meanwhile(summary: TelemetrySummary) -> list[str]:
     """Return the slowdowns that were reported, with the fraction of the time, longest first."""
-    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in causes.SLOWDOWNS]
+    shares = [(summary.get(name, 0.0) / summary["seconds"], WORDS[name]) for name in SLOWDOWNS]
     return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 

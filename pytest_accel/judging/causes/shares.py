@@ -18,8 +18,7 @@ from pytest_accel.core.measurement import Device, Measurement, is_rate, is_time,
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.causes.clock_losses import JOINT
-from pytest_accel.judging.facts.telemetry import ReasonName
-from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt
+from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt, seldom_read
 
 FULL_CLOCK = 0.97
 """Fraction of the expected clock: above it the clock is not the cause."""
@@ -35,10 +34,6 @@ DRAWN = 0.75
 """Fraction of the power limit: a device that draws less is not held at it, whatever it reports."""
 LOWERED = 0.99
 """Fraction of the default power limit: a limit below it counts as lowered."""
-ENOUGH_READINGS = 20
-"""Readings from which on the mean clock of a device that slows down at times tells what it does at its clock."""
-SLOWDOWNS: tuple[ReasonName, ...] = ("hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s")
-"""The reasons that are no setting and no power limit."""
 NAMED_SHARE = 0.03
 """Share of the lost clock below which a reason is not named: shares are only known to some percent."""
 
@@ -195,13 +190,8 @@ def _speed(measurement: Measurement, expected: float | None) -> float | None:
 
 
 def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Yardstick) -> float | None:
-    """Return what a device reaches at the clock that it held, as a fraction of the usual.
-
-    It is not known from a few readings of a device that slowed down at times.
-    """
-    summary = measurement.details.get("telemetry", {})
-    few = summary.get("readings", ENOUGH_READINGS) < ENOUGH_READINGS
-    if few and any(summary.get(name, 0.0) > 0 for name in SLOWDOWNS):
+    """Return what a device reaches at the clock that it held, as a fraction of the usual; None if it is not known."""
+    if seldom_read(measurement):
         return None
     if expected.alike and speed and clock and expected.clock:
         return speed * expected.clock / clock

@@ -17,7 +17,7 @@ from typing import Any
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.summary import Summary
-from pytest_accel.judging.verdicts.like_devices import ENOUGH, of_device, usable
+from pytest_accel.judging.verdicts.like_devices import ENOUGH, LATENCY, POWER, compared, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
@@ -61,7 +61,8 @@ def kept(measurement: Measurement) -> bool:
         return False
     if measurement.subject == NODE:
         return is_rate(measurement.unit)
-    return of_device(measurement)
+    unit = measurement.unit
+    return unit not in (LATENCY, POWER) and compared(measurement.metric, measurement.subject, unit)
 
 
 def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -110,13 +111,11 @@ class History:
         runs: Sequence[Summary],
         devices: Sequence[Device],
         terms: Callable[[], Mapping[str, str]],
-        *,
-        fails: bool = False,
     ) -> None:
         """`terms` returns those of this run as far as they are known by now: a worker states the version of torch."""
         self.runs = sorted(runs, key=lambda run: run.started)
         self._devices = {device.uuid: device for device in devices}
-        self._terms, self.fails = terms, fails
+        self._terms = terms
         self._between: dict[str, float | None] = {}
 
     def past(self, measurement: Measurement) -> Past | None:
@@ -127,7 +126,7 @@ class History:
             return None
         accepted = [run for run in runs if run.word in ACCEPTING]
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
-        return Past(first if accepted else None, last, self._between_runs(name), len(runs), self.fails)
+        return Past(first if accepted else None, last, self._between_runs(name), len(runs))
 
     def _same(self, run: Summary, subject: str) -> bool:
         """Return whether a subject of an earlier run is that of this one: the same device, or all the same devices."""

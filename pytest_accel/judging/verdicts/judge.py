@@ -87,7 +87,8 @@ def judge(
     verdict = _by_limit(attempts, limit, software, explained)
     later = held(verdict, attempts, background)
     failed_beside = later.status is Status.FAIL is not verdict.status
-    return later.because(*(_cause(fallen_short(attempts, later), explained) if failed_beside else []))
+    cause = _cause(fallen_short(attempts, later), explained) if failed_beside else []
+    return later.because(*(each for each in cause if each not in later.reasons))
 
 
 def _unchanged(details: Details) -> Details:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate, is_time
 from pytest_accel.core.metrics import parse
@@ -22,6 +23,12 @@ POWER = "W"
 """The unit of the power under load, which like devices draw alike."""
 PRODUCTS = ("TFLOPS", "TOPS")
 """The units of matrix products."""
+SLOWDOWNS: tuple[Literal["hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s"], ...] = (
+    "hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s",
+)  # fmt: skip
+"""The reasons of a low clock that are no setting and no power limit, as telemetry counts their seconds."""
+ENOUGH_READINGS = 20
+"""Readings from which on the mean clock of a device that slows down at times tells what it does at its clock."""
 _FAMILIES: Mapping[str, Family] = {"memory": "memory", "host": "host link", "link": "peer links"}
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
@@ -74,23 +81,21 @@ AllAttempts = Mapping[tuple[str, str], Attempt]
 
 def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
     """Return the attempts at a metric of all devices of the subject's kind, its own included."""
-    kind = kinds.get(subject)
-    if kind is None:
-        return []
-    return _of(attempts, metric, {uuid for uuid, one in kinds.items() if one and one.product == kind.product})
+    return _of(attempts, kinds, (metric, subject), lambda kind: kind.product)
 
 
 def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
     """Return those of `like` whose place in the node is that of the subject too, as far as the metric depends on it."""
-    kind, part = kinds.get(subject), part_of(metric)
-    if kind is None:
-        return []
-    place = kind.near(part)
-    return _of(attempts, metric, {uuid for uuid, one in kinds.items() if one and one.near(part) == place})
+    part = part_of(metric)
+    return _of(attempts, kinds, (metric, subject), lambda kind: kind.near(part))
 
 
-def _of(attempts: AllAttempts, metric: str, subjects: set[str]) -> list[Attempt]:
-    return [each for (name, subject), each in attempts.items() if name == metric and subject in subjects]
+def _of(
+    attempts: AllAttempts, kinds: Kinds, of: tuple[str, str], place: Callable[[DeviceKind], Hashable]
+) -> list[Attempt]:
+    own = kinds.get(of[1])
+    subjects = {uuid for uuid, kind in kinds.items() if own and kind and place(kind) == place(own)}
+    return [each for (name, subject), each in attempts.items() if name == of[0] and subject in subjects]
 
 
 def part_of(metric: str) -> str:
@@ -126,16 +131,28 @@ def compared(metric: str, subject: str, unit: str) -> bool:
     return unit == POWER or is_speed(metric, unit)
 
 
-def of_device(one: Measurement) -> bool:
-    """Return True for a metric that is compared narrowly. Latencies and power follow more than the device."""
-    return one.unit not in (LATENCY, POWER) and compared(one.metric, one.subject, one.unit)
-
-
 def is_speed(metric: str, unit: str) -> bool:
     """Return True for a rate, or for a time that is no count of seconds and no tail of a distribution."""
     declared = finder_of(metric) or finder_of(parse(metric).base)
     beside = declared is not None and parse(metric).base in declared.also
     return is_rate(unit) or (is_time(unit) and not beside)
+
+
+def slowed(one: Measurement) -> bool:
+    """Return True if heat, the power brake or the device itself lowered the clock while the samples were taken."""
+    summary = one.details.get("telemetry", {})
+    return any(summary.get(name, 0.0) > 0 for name in SLOWDOWNS)
+
+
+def seldom_read(one: Measurement) -> bool:
+    """Return True if too few readings of a device that slowed down at times tell at which clock it did its work."""
+    return one.details.get("telemetry", {}).get("readings", ENOUGH_READINGS) < ENOUGH_READINGS and slowed(one)
+
+
+def held_clock(one: Measurement) -> float | None:
+    """Return the mean SM clock (MHz) while the samples were taken; None where the readings do not tell it."""
+    gauge = one.details.get("telemetry", {}).get("clock_mhz")
+    return gauge["mean"] or None if gauge and not seldom_read(one) else None
 
 
 def value_of(one: Measurement) -> float:

@@ -37,9 +37,10 @@ COMPARED = ("ranks", "algorithm")
 MARGINAL_WITHIN = -RULES["limit"]["other"].unknown
 """A measured value that holds by less than this fraction of the limit is marginal."""
 
-FAR = RULES["advice"]["other"].fails[-1]
+FAR, CLEARLY = RULES["advice"]["other"].fails[-1], 0.05
 """A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit: no
-difference of method or version explains so much either."""
+difference of method or version explains so much. The second holds below `ENOUGH_TO_LEAVE_OUT` samples, whose interval
+is wider than healthy goes differ: that of three spans 36 of their deviations."""
 
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""
@@ -147,10 +148,16 @@ def _restricted(verdict: Verdict, measurement: Measurement) -> Verdict:
 
 def _perhaps_by_ring(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
     """Make a shortfall INCONCLUSIVE that a ring explains, within the tolerance of a limit; no algorithm is stated."""
-    by_ring, used = limit.conditions.get("by_ring"), measurement.conditions.get("algorithm")
-    if verdict.status is not Status.FAIL or not by_ring or used or verdict.value < (1 - MARGINAL_WITHIN) * by_ring:
+    rejecting = rejecting_floor(measurement, limit)
+    if verdict.status is not Status.FAIL or rejecting == limit.floor or verdict.value < rejecting:  # type: ignore[operator]
         return verdict
-    return verdict.because(Note("as_ring", f"{by_ring:g} {limit.unit}"), status=Status.INCONCLUSIVE)
+    return verdict.because(Note("as_ring", f"{limit.conditions['by_ring']:g} {limit.unit}"), status=Status.INCONCLUSIVE)
+
+
+def rejecting_floor(measurement: Measurement, limit: Limit) -> float | None:
+    """Return the floor below which a limit rejects: what a ring reaches where no algorithm is stated."""
+    by_ring = limit.conditions.get("by_ring")
+    return limit.floor if not by_ring or measurement.conditions.get("algorithm") else (1 - MARGINAL_WITHIN) * by_ring
 
 
 def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -257,7 +264,8 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
         doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
         doubt = Interval(low, high, side)
-    noted = isinstance(doubt, Interval) and margin >= FAR
+    few = len(measurement.samples) < ENOUGH_TO_LEAVE_OUT
+    noted = isinstance(doubt, Interval) and margin >= (CLEARLY if few else FAR)
     status = Status.MARGINAL if doubt and not noted else status
     told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)

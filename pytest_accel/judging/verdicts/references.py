@@ -7,7 +7,7 @@ cooling. Where no limit decides they are all that can tell a slow device, and fa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -28,7 +28,17 @@ from pytest_accel.judging.verdicts.distance import (
     distance,
 )
 from pytest_accel.judging.verdicts.history import kept
-from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt, compared, family_of, together, usable, value_of
+from pytest_accel.judging.verdicts.like_devices import (
+    ENOUGH,
+    Attempt,
+    compared,
+    family_of,
+    held_clock,
+    slowed,
+    together,
+    usable,
+    value_of,
+)
 
 
 def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
@@ -83,18 +93,20 @@ def behind(
     `near` are those in the same place of the node, `others` those of the whole node. A product is compared as it is,
     and at the clock that each device held.
     """
-    family = family_of(own.metric, own.unit)
-    found = [to_neighbours(own, near, spread)]
-    if family == "products" and (clocks := _clocks([own, *near])):
-        found.append(_to_others(own, near, "products at the clock", spread, clocks))
+    found = to_neighbours(own, near, spread)
     if len(others) > len(near):
-        found.append(_to_others(own, others, family, kind="elsewhere"))
+        found.append(_to_others(own, others, family_of(own.metric, own.unit), kind="elsewhere"))
     return min((each for each in found if each), key=lambda each: WORST_FIRST.index(each.status), default=None)
 
 
-def to_neighbours(own: Measurement, near: Sequence[Measurement], spread: Spread | None = None) -> Distance | None:
-    """Return the distance of a device as it is behind those in the same place; None if it cannot be compared."""
-    return _to_others(own, near, family_of(own.metric, own.unit), spread)
+def to_neighbours(own: Measurement, near: Sequence[Measurement], spread: Spread | None = None) -> list[Distance | None]:
+    """Return the distances of a device behind those in the same place, None for what cannot be compared.
+
+    It is compared as it is, and a product at the clock that each device held.
+    """
+    family = family_of(own.metric, own.unit)
+    found = [_to_others(own, near, family, spread)]
+    return [*found, _to_others(own, near, "products at the clock", spread)] if family == "products" else found
 
 
 def _to_others(
@@ -102,31 +114,39 @@ def _to_others(
     alike: Sequence[Measurement],
     family: Family,
     spread: Spread | None = None,
-    clocks: Mapping[str, float] | None = None,
     *,
     kind: ReferenceKind = "neighbours",
 ) -> Distance | None:
-    """Return the distance to the median of the others, whose rates are those at the own clock if `clocks` are given."""
-    others = [each for each in alike if each.subject != own.subject and usable(each)]
-    if len(others) < ENOUGH - 1 or not usable(own) or not compared(own.metric, own.subject, own.unit):
+    """Return the distance to the median of the others; those whose figure in this family is not known are left out."""
+    at_clock = family == "products at the clock"
+    clock = (held_clock(own) or 0.0) if at_clock else None
+    others = [figure(each, clock) for each in alike if each.subject != own.subject]
+    value, values = figure(own, clock), [known for known in others if known is not None]
+    if len(values) < ENOUGH - 1 or value is None or not compared(own.metric, own.subject, own.unit):
         return None
-    values = [value_of(each) * (clocks[own.subject] / clocks[each.subject] if clocks else 1.0) for each in others]
-    reference = Reference(kind, median(values), len(others), noise=own.noise)
+    reference = Reference(kind, median(values), len(values), noise=own.noise)
     if spread:
         reference = replace(
             reference,
-            spread=spread.at_clock if clocks else spread.between_devices,
+            spread=spread.at_clock if at_clock else spread.between_devices,
             noise=math.hypot(own.noise, spread.between_runs or 0.0),
             ours=spread.ours,
+            one_node=spread.one_node,
             width=spread.widest,
+            raw_width=None if family == "products" and slowed(own) else spread.widest_raw or spread.widest,
         )
-    return distance(value_of(own), own.unit, family, reference)
+    return distance(value, own.unit, family, reference)
 
 
-def _clocks(every: Sequence[Measurement]) -> dict[str, float] | None:
-    """Return the SM clock (MHz) that each device held, None if one is not known."""
-    found = {each.subject: each.details.get("telemetry", {}).get("clock_mhz", {}).get("mean", 0.0) for each in every}
-    return found if all(found.values()) else None
+def figure(one: Measurement, clock: float | None = None) -> float | None:
+    """Return the value of a measurement, as a rate at `clock` (MHz) if one is given.
+
+    It is None where the value is not usable, or the clock that the device held was not read.
+    """
+    if not usable(one) or clock is None:
+        return value_of(one) if usable(one) else None
+    held = held_clock(one)
+    return value_of(one) * clock / held if held else None
 
 
 def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
@@ -166,7 +186,7 @@ def drop(
     for since, figure in runs if kept(own) else ():
         if figure is None:
             continue
-        reference = Reference("past", figure.value, 1, between_runs(past, spread), own.noise, fails=past.fails)
+        reference = Reference("past", figure.value, 1, between_runs(past, spread), own.noise)
         lost = distance(value_of(own), own.unit, family, reference)
         if lost and lost.status is not Status.PASS:
             lost = distance(value_of(own), own.unit, family, replace(reference, shared=shared_since(figure)))

@@ -177,7 +177,7 @@ class PageVerdicts:
         """Return how far a value is from the median of the like devices; empty where it cannot be compared."""
         own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
         alike = like(self._attempts, self._kinds, verdict.metric, verdict.subject)
-        behind = to_neighbours(own[-1], [each[-1] for each in alike]) if own else None
+        behind = to_neighbours(own[-1], [each[-1] for each in alike])[0] if own else None
         if behind is None or value is None:
             return "", None, ""
         middle = behind.reference.middle
