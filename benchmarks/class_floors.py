@@ -18,8 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from detection import DEVICES, KINDS
-from population import SPREADS
+from population import DEVICES, KINDS, SPREADS
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku

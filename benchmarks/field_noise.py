@@ -7,7 +7,7 @@ published where a source is named, and assumed otherwise. Each is a share of the
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pytest_accel.core.details import Details
 
@@ -55,53 +55,29 @@ TAILS = 4
 """Degrees of freedom of Student's t, from which devices are drawn: one far from the others is not rare."""
 
 
-@dataclass(frozen=True)
-class Harshness:
-    """How much worse than this file's figures a node is: a model that no rule was tuned with either."""
-
-    of_node: float = 1.0
-    """The factor on the effects that the devices of a node or a half share, and on the warming of the node."""
-    of_device: float = 1.0
-    """The factor on the spread of devices and of single goes, and on the farthest device."""
-    hot_slots: float = HOT_SLOT
-    slower: float = 1.0
-    """How much slower a hot slot is, times this."""
-    tails: float = TAILS
-
-
-HARSH = Harshness(of_node=2.0, of_device=1.5, hot_slots=0.6, slower=2.0, tails=3)
-"""Effects of the node at twice the spread, twice as many hot slots that are twice as hot, heavier tails (assumed)."""
 CLOCK_MHZ = 1400.0
 
 
 class FieldNode:
     """A healthy node. Who its devices are is drawn once; `go` draws what they do."""
 
-    def __init__(self, seed: str, harsh: Harshness = Harshness()) -> None:
+    def __init__(self, seed: str) -> None:
         self._draw = random.Random(seed)  # noqa: S311  the same every time
-        self._tails, wide, shared = harsh.tails, harsh.of_device, harsh.of_node
-        self.families = {
-            family: replace(
-                each, device=wide * each.device, go=wide * each.go, farthest=wide * each.farthest,
-                common=shared * each.common, half=shared * each.half,
-            )
-            for family, each in FAMILIES.items()
-        }  # fmt: skip
         self._device = {
             family: [self._student(spread.device, spread.farthest) for _ in range(DEVICES)]
-            for family, spread in self.families.items()
+            for family, spread in FAMILIES.items()
         }
-        if self._draw.random() < harsh.hot_slots:
-            slot, farthest = self._draw.randrange(DEVICES), self.families["products"].farthest
+        if self._draw.random() < HOT_SLOT:
+            slot, farthest = self._draw.randrange(DEVICES), FAMILIES["products"].farthest
             products = self._device["products"]
-            products[slot] = max(-farthest, products[slot] - harsh.slower * self._draw.uniform(*HOT_SLOWER))
-        self._half = {name: [self._draw.gauss(0, each.half) for _ in range(2)] for name, each in self.families.items()}
+            products[slot] = max(-farthest, products[slot] - self._draw.uniform(*HOT_SLOWER))
+        self._half = {name: [self._draw.gauss(0, each.half) for _ in range(2)] for name, each in FAMILIES.items()}
         self._at_clock = [self._draw.gauss(0, AT_CLOCK) for _ in range(DEVICES)]
-        self._warming = shared * self._draw.uniform(*WARMING)
+        self._warming = self._draw.uniform(*WARMING)
 
     def go(self, family: str, turn: int) -> list[tuple[float, Details]]:
         """Return the pace of every device in go number `turn` (0 is cold), 1 for the middle, with its telemetry."""
-        spread, draw = self.families[family], self._draw
+        spread, draw = FAMILIES[family], self._draw
         common = 1 + draw.gauss(0, spread.common) - (self._warming if turn else 0.0)
         paces = []
         for place, own in enumerate(self._device[family]):
@@ -125,5 +101,5 @@ class FieldNode:
 
     def _student(self, deviation: float, farthest: float) -> float:
         """Return a draw from Student's t with this standard deviation, cut off at `farthest`."""
-        t = self._draw.gauss(0, 1) / (self._draw.gammavariate(self._tails / 2, 2 / self._tails)) ** 0.5
-        return max(-farthest, min(farthest, deviation * t / (self._tails / (self._tails - 2)) ** 0.5))
+        t = self._draw.gauss(0, 1) / (self._draw.gammavariate(TAILS / 2, 2 / TAILS)) ** 0.5
+        return max(-farthest, min(farthest, deviation * t / (TAILS / (TAILS - 2)) ** 0.5))

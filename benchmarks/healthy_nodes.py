@@ -6,7 +6,8 @@ For every SKU and platform that can be accepted against, at the levels quick and
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
 `Compute.sample` until its stopping rule is met, droop and windows of the soak by `probes.soak`, the matrix of peers by
 `peer_matrix`, the repeat of a shortfall by `judge.Attempts` within the time that `repeats.Repeats` grants, the verdict
-by `judge.judge`. No rule is written down a second time. Facts have no noise and are left out.
+by `judge.judge`, beside the other devices as they are (losses.py has their clocks). No rule is written down a second
+time. Facts have no noise and are left out.
 
 Prints Markdown. 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 """
@@ -36,6 +37,7 @@ from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.facts.results import foreseen
 from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.like_devices import DeviceKind
 from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop, slowest_window
@@ -71,6 +73,7 @@ class Node:
         self.sku, self.level = skufile_of(drawn.sku), drawn.level
         self.platform = self.sku.platforms[drawn.platform]
         self.devices = [f"GPU-{place}" for place in range(self.platform.devices or 1)]
+        self._kinds = dict.fromkeys(self.devices, DeviceKind(self.sku.name))
         self._short, self._repeats = drawn.short, repeats.Repeats(self.level)
         self._healthy = Healthy(self.platform, self.devices, seed, noise=drawn.noise, short=drawn.short)
 
@@ -91,7 +94,8 @@ class Node:
     def _judged(
         self, metric: str, limit: Limit, declared: Declaration, limits: Mapping[str, Limit]
     ) -> Iterator[Verdict]:
-        result, seconds = Attempts(), budget(declared, metric, self.level, self.sku)
+        result = Attempts(kinds=self._kinds, spread_of=self.sku.spread_of)
+        seconds = budget(declared, metric, self.level, self.sku)
         own = {metric: limit}
         if metric == "soak.rate":
             own |= {name: limits[name] for name in STEADY if name in limits}
@@ -145,11 +149,11 @@ class Node:
         self, limit: Limit, device: DrawnDevice, common: float, seconds: float, result: Attempts, *, again: bool
     ) -> list[Measurement]:
         """Return a go at all pairs, or a second one at those that are short."""
-        if not again:
-            pairs: Sequence[peer_matrix.Pair] = tuple(permutations(self.devices, 2))
+        pairs: Sequence[peer_matrix.Pair] = peer_matrix.accused(result.rows, limit.floor or 0.0) if again else ()
+        if not pairs:
+            pairs = tuple(permutations(self.devices, 2))
             result.rows = self._rows(limit, device, pairs, common, seconds / len(pairs))
             return peer_matrix.attributed(result.rows, Names())
-        pairs = peer_matrix.accused(result.rows, limit.floor or 0.0)
         device.precision = 0.0
         fresh = self._rows(limit, device, pairs, common, seconds / len(pairs))
         return peer_matrix.attributed_after_repeat(result.rows, fresh, Names())

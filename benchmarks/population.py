@@ -11,10 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Limit, Platform
+from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.probes.device.timing import BLOCK_SECONDS
 from pytest_accel.simulate.model import stressed_part
+
+DEVICES = [Device(f"GPU-{place}", place, "nvidia", "NVIDIA H100 80GB HBM3", numa_node=place // 4) for place in range(8)]
+"""A node of two sockets, as HGX boards are in."""
+KINDS = {device.uuid: kind_of(device) for device in DEVICES}
 
 
 @dataclass(frozen=True)
