@@ -173,6 +173,8 @@ def test_a_device_that_slows_itself_down_is_compared_as_it_is_by_the_wider_bound
     assert beside(few, others=NODE_AT_CLOCK).status is Status.NOT_APPLICABLE
     few.details["telemetry"]["readings"] = 50
     assert beside(few, others=NODE_AT_CLOCK).status is Status.FAIL
+    few.details["telemetry"] |= {"hw_thermal_s": 0.0, "readings": 4}
+    assert beside(few, others=NODE_AT_CLOCK).status is Status.NOT_APPLICABLE
 
 
 def test_every_published_figure_that_is_made_fifteen_percent_worse_fails_beside_seven_healthy_ones() -> None:

@@ -27,8 +27,9 @@ SLOWDOWNS: tuple[Literal["hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw
     "hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw_slowdown_s",
 )  # fmt: skip
 """The reasons of a low clock that are no setting and no power limit, as telemetry counts their seconds."""
-ENOUGH_READINGS = 20
-"""Readings from which on the mean clock of a device that slows down at times tells what it does at its clock."""
+ENOUGH_READINGS, LEAST_READINGS = 20, 5
+"""Readings from which on the mean clock tells what a device does at its clock: if it slows down at times, and else. One
+reading before the load may be a third higher."""
 _FAMILIES: Mapping[str, Family] = {"memory": "memory", "host": "host link", "link": "peer links"}
 Attempt = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
@@ -140,13 +141,13 @@ def is_speed(metric: str, unit: str) -> bool:
 
 def slowed(one: Measurement) -> bool:
     """Return True if heat, the power brake or the device itself lowered the clock while the samples were taken."""
-    summary = one.details.get("telemetry", {})
-    return any(summary.get(name, 0.0) > 0 for name in SLOWDOWNS)
+    return any(one.details.get("telemetry", {}).get(name, 0.0) > 0 for name in SLOWDOWNS)
 
 
 def seldom_read(one: Measurement) -> bool:
-    """Return True if too few readings of a device that slowed down at times tell at which clock it did its work."""
-    return one.details.get("telemetry", {}).get("readings", ENOUGH_READINGS) < ENOUGH_READINGS and slowed(one)
+    """Return True if there are too few readings to tell at which clock a device did its work."""
+    least = ENOUGH_READINGS if slowed(one) else LEAST_READINGS
+    return one.details.get("telemetry", {}).get("readings", least) < least
 
 
 def held_clock(one: Measurement) -> float | None:
