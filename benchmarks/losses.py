@@ -1,4 +1,4 @@
-"""Which loss is always rejected, does the closing line promise it, and what do healthy nodes get? Drawn, not measured.
+"""Plants losses in drawn nodes, holds the line `rejects at 95%` against them, and judges healthy nodes. Not measured.
 
     python benchmarks/losses.py RECORD... --healthy 1000 --processes 2
 
@@ -41,7 +41,7 @@ TORCH = "2.13.0"
 
 
 class Part(NamedTuple):
-    """What is slow: a family of metrics, how much of the loss is the clock's, and the family of the promise."""
+    """A family of metrics that is slow, the share of its loss that the clock explains, and the promised family."""
 
     family: str
     of_clock: float = 0.0
@@ -72,14 +72,10 @@ class Slow(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """How healthy nodes differ: standard deviations as shares of the value.
-
-    `devices` by family is that between devices, raw; `products` overrides it by product. `goes` is that from go to go,
-    `blocks` that of the samples of a go.
-    """
+    """Healthy nodes, as factors on the published deviations `PRODUCTS`, `AT_CLOCK`, `DEVICES`, `GOES` and `BLOCKS`."""
 
     wide: float = 1.0
-    """The factor on all deviations."""
+    """The factor on all of them."""
     tails: int | None = None
     """The degrees of freedom of Student's t; None for a normal distribution."""
     hot_slots: float = 0.3
@@ -326,7 +322,7 @@ def healthy(task: tuple[Path, str, int, int]) -> Counter[str]:
 
 
 def _told(verdict: Verdict) -> str:
-    """Return status, metric and the reason that was given last but for notes on the software."""
+    """Return the status, the metric, and whether neighbours are the reason, or else the last reason."""
     behind = next((each for each in verdict.reasons if isinstance(each, BehindNeighbours)), None)
     why = ("neighbours at clock" if behind.at_clock else "neighbours") if behind else verdict.reasons[-1].kind
     return f"{verdict.status.value} {verdict.metric} {why}"

@@ -20,6 +20,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge import Attempts, judge
 from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
+from pytest_accel.skus import loader
 
 WHERE = Source("measured", "us", "2026-11")
 PRODUCTS = Spread(WHERE, between_devices=0.012)
@@ -152,6 +153,17 @@ def test_products_are_compared_at_their_clock_and_as_they_are(
     assert verdict.status is status
     found = behind(verdict)
     assert (found and found.at_clock) == found_at_clock
+
+
+def test_a_spread_of_the_users_own_keeps_the_width_of_the_class(tmp_path: Path) -> None:
+    """A calibrated file replaces the spread as a whole, and says nothing of how far a node of CDNA spans."""
+    own = tmp_path / "own.yaml"
+    source = "{kind: measured, by: us, date: 2026-11, devices: 32, nodes: 4}"
+    own.write_text(f"sku: own\nextends: mi300x\nspread:\n  matmul: {{between_devices: 0.01, source: {source}}}\n")
+    spread = loader.load(str(own)).spread_of("matmul.bf16")
+    assert beside(at_clock(84.0, 1400.0), spread=spread, others=NODE_AT_CLOCK).status is Status.MARGINAL
+    widths = [sku.spread_of("matmul.bf16") for sku in shipped.every() if sku.vendor == "amd"]
+    assert {spread.widest if spread else None for spread in widths} == {0.17}
 
 
 def test_a_clock_that_is_not_known_hides_nothing() -> None:

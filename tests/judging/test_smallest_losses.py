@@ -64,7 +64,7 @@ def verdicts(
 
 
 def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, RejectedLosses]:
-    """What a run of the node says when all of its devices are healthy."""
+    """Return the losses that a run of the node promises when all of its devices are healthy."""
     result, judged = verdicts(node, {}, spread, **how)
     return smallest_losses(judged, result.measured, KINDS, lambda _: spread, software={})
 
@@ -109,7 +109,7 @@ def test_devices_that_are_all_below_the_promised_share_are_rejected() -> None:
 
 
 def found_by(values: Mapping[str, str], limits: Mapping[str, Limit]) -> dict[str, RejectedLosses]:
-    """What a run of eight devices that differ says of these metrics, by unit."""
+    """Return the losses that a run of eight devices promises for metrics with these units."""
     every = [one for metric, unit in values.items() for one in Drawn(0, metric, unit, 20).go({})]
     every = [replace(one, subject=NODE) if one.metric.startswith("all_reduce") else one for one in every]
     attempts = {(one.metric, one.subject): [one] for one in every}
@@ -137,6 +137,18 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     said = sentence(found)
     assert said.startswith("rejects at 95%: one of 8 below its neighbours by 25.")
     assert said.endswith(" of the datasheet, nothing in host link, collectives")
+
+
+def test_a_metric_without_clocks_is_promised_at_the_clock_as_it_is() -> None:
+    """The sensor read no clock in one of two products: there the wider bound alone rejects."""
+    every = [one for metric in ("matmul.bf16", "matmul.fp8") for one in Drawn(0, metric, "TFLOPS", 20).go({})]
+    every = [replace(one, details={}) if one.metric == "matmul.fp8" else one for one in every]
+    attempts = {(one.metric, one.subject): [one] for one in every}
+    judged = [Verdict(one.metric, one.subject, Status.PASS) for one in every]
+    both = smallest_losses(judged, attempts, KINDS, lambda _: None, software={})
+    read = smallest_losses(judged[:8], attempts, KINDS, lambda _: None, software={})
+    assert (read["products at the clock"].behind or 1.0) < 0.14
+    assert both["products at the clock"].behind == both["products"].behind
 
 
 def test_the_weakest_metric_of_a_part_counts() -> None:

@@ -131,7 +131,7 @@ def test_no_published_healthy_figure_lies_below_the_lowest_of_its_class(name: st
 
 @every_row
 def test_the_floor_of_a_class_is_below_every_healthy_figure_of_a_file_of_its_class(name: str) -> None:
-    """By its own rule: 0.85 of the lowest, whoever wrote the figure down."""
+    """A floor is 0.85 of the lowest healthy figure, those of the files included."""
     row = ROWS[name]
     floor = (Decimal("0.85") * lowest(row)).quantize(Decimal("0.01"), ROUND_DOWN)
     excepted = {(each["sku"], float(each["value"])) for each in row.get("excepted", ()) if "value" in each}

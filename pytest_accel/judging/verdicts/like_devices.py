@@ -28,7 +28,7 @@ SLOWDOWNS: tuple[Literal["hw_thermal_s", "hw_power_brake_s", "sw_thermal_s", "hw
 )  # fmt: skip
 """The reasons of a low clock that are no setting and no power limit, as telemetry counts their seconds."""
 ENOUGH_READINGS, LEAST_READINGS = 20, 5
-"""Readings from which on the mean clock tells what a device does at its clock: if it slows down at times, and else. One
+"""Readings from which on the mean clock is that of the work: of a device that slowed itself down, and of any other. One
 reading before the load may be a third higher."""
 _FAMILIES: Mapping[str, Family] = {"memory": "memory", "host": "host link", "link": "peer links"}
 Attempt = Sequence[Measurement]

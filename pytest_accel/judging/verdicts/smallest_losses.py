@@ -87,11 +87,11 @@ def smallest_losses(
             healthy = [each for each in _last(background.near) if each.subject not in short]
             count = len(_last(background.others))
             count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH else (0, {})
-            found.setdefault(family, []).append(
-                RejectedLosses(losses.pop(family, None), count, *_below(verdict, own, background.spread, software))
-            )
-            for at_clock, loss in losses.items():
-                found.setdefault(at_clock, []).append(RejectedLosses(loss, count, bounded=True))
+            loss, limits = losses.get(family), _below(verdict, own, background.spread, software)
+            found.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
+            if family == "products" and loss:  # without a clock such a loss is found as any other
+                at_clock = RejectedLosses(losses.get("products at the clock", loss), count, bounded=True)
+                found.setdefault("products at the clock", []).append(at_clock)
     return {family: _weakest(found[family]) for family in FAMILIES if family in found}
 
 
