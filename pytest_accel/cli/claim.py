@@ -42,9 +42,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
     saved = record.read(record.find(chosen.file))
-    if saved.contradictions:
-        raise BadFile(f"{saved.path}: contradicts itself, so that no supplier can be asked to believe it: "
-                      f"{saved.contradictions[0]}")  # fmt: skip
+    if saved.objections:
+        raise BadFile(f"{saved.path}: no supplier can be asked to believe it: {saved.objections[0]}")
     device = _device(saved, chosen.device)
     if not claim.blamed(saved, device):
         raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
@@ -78,7 +77,7 @@ def _last_good(saved: Run, device: Device) -> Path | None:
                 found = record.read(path)
             except BadFile:
                 continue
-            if found.word == ACCEPTED and not found.contradictions:
+            if found.word == ACCEPTED and not found.objections:
                 return path
     return None
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_accel.cli import screen
-from pytest_accel.core.contradiction import in_short
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
@@ -77,9 +76,7 @@ def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
     """Compare the first and the last of some records, with the trend over all. Raises BadFile."""
     first, last = saved = [record.read(each.path) for each in (found[0], found[-1])]
     notes = [note for each in saved for note in _incomplete(each)]
-    doubted = [
-        f"{each.path} contradicts itself: {in_short(each.contradictions)}" for each in saved if each.contradictions
-    ]
+    doubted = [f"{each.path} is not believed: {each.objections[0]}" for each in saved if each.objections]
     if why := not_comparable(found[0], found[-1]) or "".join(doubted[:1]):  # nothing is concluded from it
         return Comparison(first, last, other=why), notes
     spread, said = _spread(last)

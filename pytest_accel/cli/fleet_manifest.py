@@ -79,13 +79,11 @@ def _print_manifest(chosen: argparse.Namespace) -> int:
 def _labels_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `fleet labels`."""
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of a run, with a folder for each node")
-    text = "believe the small files beside the records; else each record is read: 0.1 s for a node of eight devices"
-    parser.add_argument("--trust-summaries", action="store_true", help=text)
 
 
 def _print_labels(chosen: argparse.Namespace) -> int:
     """Print the commands, and on standard error which nodes get none; return the exit status that LABELS tells."""
-    found = node_labels.of_folder(chosen.folder.absolute(), trusts=chosen.trust_summaries)
+    found = node_labels.of_folder(chosen.folder.absolute())
     for why in found.without:
         print(printable(why), file=sys.stderr)
     lines = list(node_labels.commands(found.nodes))

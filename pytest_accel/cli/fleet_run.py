@@ -148,8 +148,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=(*STATES, "html"), help=text)
     text = "the file to replace, in one step (default: standard output)"
     parser.add_argument("--output", metavar="FILE", type=Path, help=text)
-    text = "believe the small files beside the records; else each record is read: 0.1 s for a node of eight devices"
-    parser.add_argument("--trust-summaries", action="store_true", help=text)
     text = "the expected nodes, with commas, where other launchers than 'fleet run' started them"
     parser.add_argument("--nodes", metavar="A,B,C", type=_names, default=(), help=text)
     delivery.arguments(parser)
@@ -397,7 +395,7 @@ def report(chosen: argparse.Namespace) -> int:
         return delivery.report(chosen, form)
     if chosen.expect or chosen.name:
         raise BadFile("--expect and --name are for --acceptance")
-    watch = watch_of(chosen.folder.absolute(), chosen.nights, trusts=chosen.trust_summaries)
+    watch = watch_of(chosen.folder.absolute(), chosen.nights)
     if chosen.nodes:
         if watch.fleet.listed:
             raise BadFile(f"--nodes: {chosen.folder} holds the list of a 'fleet run'")

@@ -14,7 +14,6 @@ from pytest_accel.cli.tool_outputs.output import ToolOutput, several
 from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, other, reader_of
 from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_output, lacking, not_judged
 from pytest_accel.core import exits, untrusted
-from pytest_accel.core.contradiction import in_short, listed
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.paths import writing
@@ -22,9 +21,11 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Verdict
+from pytest_accel.core.words import more
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
+from pytest_accel.run.statement import SUMS
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
@@ -111,7 +112,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
     screen.show([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
-    screen.show(_consistency(old))
+    screen.show(_belief(old))
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
     moved = rejudge.limits_moved(old, new)
@@ -119,8 +120,9 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(differences.changed(judged_otherwise(old, new)))
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
-    if old.contradictions:
-        line = f"{rejudge.AGAIN} NOT JUDGED the record contradicts itself: {in_short(old.contradictions)}"
+    if old.objections:
+        why = f"{old.objections[0]}{more(old.objections)}"
+        line = f"{rejudge.AGAIN} NOT JUDGED the record is not believed: {why}"
         _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
         return exits.NOT_JUDGED
     _close(new.closing, new.verdicts)
@@ -132,14 +134,12 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     return new.closing.exit
 
 
-def _consistency(saved: Run) -> list[Line]:
-    """Return whether the parts of a record follow from each other, its hash, and what could not be verified."""
-    if saved.contradictions:
-        return [(f"contradiction: {each}", "red") for each in listed(saved.contradictions)]
-    name = saved.telemetry.get("file", "")
-    there = not name or untrusted.exists(saved.path.absolute().parent / name)
-    but = "" if there else f"; not verified: {name} is not there"
-    return [(f"record: consistent{but}", ""), *terminal.hash_lines(saved.sealed, screen.width())]
+def _belief(saved: Run) -> list[Line]:
+    """Return whether a record is believed, its hash, and whether it is signed."""
+    if saved.objections:
+        return [(f"not believed: {objection}", "red") for objection in saved.objections]
+    signed = untrusted.exists(saved.path.with_name(f"{SUMS}.sig"))
+    return terminal.hash_lines(saved.sealed, screen.width(), signed=signed)
 
 
 def _lists(old: Run, new: Run) -> list[Line]:

@@ -68,7 +68,7 @@ def unusable(saved: Run) -> str | None:
         figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
         if each.fails and each.status is Status.FAIL and not figure:
             return f"it rejects {names_of(saved)[each.subject]}: {each.metric} {sentence_of(each)}"
-    return f"it contradicts itself: {saved.contradictions[0]}" if saved.contradictions else None
+    return f"it is not believed: {saved.objections[0]}" if saved.objections else None
 
 
 # -- one product on one platform

@@ -17,17 +17,18 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
+from pytest_accel.judging.closing.anew import of_then
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.records.limit_differences import differences, facts_of
 from pytest_accel.judging.verdicts.background import background_of
+from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
-from pytest_accel.run import baseline
 from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import peaks
@@ -54,6 +55,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     judged = _Again(record, terms, terms.required)
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms)
+    measured = {each.metric for each in record.measurements}
     finds = of_run(replace(record, verdicts=verdicts), terms.spread_of)
     closing = replace(close(verdicts, around), finds=finds)
     judged_again = replace(
@@ -62,7 +64,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
         circumstances=around,
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
         closing=replace(closing, line=f"{AGAIN} {closing.line}"),
-        sku=sku_entry(terms.sku, record.sku.get("asked")) if terms.sku else {},
+        sku=sku_entry(terms.sku, record.sku.get("asked"), measured) if terms.sku else {},
         run={**record.run, "level": terms.level, "platform": terms.platform.name},
     )
     return replace(judged_again, findings=finding_entries(judged_again))
@@ -124,7 +126,7 @@ class _Again:
         self.record, self.terms, self.limits = record, terms, limits
         self.explain = explaining(record.devices)
         self.kinds = {device.uuid: kind_of(device) for device in record.devices}
-        self.past_of = baseline.kept_in(record.baseline)
+        self.past_of = kept_in(record.baseline)
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
         self.attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
         for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
@@ -143,7 +145,7 @@ class _Again:
         return [_waived(self._verdict(place, limit, then), then) for limit, then in pairs]
 
     def _verdict(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
-        terms, attempts = self.terms, _of_then(self.attempts.get(place, []), old)
+        terms, attempts = self.terms, of_then(self.attempts.get(place, []), old)
         declared = declaration_of(place[0])
         fact = declared is not None and declared.fact
         why = skip_verdict(*place, terms.sku, terms.platform, self.record.devices, fact=fact)
@@ -179,14 +181,6 @@ def _places(record: Run) -> list[Place]:
     """Return everything that was judged or measured, in the order of the record."""
     both: Sequence[Verdict | Measurement] = [*record.verdicts, *record.measurements]
     return list(dict.fromkeys((each.metric, each.subject) for each in both))
-
-
-def _of_then(attempts: list[Measurement], old: Verdict | None) -> list[Measurement]:
-    """Return the attempts that the old verdict is based on; later ones may have been made for another metric."""
-    together = [each for each in attempts if each.how == "together"]
-    if old is None or old.limit is None or old.attempts >= len(together):
-        return attempts
-    return together[: old.attempts]
 
 
 def _waived(verdict: Verdict, old: Verdict | None) -> Verdict:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_accel.cli import result_file
-from pytest_accel.core.contradiction import listed
 from pytest_accel.core.run import Run
+from pytest_accel.core.words import more
 from pytest_accel.run import record
 from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
 from pytest_accel.views.html import page
@@ -34,8 +34,8 @@ HTML = "html"
 """The format that also shows the readings of the file beside the record."""
 
 DESCRIPTION = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record.
-What contradicts itself in the record is told on standard error. The exit status is 0, or 4 for a file that is no record
-or cannot be written."""
+Why a record is not believed is told on standard error. The exit status is 0, or 4 for a file that is no record or
+cannot be written."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -49,12 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0. Raises WrongUse."""
     saved = record.read(record.find(Path(chosen.file)))
-    damage = listed(saved.contradictions)
-    for each in damage:
-        print(f"contradiction: {each}", file=sys.stderr)
-    if chosen.format == HTML:
-        text = page.report(saved, saved.path.absolute().parent, damage)
-    else:
-        text = FORMATS[chosen.format](saved)
+    if saved.objections:
+        print(f"not believed: {saved.objections[0]}{more(saved.objections)}", file=sys.stderr)
+    html = chosen.format == HTML
+    text = page.report(saved, saved.path.absolute().parent) if html else FORMATS[chosen.format](saved)
     result_file.write(chosen.output, text)
     return 0

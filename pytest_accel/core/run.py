@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
-from pytest_accel.core.contradiction import Contradiction
 from pytest_accel.core.measurement import NOT_IN_FILE, Device, Measurement, Names
+from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Closing, Verdict, Waiver
 
 SCHEMA: Final = 1
@@ -194,6 +194,8 @@ class SkuEntry(TypedDict, total=False):
     """The value of --accel-sku: a name, a file or auto."""
     files: Mapping[str, str]
     """Every threshold file that a value came from, with its SHA-256."""
+    spread: Mapping[str, Spread]
+    """The variation of each measured metric among healthy devices, as far as it is known."""
     contract: str
     """The hash of the contract that it was judged by; absent where it was judged by another threshold file."""
 
@@ -337,13 +339,8 @@ class Run:
     """The file that the record was read from."""
     sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
     """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
-    contradictions: tuple[Contradiction, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
-    """The contradictions that the reader found in the file and in the files that it names."""
-
-    @property
-    def altered(self) -> bool:
-        """True for a record whose file was changed after it was written."""
-        return self.sealed != self.sha256
+    objections: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    """Why the reader does not believe it, in sentences: its hash, its verdicts or its result are other ones."""
 
     @property
     def started(self) -> str:

@@ -1,13 +1,13 @@
 """The summary of a run for later runs and reports of a fleet, and the choice of the run of a node that counts. Pure.
 
 A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
-the checks. A run that contradicts itself judges nothing, and one without a time, or with one in the future, is left
+the checks. A run that is not believed judges nothing, and one without a time, or with one in the future, is left
 out. docs/fleet.md#which-result-of-a-node-counts tells it to users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -15,11 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
-from pytest_accel.core import exits
-from pytest_accel.core.contradiction import Contradiction, Contradicts, in_short
 from pytest_accel.core.measurement import NOT_IN_FILE, Device
 from pytest_accel.core.run import SCHEMA
-from pytest_accel.core.words import counted
 
 AHEAD: Final = timedelta(minutes=5)
 """How far ahead of this clock a run may have begun. One that began later was stamped by a clock that was not set, and
@@ -28,8 +25,6 @@ ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
 """The words of runs that say something of the node: it is accepted, nothing was broken, it is rejected."""
 RUNNING, FINISHED = "running", "finished"
 """The state of a run that has not ended, or was killed, and of one that came to its end."""
-EXITS: Final = {ACCEPTED: (exits.HOLDS,), HELD: (exits.HOLDS, exits.NOT_JUDGED), REJECTED: (exits.REJECTED,)}
-"""The exit statuses that runs with these words end with."""
 
 
 def moment(text: str) -> datetime | None:
@@ -45,7 +40,7 @@ def moment(text: str) -> datetime | None:
 class Summary:
     """The small file beside a record, by which later runs know of the run and of its figures.
 
-    It is written by us and read as somebody else's text: whoever can write into the folder can change it.
+    It is written by us, and a site reads it in its own folder: whoever can write there can change it.
     """
 
     started: str = ""
@@ -76,8 +71,8 @@ class Summary:
     schema: Literal[1] = SCHEMA
     path: Path = field(default=Path(), metadata=NOT_IN_FILE)
     """The record that it lies beside."""
-    contradictions: tuple[Contradiction, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
-    """Those of the record, and those with it, where it was read."""
+    objection: str = field(default="", compare=False, metadata=NOT_IN_FILE)
+    """Why the record is not believed, where it was read; empty if it is."""
 
     @cached_property
     def by_uuid(self) -> dict[str, Device]:
@@ -105,42 +100,24 @@ class Summary:
         return self.state == FINISHED
 
     @property
-    def contradiction(self) -> str:
-        """The first contradiction in words, and how many more there are; empty without any.
-
-        No run of ours ends so: its files were changed, or are of several runs.
-        """
-        return in_short([*self.contradictions, *self._of_result()])
-
-    def _of_result(self) -> Iterator[Contradiction]:
-        """Yield how word, exit status and what the run rejects contradict each other."""
-        word, status = self.word, self.exit
-        if (word in EXITS or status in (exits.HOLDS, exits.REJECTED)) and status not in EXITS.get(word, ()):
-            yield Contradiction(Contradicts.EXIT, word or "no result", str(status))
-        if word in (ACCEPTED, HELD) and self.rejected:
-            yield Contradiction(Contradicts.REJECTS, word, counted(len(self.rejected), "device"))
-        if word == ACCEPTED and self.filtered:
-            yield Contradiction(Contradicts.FILTERED, word)
-
-    @property
     def result(self) -> str:
-        """The word of the run; NOT JUDGED for one that contradicts itself."""
-        return "NOT JUDGED" if self.contradiction else self.word
+        """The word of the run; NOT JUDGED for one that is not believed."""
+        return "NOT JUDGED" if self.objection else self.word
 
     @property
     def rejects(self) -> bool:
         """True if the run rejects the node."""
-        return self.word == REJECTED and not self.contradiction
+        return self.word == REJECTED and not self.objection
 
     @property
     def accepts(self) -> bool:
         """True if the run accepts the node."""
-        return self.word == ACCEPTED and not self.contradiction
+        return self.word == ACCEPTED and not self.objection
 
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.word in (ACCEPTED, HELD) and not self.filtered and not self.contradiction
+        return self.word in (ACCEPTED, HELD) and not self.filtered and not self.objection
 
     def is_history(self, sku: str) -> bool:
         """Return True for a complete run that judged the devices as the same SKU.
@@ -202,8 +179,8 @@ def _why_not(found: Summary) -> str:
     """Return why a run does not count beside an older one."""
     if found.state == RUNNING:
         return "it has not ended"
-    if found.contradiction:
-        return found.contradiction
+    if found.objection:
+        return found.objection
     if found.filtered:
         return "it was narrowed to a part of the checks"
     return f"{found.word or found.state} takes no rejection back"

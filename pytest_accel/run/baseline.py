@@ -60,9 +60,3 @@ def _holds(run: Summary, devices: Iterable[Device]) -> bool:
     """Return whether a run had one of the devices, by UUID or serial."""
     serials = {each.serial for each in run.devices if each.serial}
     return any(each.uuid in run.by_uuid or each.serial in serials for each in devices)
-
-
-def kept_in(entry: BaselineEntry) -> Callable[[Measurement], Past | None]:
-    """Return the function that finds the earlier figures that a record keeps."""
-    pasts = entry.get("pasts", {})
-    return lambda measurement: pasts.get(key(measurement), {}).get(measurement.subject)

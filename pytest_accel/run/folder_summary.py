@@ -15,12 +15,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from pytest_accel.core import exits, structured, untrusted
-from pytest_accel.core.contradiction import Contradiction, Contradicts
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import ACCEPTED, RUNNING, Summary, choose
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.words import listed
 from pytest_accel.run import record, summaries
 from pytest_accel.run.record_folder import file_name, numbered
 
@@ -94,32 +92,6 @@ def of_series(found: Summary, run: Run) -> Summary:
     return replace(found, word="NOT JUDGED", exit=exits.NOT_JUDGED, line=line)
 
 
-def worked_out(folder: Path) -> Summary | None:
-    """Return the summary of the run that a folder holds as its record gives it, None if there is neither file.
-
-    A summary beside the record that says otherwise contradicts it, but that of a run that was killed between writing
-    the two. Of a series the last run is worked out: one that rejects ends it, and without its acceptance there is none.
-    To read a record of 1 MB takes 0.13 s. Raises BadFile as `of_folder`, and where the record is not there.
-    """
-    stated = of_folder(folder)
-    if stated is None:
-        return None
-    path = record_of(folder)
-    try:
-        made = summaries.summary(record.read(path, follow=False))
-    except BadFile as bad:
-        raise BadFile(f"{folder.name}/{record.FILE} cannot be read beside its summary: {bad}") from None
-    if path.parent != folder:
-        if made.rejects or not stated.accepts or made.accepts:
-            return replace(made if made.rejects else stated, path=stated.path)
-        return replace(stated, contradictions=(Contradiction(Contradicts.INDEX, "word"), *made.contradictions))
-    said, found = structured.plain(stated), structured.plain(made)
-    differs = [key for key in found if found[key] != said[key]]
-    if stated.state == RUNNING or not differs:
-        return made
-    return replace(made, contradictions=(Contradiction(Contradicts.INDEX, listed(differs)), *made.contradictions))
-
-
 def of_file(path: Path, rehearsal: bool | None = None) -> Summary:
     """Return the summary that a file holds, or that of the record that it holds, by its name. Raises BadFile."""
     if path.name == summaries.SUMMARY:
@@ -173,14 +145,12 @@ MOST_OF_NODE = 100
 """Most results of this node that are read, those whose names sort last."""
 
 
-def last_run(place: Path, node: str, *, rehearsal: bool = False, trusts: bool = False) -> Summary | None:
+def last_run(place: Path, node: str, *, rehearsal: bool = False) -> Summary | None:
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
     A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
-    one counts which `choose` chooses among those that say something of the node, or contradict themselves; one of
-    an interrupted run or of a part of the checks does not, and is returned where there is no other.
-
-    What counts is worked out from its record, unless `trusts` is set: its summary alone is read then.
+    one counts which `choose` chooses among those that say something of the node, or are not believed; one of an
+    interrupted run or of a part of the checks does not, and is returned where there is no other.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -192,18 +162,13 @@ def last_run(place: Path, node: str, *, rehearsal: bool = False, trusts: bool = 
     hosts = {node, *(each.host for each in read)}
     names = nodes_of(hosts, names_among(hosts))
     found = [each for each in read if names[each.host] == names[node]]
-    while (counts := _counting(found)) and not (trusts or counts.contradiction):
-        made = worked_out(counts.folder)
-        if made is None or not made.contradiction:
-            return made
-        found = [made if each is counts else each for each in found]
-    return counts
+    return _counting(found)
 
 
 def _counting(found: Sequence[Summary]) -> Summary | None:
     """Return the result of a node that counts."""
     now = datetime.now(timezone.utc)
-    telling = [each for each in found if each.good or each.rejects or each.contradiction]
+    telling = [each for each in found if each.good or each.rejects or each.objection]
     return choose(telling, now).counts or choose(found, now).counts
 
 
@@ -232,4 +197,4 @@ def _read(folder: Path, rehearsal: bool) -> Summary | None:
         return None
     if found is None or found.judged_again:
         return None
-    return found if found.began and (found.word or found.contradiction) else None  # without either, it has not ended
+    return found if found.began and (found.word or found.objection) else None  # without either, it has not ended

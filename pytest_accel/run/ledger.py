@@ -209,6 +209,9 @@ class Ledger:
         if self.folder.path and not telemetry.given_up:
             side = telemetry_file.pack(self.folder.path / record.TELEMETRY)
             self.record.telemetry = {"file": side.name, "sha256": record.hash_file(side)}
+        if sku := self._setup.terms.sku:
+            measured = {each.metric for each in self.record.measurements}
+            self.record.sku = record.sku_entry(sku, self._setup.options.sku, measured)
         self.record.notes += self._setup.waivers.notes(self.verdicts)
         self.record.run["ended"] = now()
         self.record.run = {**self.record.run, **self._pool.spent()}

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import json
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,8 @@ from pytest_accel.core.run import (
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.causes.findings import Finding, Key, findings
-from pytest_accel.judging.closing.contradictions import Beside, contradictions
+from pytest_accel.judging.closing import anew
+from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.run import summaries
 from pytest_accel.skus.packing_list import PackingList
 
@@ -40,13 +40,15 @@ TELEMETRY = "telemetry.jsonl"
 PACKED = f"{TELEMETRY}.gz"
 """The name of the same file once the run has ended."""
 LOGS = "logs"
-FIRST_READINGS = 1000
-"""Readings at the beginning of the telemetry of which the devices are looked at: each is read once a second."""
 
 
-def sku_entry(sku: Sku, asked: str | None) -> SkuEntry:
-    """Return what the record holds of the SKU that devices are judged as; `asked` is the value of --accel-sku."""
-    entry = SkuEntry(name=sku.name, asked=asked, files=sku.files)
+def sku_entry(sku: Sku, asked: str | None, metrics: Collection[str] = ()) -> SkuEntry:
+    """Return what the record holds of the SKU that devices are judged as; `asked` is the value of --accel-sku.
+
+    `metrics` are those that were measured.
+    """
+    spread = {each: known for each in sorted(metrics) if (known := sku.spread_of(each))}
+    entry = SkuEntry(name=sku.name, asked=asked, files=sku.files, spread=spread)
     return {**entry, "contract": sku.contract.sha256} if sku.contract else entry
 
 
@@ -287,7 +289,7 @@ def below(path: Path, unreadable: list[str]) -> list[Path]:
 
 
 def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
-    """Read a record, and work out what in it contradicts the rest. Raises BadRecord.
+    """Read a record, and judge it anew by what it holds (`Run.objections`). Raises BadRecord.
 
     A `rehearsal` reads records of simulated nodes alone, and what is none refuses them. `most` and `follow` are those
     of `untrusted`.
@@ -314,29 +316,21 @@ def parse(raw: Any, path: Path) -> Run:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
     demand_visible(path, run.devices)
     run.path, run.sealed = path, sealed
-    run.contradictions = contradictions(run, _beside(run))
+    run.objections = (*_changed(run), *anew.objections(run, kept_in(run.baseline)))
     return run
 
 
-def _beside(run: Run) -> Beside:
-    """Return what the files say that a record names, as far as they are there."""
-    folder, name, origin = run.path.absolute().parent, run.telemetry.get("file", ""), run.judged_from
-    elsewhere = [name] if name != Path(name).name else []
-    files = {folder / name: run.telemetry.get("sha256")} if name and not elsewhere else {}
+def _changed(run: Run) -> Iterator[str]:
+    """Yield what has another hash than the record states: itself, its telemetry, or the record that it judges again."""
+    if run.sha256 != run.sealed:
+        stated = f"its hash is {run.sealed[:12]}, it states {run.sha256[:12] or 'none'}"
+        yield f"the record was changed after it was written: {stated}"
+    origin, folder = run.judged_from, run.path.absolute().parent
+    files = {folder / Path(run.telemetry.get("file", "")).name: run.telemetry.get("sha256")}
     files |= {folder / origin["record"]: origin.get("sha256")} if origin else {}
-    altered = [str(path) for path, told in files.items() if told and untrusted.exists(path) and hash_file(path) != told]
-    path, readable = folder / name, name and not (elsewhere or altered)
-    subjects = _subjects(path) if readable else frozenset()
-    empty = [str(path)] if readable and run.devices and not subjects and untrusted.exists(path) else []
-    return Beside(altered, elsewhere, subjects, empty)
-
-
-def _subjects(telemetry: Path) -> frozenset[str]:
-    """Return the UUIDs of which the first readings of a file are; none if it cannot be read."""
-    with contextlib.suppress(BadFile, ValueError, RecursionError):
-        readings = map(json.loads, itertools.islice(untrusted.lines(telemetry), FIRST_READINGS))
-        return frozenset(str(each["uuid"]) for each in readings if isinstance(each, dict) and "uuid" in each)
-    return frozenset()
+    for path, sha256 in files.items():
+        if sha256 and untrusted.exists(path) and hash_file(path) != sha256:
+            yield f"{path} was changed: it has another hash than the record states"
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:

@@ -77,8 +77,8 @@ class Series:
             run = record.read(file)
         except BadFile as bad:
             raise Refused(f"--accel-output: {bad}; begin a new series in another folder") from None
-        if run.altered:
-            raise Refused(f"--accel-output: {file} was changed after it was written; begin a new series")
+        if run.objections:
+            raise Refused(f"--accel-output: {file} is not believed: {run.objections[0]}; begin a new series")
         self.runs.append(judging.of_record(number, run, _last_reading(file.parent, run)))
         if self.runs[-1].whole:
             self.last = run

@@ -61,8 +61,8 @@ def sign(folder: Path, key: Path, *, ask: bool) -> Path:
     """
     run = record.read(record.find(folder))
     folder = run.path.absolute().parent
-    if run.contradictions:
-        raise BadFile(f"{run.path}: is not signed, since it contradicts itself: {run.contradictions[0]}")
+    if run.objections:
+        raise BadFile(f"{run.path}: is not signed: {run.objections[0]}")
     files = statement.files_of(run)
     texts = statement.statements(run, files)
     text = statement.sums(files, texts)
@@ -137,7 +137,7 @@ def verify(
         run = record.read(path, follow=False)
     except BadFile as bad:
         return Verification(who, [*objections, str(bad)])
-    objections += [str(each) for each in run.contradictions]
+    objections += run.objections
     objections += _other_statements(run, stated, place)
     given = run.run.get("nonce", "")
     if nonce is not None and given != nonce:

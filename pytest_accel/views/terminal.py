@@ -82,12 +82,13 @@ def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool
     return [(f"record: {file}{f' ({instead_of})' if instead_of else ''}", "")]
 
 
-def hash_lines(sha256: str, width: int | None = None) -> list[Line]:
-    """Return the hash of a record, and that it is no signature. In 80 columns that takes two lines."""
-    text = f"sha256: {sha256}, not signed"
+def hash_lines(sha256: str, width: int | None = None, *, signed: bool = False) -> list[Line]:
+    """Return the hash of a record, and whether a signature lies beside it. In 80 columns that takes two lines."""
+    signature = "signed: 'pytest-accel verify' says by whom" if signed else "unsigned"
+    text = f"sha256: {sha256}, {signature}"
     if width is None or len(text) <= width:
         return [(text, "")]
-    return [(f"sha256: {sha256},", ""), (f"{INDENT}not signed", "")]
+    return [(f"sha256: {sha256},", ""), (f"{INDENT}{signature}", "")]
 
 
 def contract_lines(sku: Sku | None) -> list[Line]:

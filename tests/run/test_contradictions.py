@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_accel.core.contradiction import Contradicts
+from pytest_accel.judging.closing.contradictions import of_verdict
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.contradiction import Contradicts
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.stats import significant
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.causes.diagnosis import variation
-from pytest_accel.judging.closing.contradictions import of_verdict
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.limit import of_peak_of

@@ -157,7 +157,7 @@ def _node(run: Run) -> NodeRecord:
         faults=list(_faults(run)),
         marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
         measured=list(_figures(run.verdicts)),
-        objection=f"the record contradicts itself: {told.contradiction}" if told.contradiction else "",
+        objection=f"the record is not believed: {told.objection}" if told.objection else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,

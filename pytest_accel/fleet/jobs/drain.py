@@ -82,7 +82,7 @@ class DrainPlan:
 
 def failures(run: Run | None) -> list[Failure]:
     """Return what rejects a node, by its record, worst first; nothing where that cannot be read or believed."""
-    if run is None or run.contradictions:
+    if run is None or run.objections:
         return []
     names = {each.uuid: each.name for each in run.devices}
     rejecting = dict.fromkeys((each.metric, each.subject) for each in run.verdicts if each.rejects)

@@ -10,19 +10,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from pytest_accel.core import structured, untrusted
-from pytest_accel.core.contradiction import Contradiction, Contradicts
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
@@ -147,12 +144,10 @@ def fabric(folder: Path) -> Fabric:
     try:
         concluded = replace(found, conclusion=conclude(found))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        wrong = Contradiction(Contradicts.NO_RUN, f"{type(error).__name__}: {error}")
-        raise BadFile(f"{path}: contradicts itself: {wrong}") from None
+        raise BadFile(f"{path}: holds values that no run writes ({type(error).__name__}: {error})") from None
     said, follows = (each.conclusion.closing for each in (found, concluded))
     if said != follows:
-        wrong = Contradiction(Contradicts.CLOSING, f"{said.line} ({said.exit})", f"{follows.line} ({follows.exit})")
-        raise BadFile(f"{path}: contradicts itself: {wrong}")
+        raise BadFile(f"{path}: closed as '{said.line}', and what it holds closes as '{follows.line}'")
     return concluded
 
 
@@ -269,8 +264,6 @@ class Results:
     """The records in the folder of a fleet's run. What has not changed since it was read is not read again."""
 
     folder: Path
-    trusts: bool = True
-    """True if the summaries are believed; False to work every result out from its record."""
     unreadable: list[Unreadable] = field(default_factory=list)
     """What could not be read at the last `read`."""
     _known: dict[Path, tuple[list[int], Summary | None]] = field(default_factory=dict)
@@ -282,8 +275,7 @@ class Results:
         self.unreadable = []
         changed = {folder: [each.st_mtime_ns for each in _files(folder)] for folder in self._folders()}
         new = [folder for folder, at in changed.items() if not at or self._known.get(folder, ([],))[0] != at]
-        each = map if self.trusts else in_processes
-        found = dict(zip(new, each(partial(_result, trusts=self.trusts), new), strict=True))
+        found = {folder: _result(folder) for folder in new}
         for folder, at in changed.items():
             result = found[folder] if folder in found else self._known[folder][1]
             if isinstance(result, str):
@@ -327,10 +319,10 @@ def _files(folder: Path) -> list[os.stat_result]:
     return found
 
 
-def _result(folder: Path, *, trusts: bool) -> Summary | str | None:
+def _result(folder: Path) -> Summary | str | None:
     """Return the result in a folder, why it cannot be read, or None if it holds none, or one that was judged again."""
     try:
-        summary = folder_summary.of_folder(folder) if trusts else folder_summary.worked_out(folder)
+        summary = folder_summary.of_folder(folder)
     except BadFile as bad:
         return str(bad)
     if summary is None or summary.judged_again:  # that is no measurement of hardware

@@ -31,11 +31,11 @@ LINE_EVERY = 30.0
 
 
 class RunWatch:
-    """Looks at the run in a folder; its results are worked out from the records unless it `trusts` the summaries."""
+    """Looks at the run in a folder, by the summaries beside the records."""
 
-    def __init__(self, folder: Path, *, trusts: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._results = Results(folder, trusts)
+        self._results = Results(folder)
         self.fleet = run_folder.found(self._results)
         self._asked = self.fleet.listed
         """True if `fleet run` submitted its jobs."""
@@ -101,11 +101,11 @@ class Watch:
             return self.look(queue=False), str(error)
 
 
-def watch_of(folder: Path, nights: int = NIGHTS, *, trusts: bool = True) -> Watch:
+def watch_of(folder: Path, nights: int = NIGHTS) -> Watch:
     """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile or OSError."""
     runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
     runs.sort(key=lambda each: run_folder.load(each).created)
-    return Watch([RunWatch(each, trusts=trusts) for each in runs[-nights:] or [folder]])
+    return Watch([RunWatch(each) for each in runs[-nights:] or [folder]])
 
 
 @dataclass

@@ -37,12 +37,12 @@ class LabelledNodes:
     """A sentence for each folder that cannot be read, and for each node that gets no label."""
 
 
-def of_folder(folder: Path, *, trusts: bool = False) -> LabelledNodes:
+def of_folder(folder: Path) -> LabelledNodes:
     """Return the nodes whose result becomes their labels, as `fleet report` has them. Raises BadFile.
 
     Simulated nodes are left out. Kubernetes knows a node by the name of its host in lower case, as kubelet has it.
     """
-    results = Results(folder, trusts)
+    results = Results(folder)
     fleet = run_folder.found(results)
     by_host = results.read()
     found = LabelledNodes(without=[each.why for each in results.unreadable])

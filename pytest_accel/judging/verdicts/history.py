@@ -15,8 +15,9 @@ from statistics import median
 from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
-from pytest_accel.core.run import EarlierFigure, Past
+from pytest_accel.core.run import BaselineEntry, EarlierFigure, Past
 from pytest_accel.core.summary import Summary
+from pytest_accel.judging.verdicts.background import PastOf
 from pytest_accel.judging.verdicts.like_devices import ENOUGH, LATENCY, POWER, compared, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
@@ -160,3 +161,9 @@ class History:
         return deviation_of_runs([values for values in series.values() if len(values) >= ENOUGH_RUNS])
 
     # -- what became of the devices
+
+
+def kept_in(entry: BaselineEntry) -> PastOf:
+    """Return the function that finds the earlier figures that a record keeps."""
+    pasts = entry.get("pasts", {})
+    return lambda measurement: pasts.get(key(measurement), {}).get(measurement.subject)

@@ -15,10 +15,10 @@ from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.like_devices import kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.judging.verdicts.references import to_neighbours
-from pytest_accel.run.baseline import kept_in
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.words import KINDS, badge, bounds_of, change, is_fact, together, why
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -50,23 +50,22 @@ def demand_extra() -> None:
         raise MissingExtra("the HTML report needs Jinja2: pip install 'pytest-accel[report]'") from None
 
 
-def report(record: Run, folder: Path, doubts: Sequence[str] = ()) -> str:
+def report(record: Run, folder: Path) -> str:
     """Return the report of a record whose other files lie in `folder`. Raises MissingExtra.
 
-    `doubts` are the contradictions in the record, which the report shows below the result. The traces are left out, and
-    the report says why, if the file with the sensor's readings cannot be used.
+    The traces are left out, and the report says why, if the file with the sensor's readings cannot be used.
     """
     shown, names = traces.window(record), names_of(record)
     if shown is None:
-        return page(record, None, "nothing was measured", doubts)
+        return page(record, None, "nothing was measured")
     try:
         readings = telemetry_file.readings(telemetry_file.find(record, folder))
-        return page(record, traces.traces(readings, shown, names), doubts=doubts)
+        return page(record, traces.traces(readings, shown, names))
     except BadFile as bad:
-        return page(record, None, str(bad), doubts)
+        return page(record, None, str(bad))
 
 
-def page(record: Run, drawn: traces.Traces | None, absent: str = "", doubts: Sequence[str] = ()) -> str:
+def page(record: Run, drawn: traces.Traces | None, absent: str = "") -> str:
     """Return the report of a record with the traces of its soak; without them `absent` says why. Raises MissingExtra.
 
     Text from outside is escaped by the template, and control characters become visible escapes.
@@ -74,7 +73,7 @@ def page(record: Run, drawn: traces.Traces | None, absent: str = "", doubts: Seq
     demand_extra()
     template = environment(PACKAGE).get_template("report.html.j2")
     return template.render(
-        **_content(record, drawn), absent=absent, doubts=doubts, **code(asset(PACKAGE, STYLES), asset(PACKAGE, SCRIPTS))
+        **_content(record, drawn), absent=absent, **code(asset(PACKAGE, STYLES), asset(PACKAGE, SCRIPTS))
     )
 
 

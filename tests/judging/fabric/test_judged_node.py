@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from pytest_accel.judging.closing.contradictions import Beside, contradictions
 
 from pytest_accel.core import structured
 from pytest_accel.core.details import FabricPart, Found, NodeRound
@@ -13,7 +14,6 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.closing.contradictions import Beside, contradictions
 from pytest_accel.judging.verdicts.judge import judge
 
 FLOOR = Limit("fabric.pairs", "GB/s", floor=42.0, origin="h100-sxm.yaml:80")

@@ -1,0 +1,64 @@
+"""Judges a record anew, by the measurements and the limits that it holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Measurement, Names
+from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.summary import ACCEPTED
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.background import PastOf, background_of
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.like_devices import kind_of, together
+
+
+def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
+    """Return where the verdicts and the result of a run differ from those that follow from its measurements.
+
+    A run that has not ended has none: its verdicts may still be judged again.
+    """
+    if run.state == "running":
+        return ()
+    try:
+        return (*_verdicts(run, past_of), *_result(run))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return (f"it holds values that no run writes ({type(error).__name__}: {error})",)
+
+
+def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
+    """Yield each verdict that is another one by its own attempts and its own limit."""
+    attempts = grouped(run.measurements, lambda each: (each.metric, each.subject))
+    kinds = {device.uuid: kind_of(device) for device in run.devices}
+    names, spreads = Names.of(run.devices), run.sku.get("spread", {})
+    for verdict in run.verdicts:
+        place = verdict.metric, verdict.subject
+        its = of_then(attempts.get(place, []), verdict)
+        if its:
+            background = background_of(attempts, kinds, place, spreads.get(verdict.metric), past_of)
+            status = judge(its, verdict.limit, run.software, background=background).status
+        else:
+            status = Status.UNMEASURED if verdict.status.holds else verdict.status
+        if status is not verdict.status:
+            where = f"{names.get(verdict.subject, verdict.subject)} {verdict.metric}"
+            yield printable(f"{where} is {verdict.status.value}, and {status.value} by its measurements and its limit")
+
+
+def _result(run: Run) -> Iterator[str]:
+    """Yield how the closing line differs from the one that the verdicts and the circumstances give."""
+    stated, found = run.closing, close(run.verdicts, run.circumstances or Circumstances())
+    same = (found.word, found.exit) == (stated.word, stated.exit) and stated.word in stated.line
+    if not same or (found.word == ACCEPTED and found.line.partition(" (")[0] not in stated.line):
+        says = f"it closed as '{stated.line}' with exit status {stated.exit}"
+        yield printable(f"{says}, and what it holds closes as '{found.line}'")
+
+
+def of_then(attempts: list[Measurement], verdict: Verdict | None) -> Sequence[Measurement]:
+    """Return the attempts that a verdict is based on; later ones may have been made for another metric."""
+    rounds = together(attempts)
+    if verdict is None or verdict.limit is None or verdict.attempts >= len(rounds):
+        return attempts
+    return rounds[: verdict.attempts]
