@@ -14,9 +14,9 @@ RESULTS = {ACCEPTED: exits.HOLDS, REJECTED: exits.REJECTED}
 """The exit status by the result of a proven record."""
 DESCRIPTION = """Verify a signed record: who signed it, that no file was changed since, the nonce, and that the
 acceptance follows from what was measured, which is worked out anew. The exit status is 0 for a proven ACCEPTED, 1 for a
-proven REJECTED, 6 for everything else: unsigned, signed by somebody who is not in the list, changed, judged
-otherwise anew, simulated, held or not judged. It proves that whoever holds the key stated this record, after the nonce was given out;
-not that the hardware was there."""
+proven REJECTED, 6 for everything else: unsigned, signed by somebody who is not in the list, changed, judged otherwise
+than by its own measurements, simulated, held or not judged. It proves that whoever holds the key stated this record,
+after the nonce was given out; not that the hardware was there."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.summary import ACCEPTED
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict, show
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.background import PastOf, background_of
 from pytest_accel.judging.verdicts.judge import judge
@@ -37,14 +38,20 @@ def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     for verdict in run.verdicts:
         place = verdict.metric, verdict.subject
         its = of_then(attempts.get(place, []), verdict)
+        background = background_of(attempts, kinds, place, spreads.get(verdict.metric), past_of)
         if its:
-            background = background_of(attempts, kinds, place, spreads.get(verdict.metric), past_of)
-            status = judge(its, verdict.limit, run.software, background=background).status
+            found = judge(its, verdict.limit, run.software, background=background)
         else:
-            status = Status.UNMEASURED if verdict.status.holds else verdict.status
-        if status is not verdict.status:
+            found = replace(verdict, status=Status.UNMEASURED if verdict.status.holds else verdict.status)
+        if _shown(found) != _shown(verdict):
             where = f"{names.get(verdict.subject, verdict.subject)} {verdict.metric}"
-            yield printable(f"{where} is {verdict.status.value}, and {status.value} by its measurements and its limit")
+            yield printable(f"{where} is {_shown(verdict)}, and {_shown(found)} by its measurements and its limit")
+
+
+def _shown(verdict: Verdict) -> str:
+    """Return what a verdict states of its value, in words."""
+    bounds = [f"{name} {bound:g}" for name in ("floor", "ceiling") if (bound := getattr(verdict, name)) is not None]
+    return ", ".join([f"{verdict.status.value} at {show(verdict.value, verdict.unit)}", *bounds])
 
 
 def _result(run: Run) -> Iterator[str]:
