@@ -11,7 +11,10 @@ import known_good_nodes
 
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.verdicts.background import background_of
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.like_devices import kind_of
 
 LIMITS = {name: Limit(name, unit, floor=0.8 * centre) for name, (unit, centre, *_) in known_good_nodes.CENTRES.items()}
 
@@ -30,22 +33,14 @@ def record(
     """
     made = known_good_nodes.record(node, night, **kept)
     places = {each.uuid: each.index for each in made.devices}
+    attempts = {(each.metric, each.subject): [each] for each in made.measurements}
+    kinds = {device.uuid: kind_of(device) for device in made.devices}
     verdicts = []
     for each in made.measurements:
-        limit = LIMITS[each.metric]
-        status = (statuses or {}).get((places.get(each.subject, -1), each.metric), Status.PASS)
-        verdicts.append(
-            Verdict(
-                each.metric,
-                each.subject,
-                status,
-                (),
-                each.unit,
-                each.value,
-                limit=limit,
-                floor=limit.floor,
-            )
-        )
+        limit, place = LIMITS[each.metric], (each.metric, each.subject)
+        if (statuses or {}).get((places.get(each.subject, -1), each.metric)) is Status.FAIL:
+            limit = replace(limit, floor=1.1 * float(each.value or 0.0))
+        verdicts.append(judge([each], limit, background=background_of(attempts, kinds, place, None)))
     around = Circumstances(
         required=[each.key for each in verdicts],
         expected_devices=len(made.devices),

@@ -117,7 +117,7 @@ def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
 ) -> None:
     def disturb(text: dict[str, Any]) -> None:
         for each in text["measurements"]:
-            each["disturbance"] = "another process"
+            each["conditions"]["layout"] = "another"
 
     code, out, _ = compared(capsys, make(), changed(make(), tmp_path / "busy", disturb))
     assert code == 0
@@ -223,7 +223,7 @@ def test_a_record_that_was_judged_again_by_stricter_limits(
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_a_record_that_contradicts_itself_is_not_compared(
+def test_a_record_that_is_not_believed_is_not_compared(
     make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], sealed: bool
 ) -> None:
     forged = Path(shutil.copytree(make(*LESS_LINK), tmp_path / "forged")) / "record.json"
@@ -232,7 +232,7 @@ def test_a_record_that_contradicts_itself_is_not_compared(
     forged.write_text(json.dumps(raw))
     code, out, _ = compared(capsys, make(), forged)
     assert code == 6
-    assert f"NOT COMPARABLE {forged} contradicts itself: " in out
+    assert f"NOT COMPARABLE {forged} is not believed: " in out
 
 
 @pytest.mark.parametrize("name", ["garbage.json", "empty", "nothing"])

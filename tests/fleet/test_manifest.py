@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import closing_file
-from pytest_accel.core.summary import EXITS
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, save
 from pytest_accel.fleet.kubernetes import manifest
 
@@ -169,7 +168,7 @@ def summary(folder: Path, host: str, word: str, started: str) -> None:
     """Write what a run on `host` has left."""
     found = {
         "schema": 1, "started": started, "host": host, "state": "finished", "line": word, "word": word,
-        "exit": EXITS.get(word, (6,))[0],
+        "exit": {"ACCEPTED": 0, "REJECTED": 1}.get(word, 6),
         "sku": "h100-sxm", "simulated": False, "judged_again": False, "devices": [], "rejected": [],
     }  # fmt: skip
     folder.mkdir(parents=True)
@@ -180,7 +179,7 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-001-2", "gpu-001", "NOT JUDGED", "2026-11-23T03:00:00+00:00")
     summary(tmp_path / "gpu-002", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
-    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 0
+    assert main(["fleet", "labels", str(tmp_path)]) == 0
     label = (
         "kubectl label node {} --overwrite pytest-accel/result={} pytest-accel/sku=h100-sxm pytest-accel/day=2026-11-23"
     )
@@ -191,7 +190,7 @@ def test_the_newest_result_of_a_node_becomes_its_labels(tmp_path: Path, capsys: 
     ]
     summary(tmp_path / "gpu-002-2", "gpu-002", "ACCEPTED", "2026-11-23T05:00:00+00:00")
     summary(tmp_path / "gpu-003", "gpu-003", "ACCEPTED", "2026-11-23T03:00:00+00:00")
-    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 0
+    assert main(["fleet", "labels", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         label.format("gpu-002 gpu-003", "accepted"),
         "kubectl taint node gpu-002 gpu-003 pytest-accel/rejected:NoSchedule- 2>/dev/null || true",
@@ -207,7 +206,7 @@ def test_a_rejected_host_whose_name_is_not_that_of_a_node_is_not_passed_over(
     hosts = {"upper": "GPU1", "evil": "gpu3; reboot", "short": "gpu4", "shouted": "GPU4"}
     for folder, host in hosts.items():
         summary(tmp_path / folder, host, "REJECTED", "2026-11-23T03:00:00+00:00")
-    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
+    assert main(["fleet", "labels", str(tmp_path)]) == 6
     told = capsys.readouterr()
     assert [line.split()[:4] for line in told.out.splitlines()] == [
         ["kubectl", "label", "node", "gpu1"],
@@ -228,7 +227,7 @@ def test_a_label_hides_no_rejection_and_nothing_damaged(tmp_path: Path, capsys: 
     summary(tmp_path / "gpu-002", "gpu-002", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-002-2", "gpu-002", "REJECTED", "2026-11-23T03:00:00+00:00")
     (tmp_path / "gpu-002-2/summary.json").write_text("{")
-    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
+    assert main(["fleet", "labels", str(tmp_path)]) == 6
     told = capsys.readouterr()
     assert [line.split()[3:6:2] for line in told.out.splitlines()] == [
         ["gpu-001", "pytest-accel/result=rejected"],
@@ -241,7 +240,7 @@ def test_a_node_that_was_not_expected_gets_no_label(tmp_path: Path, capsys: pyte
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
     summary(tmp_path / "gpu-009", "gpu-009", "REJECTED", "2026-11-22T03:00:00+00:00")
     save(Fleet("1", "2026-11-21T00:00:00+00:00", "0", (), 10, expected=(ExpectedNode("gpu-001"),)), tmp_path)
-    assert main(["fleet", "labels", str(tmp_path), "--trust-summaries"]) == 6
+    assert main(["fleet", "labels", str(tmp_path)]) == 6
     told = capsys.readouterr()
     assert [line.split()[1:4] for line in told.out.splitlines()] == [
         ["label", "node", "gpu-001"],
@@ -252,7 +251,7 @@ def test_a_node_that_was_not_expected_gets_no_label(tmp_path: Path, capsys: pyte
 
 def test_a_report_knows_the_expected_nodes_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary(tmp_path / "gpu-001", "gpu-001", "ACCEPTED", "2026-11-22T03:00:00+00:00")
-    words = ["fleet", "report", str(tmp_path), "--trust-summaries"]
+    words = ["fleet", "report", str(tmp_path)]
     assert main(words) == 0
     assert "a node that left no record is not in this report" in capsys.readouterr().out
     assert main([*words, "--nodes=gpu-001,gpu-002"]) == 6

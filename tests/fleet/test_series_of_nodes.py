@@ -75,7 +75,6 @@ def test_a_delivery_accepts_no_run_of_a_series_that_is_not_judged(word: str, sta
         ("ACCEPTED", False, "accepted", 0),
         ("NOT JUDGED", False, "not judged", 6),
         ("REJECTED", True, "rejected", 1),
-        ("ACCEPTED", True, "rejected", 1),
     ],
 )
 @pytest.mark.usefixtures("no_queue")
@@ -85,9 +84,6 @@ def test_a_report_goes_by_the_series_and_by_its_last_record(
     series(tmp_path / "run", word, f"{word} told by the series", rejects=rejects)
     asked = Fleet("1", "2026-11-01T00:00:00+00:00", "0", ("--accel-hours=72",), 60, level="standard")
     save(replace(asked, expected=(ExpectedNode("rack7-n00"),)), tmp_path / "run")
-    stated = {"ACCEPTED": 0, "REJECTED": 1}.get(word, 6)
-    assert main(["fleet", "report", str(tmp_path / "run"), "--trust-summaries"]) == stated
-    capsys.readouterr()
     assert main(["fleet", "report", str(tmp_path / "run")]) == status
     assert capsys.readouterr().out.startswith(state)
 

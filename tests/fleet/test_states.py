@@ -274,12 +274,6 @@ def test_a_last_job_that_judged_a_part_of_the_checks_left_a_result() -> None:
     assert two(by_hand, unfinished).state is State.NO_RESULT
 
 
-def test_a_result_that_contradicts_itself_is_not_judged() -> None:
-    given = state(result(rejected=["GPU-3"]))
-    assert given.state is State.NOT_JUDGED
-    assert given.told == "n contradicts itself: it says ACCEPTED and rejects 1 device; ACCEPTED 8/8"
-
-
 def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> None:
     asked = fleet(ExpectedNode("n"))
     bad, quick = result(EARLY, terms={"level": "standard"}, **BAD), result(LATE, terms={"level": "quick"})

@@ -211,7 +211,7 @@ def test_default_output(tmp_path: Path) -> None:
     last, sha256 = ran.out.splitlines()[-2:]
 
     assert ran.exit == 0, ran.out
-    assert re.fullmatch(r"sha256: [0-9a-f]{64}, not signed", sha256)
+    assert re.fullmatch(r"sha256: [0-9a-f]{64}, unsigned", sha256)
     assert re.fullmatch(rf"record: {tmp_path}/accel-records/[^/]+-\d{{8}}T\d{{6}}Z(-\d+)?/record\.json", last)
     assert json.loads(Path(last.partition(" ")[2]).read_text())["state"] == "finished"
 

@@ -12,9 +12,7 @@ import known_good_nodes
 import pytest
 
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status
 from pytest_accel.run import earlier_records, folder_summary, record
-from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.options import Refused
 
 STARTED = "2026-11-20T01:00:00+00:00"
@@ -76,34 +74,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (folder / "summary.json").symlink_to(tmp_path / "other.json")
     with pytest.raises(BadFile):
         folder_summary.of_folder(folder)
-
-
-def test_a_summary_that_its_record_contradicts_is_not_believed(tmp_path: Path) -> None:
-    """Also not where the run is a rejection that the summary calls an acceptance."""
-    good, bad = fleet_nights.record(0), fleet_nights.record(1, statuses={(3, "matmul.bf16"): Status.FAIL})
-    for name, run in (("good", good), ("bad", bad)):
-        known_good_nodes.save(run, tmp_path / name)
-        found = folder_summary.worked_out(tmp_path / name)
-        assert found is not None
-        assert (found.contradiction, found.rejects) == ("", name == "bad")
-    path = tmp_path / "bad" / "summary.json"
-    raw = json.loads(path.read_text())
-    path.write_text(json.dumps({**raw, "word": "ACCEPTED", "exit": 0, "rejected": [], "line": "ACCEPTED 8/8"}))
-    found, stated = folder_summary.worked_out(path.parent), folder_summary.of_folder(path.parent)
-    assert found is not None
-    assert stated is not None
-    assert (stated.result, found.result, found.rejects) == ("ACCEPTED", "NOT JUDGED", False)
-    assert found.contradiction == "the summary beside the record differs from it in line, word, exit and 1 more"
-    newest = last_run(tmp_path / "bad" / "record.json", bad.host)
-    assert newest is not None
-    assert newest.result == "NOT JUDGED"
-    path.write_text(json.dumps({**raw, "state": "running", "word": "", "exit": None, "line": "", "rejected": []}))
-    found = folder_summary.worked_out(path.parent)
-    assert found is not None
-    assert found.rejects, "its run was killed between writing the two"
-    (path.parent / "record.json").unlink()
-    with pytest.raises(BadFile, match=r"bad/record.json cannot be read beside its summary"):
-        folder_summary.worked_out(path.parent)
 
 
 def test_a_rehearsal_and_a_run_on_hardware_read_records_of_their_own_kind_alone(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
     assert line.endswith(f"; {len(runs)} runs in {line.split()[-6]} h, load paused for 0.0%")
     for number in range(1, len(runs) + 1):
         saved = node.record(number)
-        assert not saved.altered
+        assert saved.objections == ()
         assert saved.finished
     told = json.loads((tmp_path / "series/series.json").read_text())
     assert [each["folder"] for each in told["runs"]] == [f"run-{number}" for number in range(1, len(runs) + 1)]
@@ -284,7 +284,7 @@ def test_what_is_no_series_is_refused(tmp_path: Path) -> None:
         node.series(1.0, output=tmp_path / "series/run-1")
     path = tmp_path / "series/run-1" / FILE
     path.write_text(json.dumps({**json.loads(path.read_text()), "notes": ["all is well"]}))
-    with pytest.raises(Refused, match=r"run-1/record.json was changed after it was written"):
+    with pytest.raises(Refused, match=r"run-1/record.json is not believed: the record was changed after"):
         node.series(1.0)
     path.write_text("{")
     with pytest.raises(Refused, match="begin a new series in another folder"):

@@ -407,7 +407,7 @@ def test_lines_that_are_broken_between_phrases_lose_no_word(text: str, width: in
 @pytest.mark.parametrize("width", [None, 40, 80, 120])
 def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature(width: int | None) -> None:
     lines = [text for text, _ in hash_lines("a" * 64, width)]
-    assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, not signed"
+    assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, unsigned"
     assert len(lines) == (1 if width in (None, 120) else 2)
 
 

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from pytest_accel.judging.closing.contradictions import Beside, contradictions
 
 from pytest_accel.core import structured
 from pytest_accel.core.details import FabricPart, Found, NodeRound
@@ -13,7 +12,9 @@ from pytest_accel.core.reasons import BehindNodes, Compared, Note
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.closing import anew
+from pytest_accel.judging.verdicts.background import no_past
 from pytest_accel.judging.verdicts.judge import judge
 
 FLOOR = Limit("fabric.pairs", "GB/s", floor=42.0, origin="h100-sxm.yaml:80")
@@ -48,20 +49,11 @@ def test_a_good_node_is_judged_by_its_limit() -> None:
     assert judge([found("good", 44.0)], FLOOR).reasons == (Compared("floor"),)
 
 
-def contradicts(measured: Measurement, verdict: Verdict) -> list[str]:
-    run = Run({}, measurements=[measured], verdicts=[verdict], circumstances=Circumstances(), closing=Closing())
-    return [each.kind.name for each in contradictions(run, Beside()) if "fabric.pairs" in each.where]
-
-
-def test_a_record_that_hides_a_slow_node_contradicts_itself() -> None:
-    slow, limit = found("slow"), replace(FLOOR, floor=30.0)
-    verdict = judge([slow], limit)
-    assert contradicts(slow, verdict) == []
-    assert contradicts(slow, replace(verdict, status=Status.PASS)) == ["DEVICE_FAILED"]
-    faster = replace(slow, value=44.0, details={"fabric": replace(slow.details["fabric"], score=44.0)})
-    assert contradicts(faster, judge([faster], limit)) == ["ROUNDS"]
-    faster = replace(slow, value=44.0)
-    assert contradicts(faster, judge([faster], limit)) == ["ROUNDS"]
+def test_a_record_that_hides_a_slow_node_is_not_believed() -> None:
+    slow = found("slow")
+    verdict = replace(judge([slow], replace(FLOOR, floor=30.0)), status=Status.PASS)
+    run = Run({}, measurements=[slow], verdicts=[verdict], circumstances=Circumstances(), state="finished")
+    assert anew.objections(run, no_past)[0].startswith("node fabric.pairs is PASS at 39.6 GB/s, floor 30, and FAIL")
 
 
 def test_the_part_goes_through_json() -> None:
