@@ -14,9 +14,12 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.background import background_of
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.like_devices import kind_of, value_of
 
 LIMITS = {name: Limit(name, unit, floor=0.8 * centre) for name, (unit, centre, *_) in known_good_nodes.CENTRES.items()}
+
+FLOORS = {Status.FAIL: 1.1, Status.MARGINAL: 0.99}
+"""The floor of a limit that gives a status, as a share of the value."""
 
 
 def record(
@@ -38,8 +41,9 @@ def record(
     verdicts = []
     for each in made.measurements:
         limit, place = LIMITS[each.metric], (each.metric, each.subject)
-        if (statuses or {}).get((places.get(each.subject, -1), each.metric)) is Status.FAIL:
-            limit = replace(limit, floor=1.1 * float(each.value or 0.0))
+        status = (statuses or {}).get((places.get(each.subject, -1), each.metric))
+        if status:
+            limit = replace(limit, floor=FLOORS[status] * value_of(each))
         verdicts.append(judge([each], limit, background=background_of(attempts, kinds, place, None)))
     around = Circumstances(
         required=[each.key for each in verdicts],

@@ -315,10 +315,12 @@ def test_whoever_is_killed_while_adding_loses_nothing(tmp_path: Path) -> None:
 
 def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     """The worst verdict on a metric, its value, and the hash of the method by which figures are compared."""
-    path = fleet_nights.save(fleet_nights.record(1, statuses={(0, "stream.triad"): Status.FAIL}), tmp_path)
+    path = fleet_nights.save(fleet_nights.record(1), tmp_path)
     raw = json.loads(path.read_text())
-    failed, other = raw["verdicts"][:2]
-    raw["verdicts"] += [{**failed, "status": "PASS", "limit": other["limit"], "floor": other["floor"]}]
+    first, stricter = raw["verdicts"][0], {"floor": 3300.0, "origin": "own.yaml:1"}
+    raw["limits"].append({**raw["limits"][first["limit"]], **stricter})
+    raw["verdicts"] += [{**first, "status": "FAIL", "limit": len(raw["limits"]) - 1, "floor": stricter["floor"]}]
+    raw["closing"] = {"line": "REJECTED", "word": "REJECTED", "exit": 1}
     raw["verdicts"] += [{"metric": "health.state", "subject": "node", "status": "UNMEASURED", "value": "nan"}]
     raw["measurements"] += [{"metric": "health.state", "subject": "node", "unit": "1", "value": "nan"}]
     path.write_text(json.dumps({**raw, "sha256": seal(raw)}))
