@@ -46,7 +46,7 @@ def test_the_text_tells_the_worst_first(store: Path, capsys: pytest.CaptureFixtu
     text = shown(store, "text", capsys)
     lines = text.splitlines()
     assert lines[0] == "2026-11-03: 4 nodes, 32 devices; compared with 2 nights from 2026-11-01 on"
-    assert lines[1] == "runs: 3 HELD, 1 REJECTED"
+    assert lines[1] == "runs: 2 HELD, 2 REJECTED"
     assert len(lines) <= 60
     outlier = next(line for line in lines if line.startswith("  rack7-n02 gpu3"))
     assert re.search(r" of \d+ GB/s  -1\d\.\d%  MARGINAL; also ", outlier)
