@@ -66,8 +66,6 @@ class Circumstances:
     """The user's own threshold file, if the run was judged by one."""
     behind_floors: Sequence[str] = ()
     """The UUIDs of the devices from which own floors were calibrated that judge this run."""
-    contract: str = ""
-    """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
     other_datasheet: Sequence[str] = ()
     """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
@@ -194,8 +192,6 @@ class SkuEntry(TypedDict, total=False):
     """The value of --accel-sku: a name, a file or auto."""
     files: Mapping[str, str]
     """Every threshold file that a value came from, with its SHA-256."""
-    contract: str
-    """The hash of the contract that it was judged by; absent where it was judged by another threshold file."""
 
 
 class EarlierRecord(TypedDict, total=False):

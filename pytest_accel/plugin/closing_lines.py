@@ -33,7 +33,6 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
-        *terminal.contract_lines(session.setup.terms.sku),
         *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
         *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
     ]

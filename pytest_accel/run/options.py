@@ -31,7 +31,7 @@ LEAST_PATIENCE = 5.0
 
 
 STANDARD = "standard"
-"""The level of a run whose user names none and judges by no contract."""
+"""The level of a run whose user names none."""
 
 PAGE_ENDINGS = (".html", ".htm")
 """The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
@@ -58,8 +58,6 @@ class Options:
     sku: str
     platform: str = "auto"
     level: str = STANDARD
-    level_named: bool = False
-    """True if the user named the level, so that a contract for another one contradicts it."""
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
@@ -99,7 +97,7 @@ def options_of(read: argparse.Namespace, **more: Any) -> Options:
     """Return the options of a run from those that pytest has read, and `more` that follow from the configuration."""
     given = {each.name: getattr(read, f"accel_{each.name}", None) for each in fields(Options)}
     given["level"] = read.accel_level or (STANDARD if read.accel_hours is None else "long")
-    given |= {"sku": read.accel_sku or "", "level_named": read.accel_level is not None, **more}
+    given |= {"sku": read.accel_sku or "", **more}
     return Options(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -140,7 +138,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-level",
         choices=LEVELS,
         help="How long to measure: quick (nightly check, under 2 minutes), standard (handover, under 15 minutes) or "
-        "long (burn-in, hours). Default: standard, or the level that a frozen threshold file is for.",
+        "long (burn-in, hours). Default: standard.",
     )
     add(
         "--accel-devices",

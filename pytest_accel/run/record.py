@@ -46,8 +46,7 @@ FIRST_READINGS = 1000
 
 def sku_entry(sku: Sku, asked: str | None) -> SkuEntry:
     """Return what the record holds of the SKU that devices are judged as; `asked` is the value of --accel-sku."""
-    entry = SkuEntry(name=sku.name, asked=asked, files=sku.files)
-    return {**entry, "contract": sku.contract.sha256} if sku.contract else entry
+    return SkuEntry(name=sku.name, asked=asked, files=sku.files)
 
 
 def packing_entry(boards: PackingList) -> PackingListEntry:
