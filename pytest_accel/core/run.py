@@ -176,6 +176,8 @@ class RunEntry(TimeSpent, total=False):
     """The same of the counters of the host; absent before they were read."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
+    follows: str
+    """The record of the run before it in a series, "none" for the first; absent for a run by itself."""
     nonce: str
     """The text that was given out for this run (--accel-nonce); absent without one."""
     launcher: Launch

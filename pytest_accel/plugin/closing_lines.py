@@ -48,7 +48,7 @@ def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal
     if not named:
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
-    kept = without_options(command, ("-k", "--accel-output", "--accel-hours", "--accel-follows"))
+    kept = without_options(command, ("-k", "--accel-output", "--accel-hours"))
     words = [*kept, "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]
 

@@ -36,8 +36,10 @@ STANDARD = "standard"
 PAGE_ENDINGS = (".html", ".htm")
 """The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
 
+FOLLOWS = "PYTEST_ACCEL_FOLLOWS"
+"""The variable by which a series tells each of its runs the record of the run before it."""
 FIRST = "none"
-"""The value of --accel-follows in the first run of a series."""
+"""The value of that variable in the first run."""
 
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
@@ -97,6 +99,7 @@ def options_of(read: argparse.Namespace, **more: Any) -> Options:
     """Return the options of a run from those that pytest has read, and `more` that follow from the configuration."""
     given = {each.name: getattr(read, f"accel_{each.name}", None) for each in fields(Options)}
     given["level"] = read.accel_level or (STANDARD if read.accel_hours is None else "long")
+    given["follows"] = None if read.accel_hours is None else os.environ.get(FOLLOWS)
     given |= {"sku": read.accel_sku or "", **more}
     return Options(**{name: value for name, value in given.items() if value is not None})
 
@@ -229,7 +232,6 @@ def add_options(parser: pytest.Parser) -> None:
         "command goes on with the time that is left. Published acceptance standards ask for 72 or 168 hours. Default: "
         "one run.",
     )
-    add("--accel-follows", metavar="RECORD", help=argparse.SUPPRESS)  # what a series gives to its runs
     for name in INI:
         parser.addini(f"accel_{name}", f"the value of --accel-{name.replace('_', '-')} where it is not given")
     parser.addini(
@@ -308,7 +310,7 @@ def shows_by_command(words: Iterable[object]) -> bool:
 
 def is_series(option: argparse.Namespace) -> bool:
     """Return True if the options ask for a series of runs, and this is none of these."""
-    asked = is_acceptance_run(option) and option.accel_hours is not None and not option.accel_follows
+    asked = is_acceptance_run(option) and option.accel_hours is not None and FOLLOWS not in os.environ
     return asked and not shows_only(option) and not plans_only(option)
 
 
