@@ -64,7 +64,6 @@ class Options:
     output: Path | None = None
     waivers: Path | None = None
     expect: Path | None = None
-    returned: Path | None = None
     baseline: str = AUTO
     patience: float = 60.0
     time_limit: float | None = None
@@ -164,15 +163,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         type=_file,
         help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
-        "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
-        "node, rejects the node, and so does a board that is listed for this node and absent.",
-    )
-    add(
-        "--accel-returned",
-        metavar="FILE",
-        type=_file,
-        help="CSV table of boards that were sent back, with the column serial and, if they are known, rma, node and at "
-        "(the ledger.csv of a fleet is one). A device with such a serial number is named in the closing line.",
+        "(index or PCI address), model, uuid, node_serial and returned. A device that is not on it, or is listed for "
+        "another node, rejects the node, and so does a board that is listed for this node and absent. One whose column "
+        "returned is not empty was sent back before, and the closing line names it.",
     )
     add(
         "--accel-with",

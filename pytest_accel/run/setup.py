@@ -55,7 +55,6 @@ class Setup:
         self.waivers = Waivers()
         self.boards: PackingList | None = None
         """The packing list that the devices have to be on, None without one."""
-        self.returned: dict[str, str] = {}
         """What is known of boards that were sent back, by serial number."""
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
@@ -104,7 +103,6 @@ class Setup:
         self.terms = Terms(level=options.level)
         self.waivers = terms.waivers(options.waivers)
         self.boards = terms.boards(options.expect)
-        self.returned = terms.returned_boards(options.returned)
         self.baseline = earlier_records.named(options.baseline, rehearsal=self.node is not None)
         if options.follows not in ("", FIRST):
             self.before = record.read(Path(options.follows))

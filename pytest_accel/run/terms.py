@@ -25,7 +25,7 @@ from pytest_accel.judging.facts import delivery, partitions
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
-from pytest_accel.skus import loader, packing_list, products, requirements, returned
+from pytest_accel.skus import loader, packing_list, products, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
@@ -168,12 +168,6 @@ def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | N
     """Return the packing list that an option names, None without one. Raises Refused for a wrong file."""
     with refusing(option):
         return packing_list.load(path) if path else None
-
-
-def returned_boards(path: Path | None) -> dict[str, str]:
-    """Return what the table of --accel-returned says by serial number. Raises Refused for a wrong file."""
-    with refusing("--accel-returned"):
-        return returned.load(path) if path else {}
 
 
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
