@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pytest_accel.cli.schema import FILES
+import pytest_accel
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.measurement import NOT_IN_FILE
 from pytest_accel.core.reasons import NOTES, Figures, Note
@@ -29,6 +29,12 @@ from pytest_accel.core.yaml_nodes import Schema
 from pytest_accel.skus import loader
 from pytest_accel.skus.schema import SKU, WHOLE
 
+ROOMS = Path(pytest_accel.__file__).parent
+FILES = {
+    "thresholds": ROOMS / "skus" / "threshold-file.schema.json",
+    "record": ROOMS / "run" / "record.schema.json",
+}
+"""The shipped schemas by what they describe."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCALARS = {int: "integer", str: "string", bool: "boolean", type(None): "null"}
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": list(NO_NUMBERS)}], "description": "JSON has no NaN and no infinities"}

@@ -26,7 +26,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.probes.device import shape_file
 from pytest_accel.run import folder_summary, telemetry_file
 from pytest_accel.simulate import node
-from pytest_accel.skus import loader, packing_list, returned, waivers
+from pytest_accel.skus import loader, packing_list, waivers
 from pytest_accel.views.html import traces
 
 SECONDS = 10.0
@@ -132,7 +132,6 @@ READERS: dict[str, tuple[str, Callable[[bytes, random.Random], bytes], Callable[
     "outputs": ("output.txt", mutated, lambda path: judge(path, "--sku", "h100-sxm")),
     "record": ("record.json", mutated_record, judge),
     "delivery": ("delivery.csv", mutated, packing_list.load),
-    "returned": ("returned.csv", mutated, returned.load),
     "summary": ("summary.json", mutated_record, folder_summary.of_file),
     "telemetry": ("telemetry.jsonl", mutated, draw),
 }

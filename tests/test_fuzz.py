@@ -25,7 +25,6 @@ CASES = {
     "outputs": 2_000,
     "record": 1_500,
     "delivery": 1_500,
-    "returned": 1_000,
     "summary": 1_000,
     "telemetry": 1_000,
 }
@@ -61,7 +60,6 @@ OUTPUTS = (
 )
 """An output of each tool, which an H100 judges where its name replaces that of the A100."""
 DELIVERY = "serial,node,slot,model\nSIM00000500,vm,0,NVIDIA H100 80GB HBM3\nSIM00000501,n2,1,\nSIM00000502,n2,,\n"
-RETURNED = "at,by,did,node,rma,serial\n2026-11-20T09:00:00+00:00,ann,returned,n3,17,SIM00000500\n,,,,,SIM00000501\n"
 SHAPES = "m,n,k,dtype,name\n64,128,256,bf16,small\n4096,4096,4096,,\n"
 SHAPES_YAML = "shapes:\n  - {m: 64, n: 128, k: 256, dtype: bf16, name: small}\n  - {m: 4096, n: 4096, k: 4096}\n"
 
@@ -83,7 +81,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         "record": {"record.json": _record(folder)},
         "delivery": {"delivery.csv": DELIVERY},
-        "returned": {"returned.csv": RETURNED},
         "summary": {"summary.json": (folder / "out/summary.json").read_text()},
         "telemetry": {"telemetry.jsonl": "\n".join(_readings(folder / "out/telemetry.jsonl.gz"))},
     }

@@ -49,8 +49,6 @@ COMMANDS = [
     "store prune {path} --keep 3",
     "sku show {path}.yaml",
     "sku lint {path}.yaml",
-    "sku freeze {path}.yaml",
-    "sku freeze h100-sxm --platform single --output {path}",
 ]
 OPTIONS = [
     "--accel-output={path}",

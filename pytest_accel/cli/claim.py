@@ -20,7 +20,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.summary import ACCEPTED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.yaml_nodes import nearest
-from pytest_accel.run import record, signature, statement
+from pytest_accel.run import record, statement
 from pytest_accel.views import claim
 
 DESCRIPTION = """Pack what a supplier needs to take a device back: a text for the ticket with our finding and the
@@ -87,7 +87,7 @@ def _evidence(saved: Run, device: Device, attached: list[Path]) -> Iterator[tupl
     folder = saved.path.absolute().parent
     names = [
         *statement.files_of(saved),
-        *signature.STATEMENTS,
+        statement.STATEMENT,
         *(each.name for each in folder.glob(f"{statement.SUMS}*")),
     ]
     for name in names:

@@ -31,7 +31,7 @@ from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
-from pytest_accel.run.options import AUTO, STANDARD
+from pytest_accel.run.options import AUTO
 from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
@@ -208,8 +208,8 @@ def begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     if not chosen.sku:
         raise BadFile("--sku: name the SKU that the nodes are judged as, or the folder of a run with --output")
     sku, arguments = loader.load(chosen.sku) if chosen.sku != AUTO else None, _arguments(chosen)
-    level = run_folder.level_of(arguments, sku.contract.level if sku and sku.contract else "")
-    minutes = chosen.time or MINUTES.get(level or STANDARD)
+    level = run_folder.level_of(arguments)
+    minutes = chosen.time or MINUTES.get(level)
     if minutes is None:
         raise BadFile(f"--time: level {level} needs a time limit of its jobs, in minutes")
     names = slurm.expand(chosen.nodes) if chosen.nodes else []

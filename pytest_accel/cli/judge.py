@@ -128,7 +128,6 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     _close(new.closing, new.verdicts)
     found, places = record.findings_of(new), record.places_of(new)
     screen.show(next_steps(found, new.verdicts, names, places, full=chosen.verbose))
-    screen.show(terminal.contract_lines(terms.sku))
     if chosen.output:
         screen.show([(f"record: {_write(new, old, path, chosen.output)}", "")])
     return new.closing.exit
@@ -229,7 +228,6 @@ def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader, n
     if not chosen.platform:
         closing = _by_platform(found, sku, terms)
     _close(closing, verdicts)
-    screen.show(terminal.contract_lines(sku))
     return closing.exit
 
 

@@ -31,7 +31,6 @@ COMMANDS: Mapping[str, str] = {
     "fleet": "run on many nodes by their scheduler, and report on all of them",
     "store": "keep the results of many nights in few files, and analyse them",
     "monitoring": "print alert rules for Prometheus or a dashboard for Grafana",
-    "schema": "print the JSON Schema of threshold files or of records",
 }
 """The help of each subcommand by the name of its module, which has DESCRIPTION, `add` for arguments, and `run`."""
 GROUP = "pytest_accel_commands"

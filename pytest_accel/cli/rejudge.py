@@ -220,7 +220,6 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
         other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
         own_file=_own_files(then.own_file, now.own_file),
         behind_floors=now.behind_floors,
-        contract=now.contract,
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )

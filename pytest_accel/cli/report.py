@@ -12,7 +12,7 @@ from pytest_accel.cli import result_file
 from pytest_accel.core.run import Run
 from pytest_accel.core.words import more
 from pytest_accel.run import record
-from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
+from pytest_accel.views.exports import markdown, prometheus
 from pytest_accel.views.html import page
 
 
@@ -25,8 +25,6 @@ def _as_json(found: Run) -> str:
 FORMATS: Mapping[str, Callable[[Run], str]] = {
     "json": _as_json,
     "md": markdown.text,
-    "junit": junit.text,
-    "ocptv": ocptv.text,
     "prometheus": prometheus.text,
 }
 """The function that writes a record, by the name of the format."""

@@ -1,15 +1,15 @@
-"""`pytest-accel sku`: lists, shows, freezes and checks the limits of products."""
+"""`pytest-accel sku`: lists, shows and checks the limits of products."""
 
 from __future__ import annotations
 
 import argparse
 from datetime import date
 
-from pytest_accel.cli import freeze, screen
+from pytest_accel.cli import screen
 from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits
-from pytest_accel.skus import lint, loader
-from pytest_accel.views import lint_report, sheet, terminal
+from pytest_accel.skus import lint, loader, resolved
+from pytest_accel.views import lint_report, sheet
 
 DESCRIPTION = """A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet,
 its platforms and the limits that a node has to hold."""
@@ -25,9 +25,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_show(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sku show`."""
     parser.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
-    parser.add_argument(
-        "--format", choices=("text", "md"), default="text", help="md: Markdown, such as for the annex of a contract"
-    )
+    how = parser.add_mutually_exclusive_group()
+    text = "md: Markdown, such as for the annex of a contract"
+    how.add_argument("--format", choices=("text", "md"), default="text", help=text)
+    text = "print one threshold file with everything that it extends, which needs no other: --accel-sku=FILE reads it"
+    how.add_argument("--resolved", action="store_true", help=text)
 
 
 def _add_lint(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +52,16 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    """Print the data sheet of a SKU as text or Markdown. Raises BadFile."""
+    """Print the data sheet of a SKU as text or Markdown, or its resolved threshold file. Raises BadFile."""
     sku = loader.load(chosen.name)
     tables = sheet.sheet(sku)
-    if chosen.format == "md":
+    if chosen.resolved:
+        print(resolved.text_of(*loader.read(chosen.name)), end="")
+    elif chosen.format == "md":
         print(sheet.markdown(sku, tables), end="")
     else:
         print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
-        print("\n".join([*(line for line, _ in terminal.contract_lines(sku)), ""]))
-        print(sheet.text(tables))
+        print(f"\n{sheet.text(tables)}")
     return 0
 
 
@@ -81,12 +84,6 @@ def _lint(chosen: argparse.Namespace) -> int:
 ACTIONS: Actions = {
     "list": Subcommand("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
     "show": Subcommand("show datasheet, platforms and limits of one SKU, with the sources", None, _add_show, _show),
-    "freeze": Subcommand(
-        "write all limits of a SKU on one platform at one level into one file with one hash",
-        freeze.DESCRIPTION,
-        freeze.add,
-        freeze.run,
-    ),
     "lint": Subcommand("check threshold files for implausible values", LINT, _add_lint, _lint),
 }
 run = run_chosen

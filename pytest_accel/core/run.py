@@ -66,8 +66,6 @@ class Circumstances:
     """The user's own threshold file, if the run was judged by one."""
     behind_floors: Sequence[str] = ()
     """The UUIDs of the devices from which own floors were calibrated that judge this run."""
-    contract: str = ""
-    """Hash and terms of the contract, if the run was judged by one: "sha256 ab12..., h100-sxm on hgx8 at standard"."""
     other_datasheet: Sequence[str] = ()
     """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
@@ -178,6 +176,8 @@ class RunEntry(TimeSpent, total=False):
     """The same of the counters of the host; absent before they were read."""
     time_limit: float
     """Seconds within which the run had to end; absent without such a limit."""
+    follows: str
+    """The record of the run before it in a series, "none" for the first; absent for a run by itself."""
     nonce: str
     """The text that was given out for this run (--accel-nonce); absent without one."""
     launcher: Launch
@@ -196,8 +196,6 @@ class SkuEntry(TypedDict, total=False):
     """Every threshold file that a value came from, with its SHA-256."""
     spread: Mapping[str, Spread]
     """The variation of each measured metric among healthy devices, as far as it is known."""
-    contract: str
-    """The hash of the contract that it was judged by; absent where it was judged by another threshold file."""
 
 
 class EarlierRecord(TypedDict, total=False):

@@ -367,22 +367,6 @@ class Datasheet:
 
 
 @dataclass(frozen=True)
-class Contract:
-    """The first line of a contract, which is a threshold file of one SKU, platform and level with its hash."""
-
-    sha256: str
-    """The hash of everything behind it."""
-    sku: str
-    platform: str
-    level: str
-
-    def named(self, digits: int = 64) -> str:
-        """Return so many digits of the hash, and the terms: "sha256 ab12..., h100-sxm on hgx8 at quick"."""
-        more = "..." if digits < len(self.sha256) else ""
-        return f"sha256 {self.sha256[:digits]}{more}, {self.sku} on {self.platform} at {self.level}"
-
-
-@dataclass(frozen=True)
 class Sku:
     """One accelerator product in one form factor, as its threshold file describes it."""
 
@@ -417,8 +401,6 @@ class Sku:
     """The SHA-256 of every file that a value came from, by file."""
     calibrated_from: Sequence[str] = ()
     """The UUIDs of the devices that its own floors were calibrated from."""
-    contract: Contract | None = None
-    """The terms of the contract that the file is; None for any other file."""
 
     @property
     def rehearsed(self) -> str | None:

@@ -33,7 +33,6 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.finds_lines(closing, width),
         *_folded(took, width),
-        *terminal.contract_lines(session.setup.terms.sku),
         *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
         *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
     ]
@@ -49,7 +48,7 @@ def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal
     if not named:
         return []
     command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
-    kept = without_options(command, ("-k", "--accel-output", "--accel-hours", "--accel-follows"))
+    kept = without_options(command, ("-k", "--accel-output", "--accel-hours"))
     words = [*kept, "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]
 

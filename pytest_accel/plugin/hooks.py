@@ -18,7 +18,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin import closing_lines, interrupts, page_file, reports
+from pytest_accel.plugin import closing_lines, interrupts, junit_properties, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run import signature
@@ -29,7 +29,6 @@ from pytest_accel.run.session import Session
 from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
 from pytest_accel.views import fabric, plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
-from pytest_accel.views.exports.junit import of_run
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
@@ -360,7 +359,7 @@ class Acceptance:
         self._interrupts.no_timer()
         closing = self._close(exitstatus)
         session.exitstatus = closing.exit
-        reports.add_properties(self._config, self._about())
+        reports.add_properties(self._config, junit_properties.of_run(self.accel_session))
         try:
             yield
             self._config.hook.pytest_accel_closing(record=self.accel_session.ledger.record, closing=closing)
@@ -397,17 +396,6 @@ class Acceptance:
         if options.sign and file:
             lines.append(_signed(file.parent, options.sign))
         return lines
-
-    def _about(self) -> dict[str, object]:
-        """Return what the JUnit file says about the whole run: that of a record, with the devices that were chosen."""
-        setup, ledger = self.accel_session.setup, self.accel_session.ledger
-        return {
-            **of_run(ledger.record),
-            "simulated": setup.node.source if setup.node else None,
-            "devices": " ".join(device.uuid for device in setup.devices) or None,
-            "serials": " ".join(device.serial for device in setup.devices if device.serial) or None,
-            "record": ledger.folder.path,
-        }
 
     def _planned(self, exitstatus: int) -> int:
         """Return the exit status of a run that measured nothing.

@@ -16,9 +16,9 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.closing.line import Errors
+from pytest_accel.plugin import junit_properties
 from pytest_accel.plugin.stash import VERDICTS, has_to_measure
 from pytest_accel.run.session import Session
-from pytest_accel.views.exports import junit
 
 NOT_JUDGED = (Status.UNMEASURED.value, Status.INCONCLUSIVE.value)
 """Statuses that say nothing about the hardware: <error> in JUnit, where <failure> is a verdict."""
@@ -140,6 +140,6 @@ def _properties(session: Session, item: pytest.Item, report: pytest.TestReport, 
     serial = next((each.serial for each in session.setup.devices if each.uuid == verdict.subject), None)
     finding = findings([verdict], session.ledger.record.measurements, session.setup.devices).get(verdict.key)
     simulated = {"simulated": session.setup.node.source if session.setup.node else None}
-    properties = junit.pairs({**simulated, **junit.of_verdict(verdict, serial, finding)})
+    properties = junit_properties.pairs({**simulated, **junit_properties.of_verdict(verdict, serial, finding)})
     item.user_properties += properties  # junitxml reads the teardown's report, whose properties come from the item
     report.user_properties += properties

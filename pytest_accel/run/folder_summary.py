@@ -30,8 +30,6 @@ FILES = (summaries.SUMMARY, record.FILE)
 """The files that tell of a run, in the order in which they are tried."""
 OF_RUN = re.compile(r"run-(\d+)")
 """The names of the folders of the runs of a series."""
-FOLLOWS = "--accel-follows"
-"""The option that a series gives to each of its runs."""
 TAIL_BYTES = 128 << 10
 """How much of the end of a record is searched for its state."""
 RUNS = b'\n"state": "running"'
@@ -79,7 +77,7 @@ def of_series(found: Summary, run: Run) -> Summary:
 
     What was asked is the series: none of its runs accepts, or holds, where the series does not.
     """
-    if found.rejects or not any(word.startswith(FOLLOWS) for word in run.run.get("command", ())):
+    if found.rejects or "follows" not in run.run:
         return found
     folder = run.path.absolute().parent.parent
     try:

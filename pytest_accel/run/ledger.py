@@ -83,6 +83,8 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.run["launcher"] = options.launch
+        if options.follows:
+            self.record.run["follows"] = options.follows
         if options.nonce:
             self.record.run["nonce"] = options.nonce
         if options.time_limit is not None:

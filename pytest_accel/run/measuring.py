@@ -59,7 +59,7 @@ class Measuring:
 
     @cached_property
     def _repeats(self) -> Repeats:
-        """The time for repeats, by the level, which a contract settles when the run is opened."""
+        """The time for repeats, by the level."""
         return Repeats(self._setup.terms.level)
 
     @property

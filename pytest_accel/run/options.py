@@ -31,13 +31,15 @@ LEAST_PATIENCE = 5.0
 
 
 STANDARD = "standard"
-"""The level of a run whose user names none and judges by no contract."""
+"""The level of a run whose user names none."""
 
 PAGE_ENDINGS = (".html", ".htm")
 """The endings of the file that --accel-report names, so that it is no test whose path follows the option."""
 
+FOLLOWS = "PYTEST_ACCEL_FOLLOWS"
+"""The variable by which a series tells each of its runs the record of the run before it."""
 FIRST = "none"
-"""The value of --accel-follows in the first run of a series."""
+"""The value of that variable in the first run."""
 
 AUTO, NONE = "auto", "none"
 """The values of --accel-baseline that name no file."""
@@ -58,13 +60,10 @@ class Options:
     sku: str
     platform: str = "auto"
     level: str = STANDARD
-    level_named: bool = False
-    """True if the user named the level, so that a contract for another one contradicts it."""
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
     expect: Path | None = None
-    returned: Path | None = None
     baseline: str = AUTO
     patience: float = 60.0
     time_limit: float | None = None
@@ -99,7 +98,8 @@ def options_of(read: argparse.Namespace, **more: Any) -> Options:
     """Return the options of a run from those that pytest has read, and `more` that follow from the configuration."""
     given = {each.name: getattr(read, f"accel_{each.name}", None) for each in fields(Options)}
     given["level"] = read.accel_level or (STANDARD if read.accel_hours is None else "long")
-    given |= {"sku": read.accel_sku or "", "level_named": read.accel_level is not None, **more}
+    given["follows"] = None if read.accel_hours is None else os.environ.get(FOLLOWS)
+    given |= {"sku": read.accel_sku or "", **more}
     return Options(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -140,7 +140,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-level",
         choices=LEVELS,
         help="How long to measure: quick (nightly check, under 2 minutes), standard (handover, under 15 minutes) or "
-        "long (burn-in, hours). Default: standard, or the level that a frozen threshold file is for.",
+        "long (burn-in, hours). Default: standard.",
     )
     add(
         "--accel-devices",
@@ -163,15 +163,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         type=_file,
         help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
-        "(index or PCI address), model, uuid and node_serial. A device that is not on it, or is listed for another "
-        "node, rejects the node, and so does a board that is listed for this node and absent.",
-    )
-    add(
-        "--accel-returned",
-        metavar="FILE",
-        type=_file,
-        help="CSV table of boards that were sent back, with the column serial and, if they are known, rma, node and at "
-        "(the ledger.csv of a fleet is one). A device with such a serial number is named in the closing line.",
+        "(index or PCI address), model, uuid, node_serial and returned. A device that is not on it, or is listed for "
+        "another node, rejects the node, and so does a board that is listed for this node and absent. One whose column "
+        "returned is not empty was sent back before, and the closing line names it.",
     )
     add(
         "--accel-with",
@@ -231,7 +225,6 @@ def add_options(parser: pytest.Parser) -> None:
         "command goes on with the time that is left. Published acceptance standards ask for 72 or 168 hours. Default: "
         "one run.",
     )
-    add("--accel-follows", metavar="RECORD", help=argparse.SUPPRESS)  # what a series gives to its runs
     for name in INI:
         parser.addini(f"accel_{name}", f"the value of --accel-{name.replace('_', '-')} where it is not given")
     parser.addini(
@@ -310,7 +303,7 @@ def shows_by_command(words: Iterable[object]) -> bool:
 
 def is_series(option: argparse.Namespace) -> bool:
     """Return True if the options ask for a series of runs, and this is none of these."""
-    asked = is_acceptance_run(option) and option.accel_hours is not None and not option.accel_follows
+    asked = is_acceptance_run(option) and option.accel_hours is not None and FOLLOWS not in os.environ
     return asked and not shows_only(option) and not plans_only(option)
 
 

@@ -48,8 +48,7 @@ def sku_entry(sku: Sku, asked: str | None, metrics: Collection[str] = ()) -> Sku
     `metrics` are those that were measured.
     """
     spread = {each: known for each in sorted(metrics) if (known := sku.spread_of(each))}
-    entry = SkuEntry(name=sku.name, asked=asked, files=sku.files, spread=spread)
-    return {**entry, "contract": sku.contract.sha256} if sku.contract else entry
+    return SkuEntry(name=sku.name, asked=asked, files=sku.files, spread=spread)
 
 
 def packing_entry(boards: PackingList) -> PackingListEntry:

@@ -32,8 +32,8 @@ from pytest_accel.judging.closing import series as judging
 from pytest_accel.judging.closing.series import SeriesRun, hours_done
 from pytest_accel.run import device_lock, record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
-from pytest_accel.run.folder_summary import FOLLOWS, OF_RUN
-from pytest_accel.run.options import FIRST, Options, Refused
+from pytest_accel.run.folder_summary import OF_RUN
+from pytest_accel.run.options import FIRST, FOLLOWS, Options, Refused
 from pytest_accel.run.processes.supervisor import START
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.terms import waivers
@@ -191,11 +191,12 @@ class Started:
 
     def __call__(self, folder: Path, before: str, seconds: float | None) -> int:
         """Make a run (see `Start`). The run dies with this process, however it ends."""
-        added = [f"--accel-output={folder}", f"{FOLLOWS}={before}", f"--accel-level={self._level}"]
+        added = [f"--accel-output={folder}", f"--accel-level={self._level}"]
         added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
         added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
         process = subprocess.Popen(
             [sys.executable, "-c", START, "pytest", *self._arguments, *added],
+            env={**os.environ, FOLLOWS: before},
             preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
         )
         handlers = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}

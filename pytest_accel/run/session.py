@@ -28,7 +28,6 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
 from pytest_accel.run.setup import Setup
-from pytest_accel.skus import returned
 
 Tell = Callable[[str, float, float], None]
 """Shows progress: called with what is being done, the seconds spent and the seconds expected."""
@@ -196,11 +195,11 @@ class Session:
         setup, ledger = self.setup, self.ledger
         no_past = setup.node and setup.options.baseline == NONE  # a rehearsal
         earlier = [] if no_past else ledger.record.earlier_attempts
-        rejected_before = earlier_records.rejected_before(earlier, ledger.names)
+        returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
-            rejected_before=[*returned.named(setup.returned, setup.terms.devices), *rejected_before],
+            rejected_before=[*returned, *earlier_records.rejected_before(earlier, ledger.names)],
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

@@ -55,7 +55,6 @@ class Setup:
         self.waivers = Waivers()
         self.boards: PackingList | None = None
         """The packing list that the devices have to be on, None without one."""
-        self.returned: dict[str, str] = {}
         """What is known of boards that were sent back, by serial number."""
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
@@ -99,13 +98,11 @@ class Setup:
                 self.rendezvous = rendezvous_of(options.launch, os.environ)
                 self.leaf = leaf_of(os.environ)
         sku = options.sku or (self.node.asked if self.node else "")
-        self._wanted = Wanted(sku, options.platform, options.level if options.level_named else None)
+        self._wanted = Wanted(sku, options.platform, options.level)
         self._named = self._wanted.named(on_hardware=self.node is None)
-        level = self._wanted.level_for(self._named, options.level)
-        self.terms = Terms(level=level)
+        self.terms = Terms(level=options.level)
         self.waivers = terms.waivers(options.waivers)
         self.boards = terms.boards(options.expect)
-        self.returned = terms.returned_boards(options.returned)
         self.baseline = earlier_records.named(options.baseline, rehearsal=self.node is not None)
         if options.follows not in ("", FIRST):
             self.before = record.read(Path(options.follows))
@@ -182,13 +179,12 @@ class Setup:
         """Settle the terms, and note what rules out acceptance. Raises Refused."""
         usual = self.node.platform.name if self.node and not self.options.sku else AUTO
         listed = (self.boards.sha256, bool(self.boards.by_node)) if self.boards else None
-        level = self.options.level
-        self.terms = self._wanted.settled(sku, self.discovery.devices, level=level, platform=usual, listed=listed)
+        self.terms = self._wanted.settled(sku, self.discovery.devices, platform=usual, listed=listed)
         if sku is None:
             self.rule_out("no SKU was recognised")
             return
         self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
-        if self._wanted.platform != AUTO or sku.contract or self.node:
+        if self._wanted.platform != AUTO or self.node:
             self.discovery = terms.expecting(self.discovery, sku, self.terms.platform)
         if self.options.sku == AUTO:
             self.rule_out(f"SKU {sku.name} was recognised, not named")

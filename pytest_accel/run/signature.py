@@ -24,13 +24,12 @@ from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, statement
-from pytest_accel.run.statement import SUMS
+from pytest_accel.run.statement import STATEMENT, SUMS
 
 NAMESPACE = "accel-record"
 """What the signature is for: ssh-keygen refuses one that was made for anything else."""
 SECONDS = 60.0
 """How long ssh-keygen may take; a key on a token waits for a touch."""
-STATEMENTS = (statement.STATEMENT, statement.TEST_RESULT)
 
 
 class NotSigned(WrongUse):
@@ -54,7 +53,7 @@ class Verification:
 
 
 def sign(folder: Path, key: Path, *, ask: bool) -> Path:
-    """Write statements, sums and signature beside a record, and return the signature. Raises BadFile and NotSigned.
+    """Write statement, sums and signature beside a record, and return the signature. Raises BadFile and NotSigned.
 
     `key` is a private key, or the public key of one that the agent holds. With `ask`, a person may be asked for its
     passphrase.
@@ -64,11 +63,10 @@ def sign(folder: Path, key: Path, *, ask: bool) -> Path:
     if run.objections:
         raise BadFile(f"{run.path}: is not signed: {run.objections[0]}")
     files = statement.files_of(run)
-    texts = statement.statements(run, files)
-    text = statement.sums(files, texts)
-    made = _signature(text.encode(), key, ask=ask)
-    (folder / statement.TEST_RESULT).unlink(missing_ok=True)
-    for name, each in {**texts, SUMS: text, f"{SUMS}.sig": made}.items():
+    stated = statement.text_of(run, files)
+    sums = statement.sums(files, stated)
+    made = _signature(sums.encode(), key, ask=ask)
+    for name, each in {STATEMENT: stated, SUMS: sums, f"{SUMS}.sig": made}.items():
         record.replace_file(folder / name, each)
     return folder / f"{SUMS}.sig"
 
@@ -138,7 +136,7 @@ def verify(
     except BadFile as bad:
         return Verification(who, [*objections, str(bad)])
     objections += run.objections
-    objections += _other_statements(run, stated, place)
+    objections += _other_statement(run, stated, place)
     given = run.run.get("nonce", "")
     if nonce is not None and given != nonce:
         objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {nonce!r}")
@@ -187,7 +185,7 @@ def _signer(data: bytes, signature: bytes, trust: Trust) -> tuple[str, str]:
 
 def _altered(stated: Mapping[str, str], place: Path) -> list[str]:
     """Return an objection for every file that is not as the sums say, or that they leave out."""
-    lacking = [name for name in (record.FILE, statement.STATEMENT) if name not in stated]
+    lacking = [name for name in (record.FILE, STATEMENT) if name not in stated]
     same = {name: record.hash_file(place / name) for name in stated if not (place / name).is_symlink()}
     differ = [name for name, each in stated.items() if same.get(name) != each]
     return [
@@ -196,16 +194,12 @@ def _altered(stated: Mapping[str, str], place: Path) -> list[str]:
     ]
 
 
-def _other_statements(run: Run, stated: Mapping[str, str], place: Path) -> list[str]:
-    """Return an objection for every statement that does not follow from the record, or that is lacking."""
-    wanted = statement.statements(run, {name: each for name, each in stated.items() if name not in STATEMENTS})
+def _other_statement(run: Run, stated: Mapping[str, str], place: Path) -> list[str]:
+    """Return an objection if the statement does not follow from the record, and one if its telemetry has no sum."""
+    wanted = statement.text_of(run, {name: each for name, each in stated.items() if name != STATEMENT})
     telemetry = run.telemetry.get("file", "")
     found = [f"{SUMS} has no line for {telemetry}"] if telemetry and telemetry not in stated else []
-    for name in STATEMENTS:
-        if name in wanted or name in stated:
-            with contextlib.suppress(BadFile):
-                there = untrusted.read_json(place / name, follow=False)
-                if name in stated and name in wanted and there == json.loads(wanted[name]):
-                    continue
-            found.append(f"{name} does not follow from the record")
-    return found
+    with contextlib.suppress(BadFile):
+        if untrusted.read_json(place / STATEMENT, follow=False) == json.loads(wanted):
+            return found
+    return [*found, f"{STATEMENT} does not follow from the record"]

@@ -25,7 +25,7 @@ from pytest_accel.judging.facts import delivery, partitions
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
-from pytest_accel.skus import loader, packing_list, products, requirements, returned
+from pytest_accel.skus import loader, packing_list, products, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
@@ -106,16 +106,11 @@ class Wanted:
     def named(self, *, on_hardware: bool = True) -> Sku | None:
         """Return the SKU that is named, None for "auto".
 
-        Raises Refused for an unknown name, a wrong file, a contract for another level, and for limits that
-        were calibrated from simulated nodes, if a node of hardware is judged.
+        Raises Refused for an unknown name, a wrong file, and for limits that were calibrated from simulated nodes, if a
+        node of hardware is judged.
         """
         with refusing(f"{self.prefix}sku"):
             sku = None if self.sku == AUTO else loader.load(self.sku)
-        if sku and sku.contract and self.level not in (None, sku.contract.level):
-            raise Refused(
-                f"{self.prefix}level={self.level} contradicts {sku.own_file}, a contract for level "
-                f"{sku.contract.level}; leave it out"
-            )
         if sku and sku.rehearsed and on_hardware:
             raise Refused(
                 f"{self.prefix}sku: {sku.rehearsed} was calibrated from simulated nodes and cannot judge hardware; "
@@ -123,9 +118,9 @@ class Wanted:
             )
         return sku
 
-    def level_for(self, sku: Sku | None, otherwise: str | None = STANDARD) -> str:
-        """Return the level: that of the contract, the one that was named, or else `otherwise`. Raises Refused."""
-        level = sku.contract.level if sku and sku.contract else self.level or otherwise
+    def level_or(self, otherwise: str | None) -> str:
+        """Return the level that was named, or else `otherwise`. Raises Refused."""
+        level = self.level or otherwise
         if level not in LEVELS:
             raise Refused(f"{self.prefix}level: the record names no level; choose {', '.join(LEVELS)}")
         return level
@@ -143,13 +138,11 @@ class Wanted:
 
         Raises Refused for a platform that the SKU's file does not define.
         """
-        level = self.level_for(sku, level)
+        level = self.level_or(level)
         if sku is None:
             return Terms(None, level=level, devices=tuple(devices), listed=listed)
         if self.platform != AUTO:
             platform = self.platform
-        elif sku.contract:
-            platform = sku.contract.platform
         devices = sku.accelerators(devices)
         found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
         return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
@@ -175,12 +168,6 @@ def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | N
     """Return the packing list that an option names, None without one. Raises Refused for a wrong file."""
     with refusing(option):
         return packing_list.load(path) if path else None
-
-
-def returned_boards(path: Path | None) -> dict[str, str]:
-    """Return what the table of --accel-returned says by serial number. Raises Refused for a wrong file."""
-    with refusing("--accel-returned"):
-        return returned.load(path) if path else {}
 
 
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:

@@ -102,7 +102,7 @@ def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping
         )
         if ours != theirs or _measured(own, limit.metric) != _measured(shipped, limit.metric):
             return replace(limit, overridden=True)
-        return replace(limit, declared_by=other.declared_by)
+        return replace(limit, declared_by=other.declared_by, overridden=other.overridden)
 
     return {metric: marked(limit, others[metric]) if metric in others else limit for metric, limit in limits.items()}
 

@@ -13,11 +13,11 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Contract, Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
 from pytest_accel.core.untrusted import BadFile, ErrorAt
 from pytest_accel.core.yaml_nodes import Findings, Located, items_of
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus import classes, contract, methods, skeleton
+from pytest_accel.skus import classes, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
@@ -161,8 +161,6 @@ class _Layers:
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
     """Metrics whose limits a user's file replaced."""
-    contract: Contract | None = None
-    """The terms of the file on top, if it is a contract."""
 
 
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
@@ -171,8 +169,6 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     raw = untrusted.read_bytes(path, name, most=yaml_nodes.FILE_BYTES)
     root, digest = yaml_nodes.parse(raw, name), hashlib.sha256(raw).hexdigest()
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
-    if terms := contract.terms_of(raw, root):
-        return _Layers(root, {name: digest}, {name: kind}, contract=terms)
     if "extends" in root.data:
         base = _base(path, root.data["extends"], findings)
         if base.resolve() in {*seen, path.resolve()}:
@@ -275,7 +271,6 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
         own_file=own_file,
         files=layers.files,
-        contract=layers.contract,
     )
 
 

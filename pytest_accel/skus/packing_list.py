@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import BadFile
 
@@ -47,6 +48,8 @@ class Listed:
     uuid: str = ""
     node_serial: str = ""
     """The serial number of the node. It is shown, and compared with nothing: no library states it for all products."""
+    returned: str = ""
+    """The number (RMA) or the date of its return, if the board was sent back before."""
     line: int = 0
 
 
@@ -84,6 +87,15 @@ class PackingList:
         """Return the row whose serial number differs from this one by leading zeros alone, None if there is none."""
         found = self._without_zeros.get(same(serial).lstrip("0"))
         return found if found and same(found.serial) != same(serial) else None
+
+    def returned_among(self, devices: Iterable[Device]) -> list[str]:
+        """Return the devices that were sent back before: "gpu3 (serial 165, returned: RMA 17)"."""
+        rows = ((each, self.by_serial.get(same(each.serial or ""))) for each in devices)
+        return [
+            f"{device.name} (serial {device.serial}, returned: {printable(row.returned)})"
+            for device, row in rows
+            if row and row.returned
+        ]
 
     def of_node(self, node: str) -> Sequence[Listed]:
         """Return the rows of a node; none if the list names no such node."""

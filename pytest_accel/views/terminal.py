@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_accel.core.run import SamplingCost
-from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.run.phases import PHASES
 
@@ -89,11 +88,6 @@ def hash_lines(sha256: str, width: int | None = None, *, signed: bool = False) -
     if width is None or len(text) <= width:
         return [(text, "")]
     return [(f"sha256: {sha256},", ""), (f"{INDENT}{signature}", "")]
-
-
-def contract_lines(sku: Sku | None) -> list[Line]:
-    """Return hash and terms of the contract that the run was judged by; nothing if there is none."""
-    return [(f"contract: {sku.contract.named()}", "")] if sku and sku.contract else []
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -8,7 +8,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import as_user
 import pytest
 from accepted_nodes import node, save_whole
 
@@ -73,28 +72,3 @@ def test_an_archive_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["claim", str(tmp_path / "now"), "--device=gpu3", f"--output={tmp_path / 'c.tar.gz'}"]) == 4
     assert (tmp_path / "c.tar.gz").read_text() == "sent already"
     assert "exists; name a new file" in capsys.readouterr().err
-
-
-def test_a_board_that_was_sent_back_is_named_where_it_comes_again(tmp_path: Path) -> None:
-    ledger = "at,by,did,node,reason,run,rma,serial\n2026-11-20T09:00:00+00:00,ann,returned,node3,,,17,sim00000003\n"
-    (tmp_path / "ledger.csv").write_text(ledger)
-    as_user.write(tmp_path, test_mine="def test_it(accel_device):\n    assert accel_device.memory_bytes\n")
-    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", "--accel-returned=ledger.csv")
-    ran = as_user.pytest(tmp_path, *options, sku=None)
-    assert "rejected before: gpu3 (serial SIM00000003, returned: RMA 17, node3, 2026-11-20)" in ran.closing
-
-
-@pytest.mark.parametrize(
-    ("table", "why"),
-    [
-        (b"node,rma\nnode3,17\n", "ledger.csv:1: has no column 'serial'"),
-        (b"node,serial\nnode3,1\rnode4,2\n", "ledger.csv:2: the line is not CSV: new-line character"),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, table: bytes, why: str) -> None:
-    (tmp_path / "ledger.csv").write_bytes(table)
-    ran = as_user.pytest(
-        tmp_path, "--accel-simulate=h100-sxm", "--accel-returned=ledger.csv", sku=None, paths=(), refused=True
-    )
-    assert (ran.exit, ran.folder.exists()) == (4, False)
-    assert ran.out.startswith(f"ERROR: --accel-returned: {why}")

@@ -17,8 +17,6 @@ from pytest_accel.run import record
 BEGIN = {
     "json": "{",
     "md": "## :x: SIMULATED REJECTED",
-    "junit": "<?xml ",
-    "ocptv": '{"schemaVersion"',
     "prometheus": "# HELP accel_run_info ",
 }
 

@@ -280,10 +280,10 @@ def test_without_a_level_results_are_held_to_that_of_a_run_that_names_none() -> 
     found = of_all(asked, {"n": [bad, quick]}, [])[0]
     assert (found.state, found.result) == (State.REJECTED, bad)
     assert "it is of level quick, which was not asked" in found.reason
-    contract = replace(asked, level="quick")
-    assert of_all(contract, {"n": [quick]}, [])[0].state is State.ACCEPTED
-    assert level_of(["--accel-sku=h100-sxm"], "quick") == "quick"
-    assert level_of(["--accel-sku=/a/contract.yaml"]) == ""
+    at_quick = replace(asked, level="quick")
+    assert of_all(at_quick, {"n": [quick]}, [])[0].state is State.ACCEPTED
+    assert level_of(["--accel-sku=h100-sxm", "--accel-level=quick"]) == "quick"
+    assert level_of(["--accel-sku=/a/own.yaml"]) == "standard"
     assert level_of(["--accel-sku=x", "--accel-hours=8"]) == "long"
 
 

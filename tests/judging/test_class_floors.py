@@ -14,7 +14,6 @@ import pytest
 import yaml
 from shipped import load
 
-from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.reasons import BelowClass, Repeated
 from pytest_accel.core.sentences import sentence_of
@@ -24,7 +23,7 @@ from pytest_accel.judging.verdicts.judge import Attempts, judge
 from pytest_accel.judging.verdicts.limit import COMPARED
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
-from pytest_accel.skus import classes, loader, peaks
+from pytest_accel.skus import classes, loader, peaks, resolved
 
 ROWS = classes.rows(loader.SHIPPED / classes.FILE)[0]
 REJECTING = [row for row in ROWS if row.rejects]
@@ -321,12 +320,12 @@ def rate(platform: Platform, metric: str) -> float:
 
 
 @one_a_row
-def test_a_frozen_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
-    file, platform = tmp_path / "contract.yaml", f"--platform={place.platform.name}"
-    assert main(["sku", "freeze", place.sku.name, platform, f"--output={file}"]) == 0
-    frozen = loader.load(str(file))
+def test_a_resolved_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "resolved.yaml"
+    file.write_text(resolved.text_of(*loader.read(place.sku.name)))
+    own = loader.load(str(file))
     before = place.sku.limits_on(place.platform)
-    after = frozen.limits_on(frozen.platforms[place.platform.name])
+    after = own.limits_on(own.platforms[place.platform.name])
     assert {metric: each.beneath for metric, each in before.items() if each.beneath} == {
         metric: each.beneath for metric, each in after.items() if each.beneath
     }

@@ -87,7 +87,7 @@ def test_a_command_keeps_its_status(words: str, redirected: str, status: int) ->
 MANIFEST = "fleet manifest --image=i@sha256:0 --sku=h100-sxm --count=1 --claim=results"
 
 
-@pytest.mark.parametrize("words", ["sku show h100-sxm", "schema record", "monitoring alerts", MANIFEST])
+@pytest.mark.parametrize("words", ["sku show h100-sxm", "sku show h100-sxm --resolved", "monitoring alerts", MANIFEST])
 def test_a_file_that_the_disk_has_no_room_for_is_no_success(words: str) -> None:
     line = f"{BIN / 'pytest-accel'} {words} >/dev/full"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)

@@ -75,3 +75,12 @@ def test_a_wrong_list_refuses_the_run(tmp_path: Path) -> None:
     ran = as_user.pytest(tmp_path, *FACTS, sku="h100-sxm", paths=(), env=as_user.STUB_TORCH, refused=True)
     assert ran.exit == 4, ran.out
     assert "--accel-expect: delivery.csv:2: column 'serial': '1.65E+12': a spreadsheet wrote a number" in ran.out
+
+
+def test_a_board_that_was_sent_back_is_named_where_it_comes_again(tmp_path: Path) -> None:
+    listed = [f"sim00000{place:03},{'RMA 17' * (place == 3)}" for place in range(8)]
+    (tmp_path / "delivery.csv").write_text("\n".join(["serial,returned", *listed]) + "\n")
+    as_user.write(tmp_path, test_mine="def test_it(accel_device):\n    assert accel_device.memory_bytes\n")
+    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", "--accel-expect=delivery.csv")
+    ran = as_user.pytest(tmp_path, *options, sku=None)
+    assert "rejected before: gpu3 (serial SIM00000003, returned: RMA 17)" in ran.closing

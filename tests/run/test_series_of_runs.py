@@ -109,6 +109,8 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
         saved = node.record(number)
         assert saved.objections == ()
         assert saved.finished
+        before = str(tmp_path / f"series/run-{number - 1}/record.json") if number > 1 else "none"
+        assert saved.run["follows"] == before
     told = json.loads((tmp_path / "series/series.json").read_text())
     assert [each["folder"] for each in told["runs"]] == [f"run-{number}" for number in range(1, len(runs) + 1)]
     assert told["done"] >= 0.008

@@ -14,7 +14,7 @@ import pytest
 from accepted_nodes import node, save_whole
 
 from pytest_accel.cli.main import main
-from pytest_accel.run import record, signature, statement
+from pytest_accel.run import record, signature
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
 NONCE = "PO-4711"
@@ -209,17 +209,11 @@ def test_two_records_that_were_swapped(
     assert not other.by_openssh()
 
 
-def test_the_test_result_of_in_toto_has_our_verdicts(signed: Signed) -> None:
-    found = json.loads((signed.folder / statement.TEST_RESULT).read_text())
-    assert found["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
-    assert found["predicate"]["result"] == "PASSED"
-    assert found["predicate"]["failedTests"] == []
-    assert any(each.startswith("matmul.bf16[") for each in found["predicate"]["passedTests"])
-
-
-def test_a_rejection_says_which_test_failed(tmp_path: Path, keys: Path) -> None:
-    found = json.loads((made(tmp_path, keys, fails=True).folder / statement.TEST_RESULT).read_text())["predicate"]
-    assert (found["result"], len(found["failedTests"])) == ("FAILED", 1)
+def test_the_statement_names_the_result_and_the_threshold_files(signed: Signed) -> None:
+    found = json.loads((signed.folder / "statement.json").read_text())["predicate"]
+    saved = record.read(signed.folder / "record.json")
+    assert (found["verdict"], found["closingLine"]) == ("ACCEPTED", saved.closing.line)
+    assert found["thresholds"] == saved.sku["files"]
 
 
 def test_a_record_that_is_not_believed_is_not_signed(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import exported
-import jsonschema
 import pytest
 from exported import HOSTILE
-from junitparser import Error, Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from prometheus_client.parser import text_string_to_metric_families
-from referencing import Registry, Resource
 from worded import worded
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
-from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.run.record import findings_of
-from pytest_accel.views.exports import junit, markdown, ocptv, prometheus
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.views.exports import markdown, prometheus
 from pytest_accel.views.markdown import code, escaped
 
 CHECKOUT = Path(__file__).parents[2]
-EVERY = {"junit": junit.text, "markdown": markdown.text, "ocptv": ocptv.text, "prometheus": prometheus.text}
-COUNTED = {Status.FAIL: Failure, Status.UNMEASURED: Error, Status.INCONCLUSIVE: Error}
+EVERY = {"markdown": markdown.text, "prometheus": prometheus.text}
 
 
 @pytest.fixture(scope="module")
@@ -129,156 +120,6 @@ def test_no_renderer_takes_outside_text_for_html() -> None:
 def test_github_makes_no_links_and_notifies_nobody() -> None:
     text = html.unescape(escaped("@everyone #123 https://evil.example www.evil.example"))
     assert not re.search(r"@\w|#\d|://|www\.\w", text)
-
-
-# -- JUnit
-
-
-def test_junit_has_every_verdict_and_tells_failed_from_not_judged(faulty: Run, tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    path.write_text(junit.text(faulty), encoding="utf-8")
-    (suite,) = JUnitXml.fromfile(str(path))
-    cases = list(suite)
-    assert suite.tests == len(cases) == len(faulty.verdicts)
-    kinds = [COUNTED[each.status] for each in failing(faulty)]
-    assert (suite.failures, suite.errors) == (kinds.count(Failure), kinds.count(Error))
-    assert suite.errors > 0
-    assert suite.failures > 0
-    silent = [each for each in faulty.verdicts if each.status is Status.NOT_APPLICABLE and not each.information]
-    assert suite.skipped == len(silent)
-    for case, verdict in zip(cases, faulty.verdicts, strict=True):
-        results = [type(each) for each in case.result]
-        assert results == ([COUNTED[verdict.status]] if verdict.fails else [Skipped] if verdict in silent else [])
-
-
-def test_junit_has_what_was_measured_where_and_what_to_do(faulty: Run) -> None:
-    root = ET.fromstring(junit.text(faulty))  # noqa: S314  we wrote it
-    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
-    device = next(each for each in faulty.devices if each.uuid == slow.subject)
-    case = root.find(f".//testcase[@name='{slow.metric}'][@classname='pytest-accel.{device.name}']")
-    assert case is not None
-    found = {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
-    assert float(found["accel.value"]) == slow.value
-    assert float(found["accel.floor"]) == slow.floor
-    assert float(found["accel.margin"]) == slow.margin
-    assert (found["accel.unit"], found["accel.status"]) == ("GB/s", "FAIL")
-    assert (found["accel.serial"], found["accel.device"]) == (device.serial, device.uuid)
-    assert (found["accel.cause"], found["accel.code"]) == (sentence_of(slow), "A208")
-    assert found["accel.next"] == findings_of(faulty)[slow.key].do
-    suite = {each.get("name", ""): each.get("value", "") for each in root.findall("./testsuite/properties/property")}
-    assert suite["accel.closing"] == faulty.closing.line
-    assert (suite["accel.sku"], suite["accel.level"], suite["accel.exit"]) == ("h100-sxm", "quick", "1")
-    assert suite["accel.record_sha256"] == faulty.sha256
-
-
-def test_hostile_text_stays_text_in_junit(hostile: Run, tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    path.write_text(junit.text(hostile), encoding="utf-8")
-    (suite,) = JUnitXml.fromfile(str(path))
-    root = ET.parse(path).getroot()  # noqa: S314  we wrote it
-    found = {each.get("name"): each.get("value") for each in root.findall("testsuite/properties/property")}
-    assert len(list(suite)) == len(hostile.verdicts)
-    assert found["accel.closing"] == printable(hostile.closing.line)
-    assert found.get("accel.serials", "") == printable(" ".join(each.serial for each in hostile.devices if each.serial))
-    tags = {each.tag for each in root.iter()}
-    known = {"testsuites", "testsuite", "testcase", "properties", "property", "failure", "error", "skipped"}
-    assert tags <= {*known, "system-out"}
-
-
-# -- OCP Test & Validation
-
-
-@pytest.fixture(scope="module")
-def schema() -> jsonschema.Draft202012Validator:
-    """The schema that OCP publishes."""
-    parts = [json.loads(path.read_text()) for path in (CHECKOUT / "tests/data/ocp_diag_core").glob("*.json")]
-    registry: Any = Registry().with_resources([(each["$id"], Resource.from_contents(each)) for each in parts])
-    root = next(each for each in parts if each["title"] == "OutputArtifact")
-    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
-    return jsonschema.Draft202012Validator(root, registry=registry, format_checker=checker)
-
-
-def lines(record: Run) -> list[dict[str, Any]]:
-    return [json.loads(each) for each in ocptv.text(record).splitlines()]
-
-
-def artifacts(record: Run, name: str) -> list[dict[str, Any]]:
-    steps = [each["testStepArtifact"] for each in lines(record) if "testStepArtifact" in each]
-    return [each[name] for each in steps if name in each]
-
-
-def test_the_published_schema_is_not_lenient(schema: jsonschema.Draft202012Validator) -> None:
-    at = {"sequenceNumber": 0, "timestamp": "2026-11-23T10:00:00Z"}
-    assert schema.is_valid({"schemaVersion": {"major": 2, "minor": 0}, **at})
-    assert not schema.is_valid({"schemaVersion": {"major": 3, "minor": 0}, **at})
-    assert not schema.is_valid({"testRunArtifact": {"testRunEnd": {"status": "DONE", "result": "PASS"}}, **at})
-
-
-def test_ocptv_is_valid(schema: jsonschema.Draft202012Validator, faulty: Run) -> None:
-    found = lines(faulty)
-    for each in found:
-        schema.validate(each)
-    assert [each["sequenceNumber"] for each in found] == list(range(len(found)))
-    assert [each["timestamp"] for each in found] == sorted(each["timestamp"] for each in found)
-    assert found[0]["schemaVersion"] == {"major": 2, "minor": 0}
-    assert found[-1]["testRunArtifact"]["testRunEnd"] == {"status": "COMPLETE", "result": "FAIL"}
-
-
-def test_hostile_text_stays_text_in_ocptv(schema: jsonschema.Draft202012Validator, hostile: Run) -> None:
-    for each in lines(hostile):
-        schema.validate(each)
-    assert not [text for each in lines(hostile) for text in texts(each) if not text.isprintable()]
-
-
-def texts(value: Any) -> Iterator[str]:
-    """All texts in data, keys included."""
-    if isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from texts(each)
-    elif isinstance(value, str):
-        yield value
-
-
-def test_ocptv_has_limits_and_diagnoses_by_hardware_with_its_serial_number(faulty: Run) -> None:
-    start = lines(faulty)[1]["testRunArtifact"]["testRunStart"]
-    assert start["metadata"]["simulated"]
-    serials = {each["hardwareInfoId"]: each.get("serialNumber") for each in start["dutInfo"]["hardwareInfos"]}
-    assert {each.uuid: each.serial for each in faulty.devices}.items() <= serials.items()
-    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
-    (measured,) = [
-        each
-        for each in artifacts(faulty, "measurement")
-        if (each["name"], each["hardwareInfoId"]) == (slow.metric, slow.subject)
-    ]
-    assert (measured["value"], measured["unit"]) == (slow.value, "GB/s")
-    assert {"name": "floor", "type": "GREATER_THAN_OR_EQUAL", "value": slow.floor} in measured["validators"]
-    diagnoses = artifacts(faulty, "diagnosis")
-    assert all(each["hardwareInfoId"] in serials for each in diagnoses)
-    failed = {(each["verdict"], each["hardwareInfoId"]) for each in diagnoses if each["type"] == "FAIL"}
-    assert ("A208-memory-slow", slow.subject) in failed
-    unknown = [each for each in diagnoses if each["type"] == "UNKNOWN"]
-    assert {each["verdict"] for each in unknown} == {"A901-unmeasured"}
-
-
-@pytest.mark.parametrize(
-    ("word", "status", "expected"),
-    [
-        ("ACCEPTED", 0, ("COMPLETE", "PASS")),
-        ("HELD", 0, ("COMPLETE", "PASS")),
-        ("HELD", 6, ("SKIP", "NOT_APPLICABLE")),
-        ("NOT JUDGED", 6, ("SKIP", "NOT_APPLICABLE")),
-        ("REJECTED", 1, ("COMPLETE", "FAIL")),
-        ("INTERRUPTED", 2, ("ERROR", "NOT_APPLICABLE")),
-        ("BROKEN", 3, ("ERROR", "NOT_APPLICABLE")),
-    ],
-)
-def test_ocptv_passes_nothing_that_was_not_judged(word: str, status: int, expected: tuple[str, str]) -> None:
-    ended = replace(exported.unended(), closing=Closing(line=word, exit=status, word=word))
-    end = lines(ended)[-1]["testRunArtifact"]["testRunEnd"]
-    assert (end["status"], end["result"]) == expected
 
 
 # -- Prometheus

@@ -10,9 +10,9 @@ from pathlib import Path
 from pytest_accel.core import paths
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.run import record, series, signature, summaries
+from pytest_accel.run import record, series, statement, summaries
 
-NO_RECORDS = (summaries.SUMMARY, run_folder.FILE, series.FILE, *signature.STATEMENTS)
+NO_RECORDS = (summaries.SUMMARY, run_folder.FILE, series.FILE, statement.STATEMENT)
 """JSON files of ours that are no records."""
 LEFT_BY_A_RUN = (record.FILE, summaries.SUMMARY, record.TELEMETRY)
 """Beginnings of the names of files beside which there has to be a record."""

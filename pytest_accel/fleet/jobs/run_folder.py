@@ -159,19 +159,10 @@ def fabric_line(folder: Path) -> str:
         return str(bad)
 
 
-def level_of(arguments: Collection[str], contract: str = "") -> str:
-    """Return the level that a run with these arguments of pytest has; empty if they do not tell.
-
-    `contract` is the level of the contract that the run is judged by, if it is judged by one. Where that is not known,
-    a SKU that is a file may be a contract.
-    """
+def level_of(arguments: Collection[str]) -> str:
+    """Return the level that a run with these arguments of pytest has."""
     named = {option: value for option, _, value in (word.partition("=") for word in arguments)}
-    if "--accel-level" in named or contract:
-        return named.get("--accel-level", contract)
-    if "--accel-hours" in named:
-        return "long"
-    sku = named.get("--accel-sku", "")
-    return "" if "/" in sku else STANDARD
+    return named.get("--accel-level", "long" if "--accel-hours" in named else STANDARD)
 
 
 def exists(folder: Path) -> bool:

@@ -212,7 +212,7 @@ def asked_of(fleet: Fleet) -> RunTerms:
     if not fleet.listed:
         return RunTerms()
     simulated = any(word.partition("=")[0] == SIMULATE for word in fleet.arguments)
-    return RunTerms(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments) or None)
+    return RunTerms(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments))
 
 
 def _fitting(runs: Sequence[Summary], asked: RunTerms) -> tuple[list[Summary], list[tuple[Summary, str]]]:

@@ -101,7 +101,6 @@ class StoredRun:
     driver: str
     torch: str
     version: str
-    contract: str
     simulated: bool
     uuids: str
     """Those of its devices, with spaces between them."""
@@ -153,7 +152,6 @@ def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[Stored
         driver=_text(found.terms.get("driver")),
         torch=_text(found.terms.get("torch")),
         version=_text(run.software.get("pytest_accel")),
-        contract=_text(run.sku.get("contract", "")),
         simulated=found.simulated,
         uuids=" ".join(map(_text, uuids)),
     )

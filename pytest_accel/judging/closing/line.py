@@ -16,8 +16,6 @@ from pytest_accel.judging.closing import parts as closing_parts
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 
-HASH_DIGITS = 12
-"""Digits of the hash of a contract in the closing line; the line below it has all of them."""
 SIMULATED = "SIMULATED"
 WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
 """The results of a run, with which its closing line begins."""
@@ -58,7 +56,6 @@ def circumstances(
         other_datasheet=sku.other_datasheet if sku else (),
         own_file=sku.own_file if sku else None,
         behind_floors=[uuid for uuid in found if sku and own and uuid in sku.calibrated_from],
-        contract=sku.contract.named(HASH_DIGITS) if sku and sku.contract else "",
     )
 
 
@@ -185,7 +182,6 @@ def _qualifiers(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
-    extra += [f"contract: {around.contract}"] if around.contract else []
     extra += [f"rejected before: {listed(around.rejected_before)}"] if around.rejected_before else []
     return extra
 

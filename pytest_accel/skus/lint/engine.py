@@ -119,8 +119,7 @@ def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], tod
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
-        if not subject.sku.contract:  # a frozen file keeps what explained other platforms and levels
-            explaining |= {(at.file, at.line): at for at in _entries(subject)}
+        explaining |= {(at.file, at.line): at for at in _entries(subject)}
         yield from (each for _, each in _explained(_beside(subject, shipped, today), used))
     for place, at in explaining.items():
         if place not in used:

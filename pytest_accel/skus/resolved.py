@@ -1,0 +1,32 @@
+"""One file of all that a SKU requires: what it extends is merged, and every derived floor is a number. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.yaml_nodes import Located
+
+FIRST = ("sku", "title", "vendor")
+
+
+def text_of(sku: Sku, root: Located) -> str:
+    """Return the text of a threshold file that requires what a SKU does; `root` is the merged content of its files."""
+    content = root.plain()
+    content.pop("extends", None)
+    platforms = [(content["platforms"][name], each.limits) for name, each in sku.platforms.items()]
+    for table, limits in ((content, sku.limits), *platforms):
+        for metric, limit in table.get("limits", {}).items():
+            if limit.get("floor") == "derived":
+                limit["floor"] = limits[metric].floor
+    ordered = {key: content[key] for key in (*FIRST, *content) if key in content}
+    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value where it belongs: a reader of one limit need not look up an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the signature of the base class
+        return True
