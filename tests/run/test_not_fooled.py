@@ -242,7 +242,7 @@ def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
     (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.setup.devices[0].uuid)
-    remedy = "level quick has no time budget for this probe; use --accel-level=standard"
+    remedy = "level quick has no time budget for this probe; use --accel-level=long"
     assert (verdict.status.value, sentence_of(verdict)) == ("UNMEASURED", remedy)
 
 
