@@ -62,7 +62,8 @@ ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PL
 def least() -> dict[str, float]:
     """Return the least seconds of each packaged probe, and of its variants with budgets of their own.
 
-    They are those of level quick, or `LEAST` where that level has no time for it.
+    They are those of level quick, or `LEAST` where that level has no time for it. What level standard does not measure
+    has none.
     """
     found = {}
     for declared in declarations():
@@ -70,7 +71,7 @@ def least() -> dict[str, float]:
             variants = {f"{declared.name}.{variant}": budgets for variant, budgets in declared.budgets_of.items()}
             for name, budgets in {declared.name: declared.budgets, **variants}.items():
                 found[name] = budgets["quick"] or min(LEAST, budgets["standard"])
-    return found
+    return {name: seconds for name, seconds in found.items() if seconds}
 
 
 def write_files(folder: Path, sku: str, seconds: float) -> None:

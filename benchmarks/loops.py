@@ -108,18 +108,11 @@ def torch_collective(operation: str, size: int, file: str, rank: int, world: int
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
-    def sendrecv() -> None:
-        sent, received = dist.isend(payload, (rank + 1) % world), dist.irecv(other, (rank - 1) % world)
-        sent.wait()
-        received.wait()
-
     calls: dict[str, Callable[[], object]] = {
         "all_reduce": lambda: dist.all_reduce(payload),
         "all_gather": lambda: gather(payload, own),
         "reduce_scatter": lambda: scatter(own, payload),
         "all_to_all": lambda: dist.all_to_all_single(other, payload),
-        "broadcast": lambda: dist.broadcast(payload, 0),
-        "sendrecv": sendrecv,
     }
     return calls[operation]
 

@@ -39,12 +39,10 @@ PLACES = {
 WRONG = {"products": "wrong product", "copies": "wrong copy", "stores": "wrong word", "sums": "wrong sum"}
 """What fails by itself, by what a probe verifies."""
 NOTHING = {
-    "host_copy.latency_p99": "the tail of a distribution, of which like devices show several times as much",
     "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
     "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
     "fabric.all_reduce": "of all good nodes together; fabric.json judges it, and no node is to blame",
     "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
-    "ddp.exposed": "of the node, which has no neighbour; nobody publishes a share of our model",
 }
 """The reason for each metric that nothing judges."""
 READ_ONCE = frozenset(IDENTITY) | {

@@ -25,7 +25,6 @@ import shipped
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.matmul import BURST_REST, BURST_SECONDS, BURSTS
 from pytest_accel.skus import loader
 from pytest_accel.skus.budgets import budget
 from pytest_accel.skus.peaks import why_not_applicable
@@ -318,16 +317,16 @@ def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: 
 
 @pytest.mark.parametrize("sku", ["h100-sxm", "h200-sxm"])
 def test_every_metric_of_standard_is_planned_with_little_time_in_two_minutes(sku: str, tmp_path: Path) -> None:
-    """Of one device: the budgets, what takes longer than its budget, and what is around them."""
+    """Of one device: the budgets, and what is around them."""
     gpu_session.write_files(tmp_path, sku, 60.0)
     own = loader.load(str(tmp_path / "every.yaml"))
     budgets = measured_alone("standard", own)
-    longer = BURSTS * (BURST_REST + BURST_SECONDS) - budgets["matmul_burst.bf16"]
     starting = 30.0
 
-    assert sum(budgets.values()) + longer + starting <= gpu_session.EVERY <= 120
-    assert budgets.keys() == measured_alone("standard", shipped.load(sku)).keys()
-    assert all(0 < budgets[metric] <= most for metric, most in measured_alone("standard", shipped.load(sku)).items())
+    assert sum(budgets.values()) + starting <= gpu_session.EVERY <= 120
+    shipped_budgets = measured_alone("standard", shipped.load(sku))
+    assert budgets.keys() == shipped_budgets.keys()
+    assert all(0 < budgets[metric] <= most for metric, most in shipped_budgets.items() if most)
     assert loader.load(str(tmp_path / "soak.yaml")).budgets["standard"] == {"soak": 60.0}
 
 

@@ -94,16 +94,8 @@ class ProbeDetails(TypedDict, total=False):
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
     causes/evidence."""
-    without_sync_ms: float
-    """ddp_step: a step (ms) without the synchronisation of gradients. For the record."""
-    all_reduce_ms: float
-    """ddp_step: the synchronisation (ms) of the same gradients by itself, layer by layer. For the record."""
     account: CollectiveAccount
     """collective: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
-    p50_us: float
-    """host_latency: median time (us) of one copy. For the record, as the two below."""
-    p99_us: float
-    most_us: float
     cells: Mapping[str, Cell]
     """peer_copy: the row of the sender by the receiver's UUID. Read by causes/peer_matrix, which puts `row` and
     `worst_pair` in its place."""
@@ -137,12 +129,6 @@ class ProbeDetails(TypedDict, total=False):
     """soak.droop_slow: the last third, in seconds from the start of sampling to its end. Read by facts/telemetry."""
     window_rates: Sequence[float]
     """soak: the rate (TFLOPS) of each window, without its slowest block. For the record."""
-    slowest: int
-    """stream_windows: the place of the slowest window. For the record, as the two below."""
-    of_median: float
-    """The slowest window as a share of the median of all."""
-    windows_gb_per_s: Sequence[float]
-    """The rate (GB/s) of each window, by place."""
 
 
 SAMPLED = ("ended_by", "ends", "warmup_blocks", "mean_of_calls", "launch_bound")
@@ -356,8 +342,6 @@ class JudgingDetails(TypedDict, total=False):
     of_alone: float
     """host_copy_all: the rate as a fraction of the device's rate alone. Written by causes/evidence, read by
     causes/diagnosis."""
-    droop: float
-    """matmul_burst: the fraction of the rate that is lost in the sustained product. Written by causes/evidence."""
     joules_per_tflop: float
     """matmul, soak: J for 10^12 operations, by the energy counter. Written by causes/evidence."""
     variation: float

@@ -19,10 +19,7 @@ from pytest_accel.probes.facts import host_counters as host_counters
 from pytest_accel.probes.facts import inventory as inventory
 from pytest_accel.probes.host_copy import host_copy as host_copy
 from pytest_accel.probes.host_copy import host_copy_all as host_copy_all
-from pytest_accel.probes.host_copy import host_copy_far as host_copy_far
-from pytest_accel.probes.host_copy import host_latency as host_latency
 from pytest_accel.probes.matmul import matmul as matmul
-from pytest_accel.probes.matmul import matmul_burst as matmul_burst
 from pytest_accel.probes.matmul_best import matmul_best as matmul_best
 from pytest_accel.probes.matmul_mamf import matmul_mamf as matmul_mamf
 from pytest_accel.probes.memory_pattern import memory_pattern as memory_pattern
@@ -30,7 +27,6 @@ from pytest_accel.probes.peer_copy import peer_copy as peer_copy
 from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
 from pytest_accel.probes.soak import soak as soak
 from pytest_accel.probes.stream import stream as stream
-from pytest_accel.probes.stream import stream_windows as stream_windows
 
 _names = sorted(each.name for each in declare.declarations() if each.packaged)
 __all__ = ["HOST_COUNTERS", "HOST_FACTS", *_names]  # noqa: PLE0604  they are strings

@@ -11,10 +11,10 @@ from pytest_accel.probes.declare import SIZES, Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
 """The operations whose size is that of the parts of all ranks together."""
-OUT_OF_PLACE = ("all_to_all", "sendrecv")
+OUT_OF_PLACE = ("all_to_all",)
 """The operations that need a second buffer, in nccl-tests too."""
 SUMMING = ("all_reduce", "reduce_scatter")
 """The operations that add. The others only move data, so that their payload is words of 32 bits."""
@@ -93,13 +93,11 @@ class Collective:
         return sum(int((found != wanted).count_nonzero().item()) for found, wanted in chunks)
 
 
-def collective_on(device: Compute, operation: str, size: int, distance: int = 1) -> Collective:
+def collective_on(device: Compute, operation: str, size: int) -> Collective:
     """Return one of `OPERATIONS` over the process group that the device is a rank of, with a payload of `size` bytes.
 
-    S and the factors are those of nccl-tests (doc/PERFORMANCE.md; src/sendrecv.cu). Where S is divided between the
-    ranks, a part is rounded down to 16 bytes, as there, and has at least 8. For "sendrecv" rank i sends to rank
-    i + `distance` and receives from i - `distance`, modulo the number n of ranks: 1 is the ring of nccl-tests; n / 2
-    are pairs that exchange in both directions at once.
+    S and the factors are those of nccl-tests (doc/PERFORMANCE.md). Where S is divided between the ranks, a part is
+    rounded down to 16 bytes, as there, and has at least 8.
 
     Raises NotApplicable for a single device, Unmeasurable if its memory does not suffice.
     """
@@ -116,14 +114,8 @@ def collective_on(device: Compute, operation: str, size: int, distance: int = 1)
         torch.zeros(count if each < buffers else 0, dtype=torch.float32, device=device.torch_device) for each in (0, 1)
     )
     own, every, share = payload[rank * part : (rank + 1) * part], range(world), (world - 1) / world
-    to, source = (rank + distance) % world, (rank - distance) % world
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before torch 2.13
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
-    def exchange() -> None:
-        ends = [dist.P2POp(dist.isend, payload, to), dist.P2POp(dist.irecv, other, source)]
-        for each in dist.batch_isend_irecv(ends):
-            each.wait()
 
     table: dict[str, tuple[float, Callable[[], object], Any, Any, Sources]] = {
         "all_reduce": (2 * share, lambda: dist.all_reduce(payload), payload, payload, [(every, 0)]),
@@ -137,8 +129,6 @@ def collective_on(device: Compute, operation: str, size: int, distance: int = 1)
             share, lambda: dist.all_to_all_single(other, payload), payload, other,
             [([each], rank * part) for each in every],
         ),
-        "broadcast": (1.0, lambda: dist.broadcast(payload, 0), payload, payload, [([0], 0)]),
-        "sendrecv": (1.0, exchange, payload, other, [([source], 0)]),
     }  # fmt: skip
     factor, call, *data = table[operation]
     return Collective(operation, 4 * count, factor, call, device, *data)
@@ -195,13 +185,12 @@ def _timed(device: Compute, collective: Collective, **how: Any) -> ProbeResult:
     cost=Cost("link", share=0.8),
     small={"size": "64KiB"},
 )  # fmt: skip
-def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8GiB", distance: int = 1) -> ProbeResult:
+def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8GiB") -> ProbeResult:
     """Measure the bus bandwidth in GB/s of an operation with a payload of `size` for each rank.
 
-    It is S / time, times 2 (n - 1) / n for "all_reduce", (n - 1) / n for "all_gather", "reduce_scatter" and
-    "all_to_all", and 1 for "broadcast" and "sendrecv". S is the payload of one rank, or of "all_gather" its result, as
-    in NVIDIA's nccl-tests (doc/PERFORMANCE.md); the time is that of the slowest rank. `distance` is of "sendrecv"
-    alone: see `collective_on`.
+    It is S / time, times 2 (n - 1) / n for "all_reduce" and (n - 1) / n for "all_gather", "reduce_scatter" and
+    "all_to_all". S is the payload of one rank, or of "all_gather" its result, as in NVIDIA's nccl-tests
+    (doc/PERFORMANCE.md); the time is that of the slowest rank.
 
     The payload is fp32, as in nccl-tests: NVSwitches add four floats at once, but integers one by one (NCCL,
     src/device/reduce_kernel.h). As there, the result replaces the payload if the operation can do so, calls are queued
@@ -215,7 +204,7 @@ def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8
 
     Raises NotApplicable for a single device, WrongResult for a wrong result.
     """
-    made = collective_on(device, operation, in_bytes(size), distance)
+    made = collective_on(device, operation, in_bytes(size))
     metric, conditions = f"{operation}.busbw@{size}", {"size": size}
     return _timed(device, made, amount=made.size * made.factor / 1e9, unit="GB/s", metric=metric, conditions=conditions)
 

@@ -1,4 +1,4 @@
-"""A training step of torch's DistributedDataParallel: its duration, and the share of communication not hidden."""
+"""A training step of torch's DistributedDataParallel: its duration, and equal parameters on all ranks."""
 
 from __future__ import annotations
 
@@ -19,27 +19,21 @@ def operations(*, layers: int, width: int, batch: int) -> float:
     runs="ranks",
     unit="ms",
     stresses=["compute", "link"],
-    also={"ddp.exposed": "1"},
-    budgets={"quick": 0.0, "standard": 10.0, "long": 30.0},
+    budgets={"quick": 0.0, "standard": 4.0, "long": 10.0},
     verifies="sums",
     cost=Cost("matmul.fp32", operations=operations),
     small={"layers": 2, "width": 64, "batch": 16},
 )
-def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> list[ProbeResult]:
+def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int = 1024) -> ProbeResult:
     """Measure the milliseconds of one step (forward, backward, SGD) of `layers` fp32 layers of `width` x `width`.
 
-    Also measures the share `ddp.exposed` = (step - step without synchronisation) / synchronisation by itself: 0 if the
-    backward pass hides all communication, 1 if it hides none. By itself the synchronisation is what
-    DistributedDataParallel does with a layer that exceeds its buckets of 25 MiB: divide, all-reduce, copy back. A step
-    may also take longer because the two disturb each other; the share is 1 then, and the details have the durations. A
-    processor communicates on the cores that compute, so it has no such share. Afterwards the gradients and parameters
-    of all ranks have to be equal to the last bit.
+    Afterwards the gradients and parameters of all ranks have to be equal to the last bit.
 
     Raises NotApplicable for a single device, WrongResult if the ranks differ.
     """
     import torch.distributed as dist
 
-    torch, budget = device.torch, device.seconds / 3
+    torch = device.torch
     if device.world < 2:
         raise NotApplicable("data-parallel training needs at least two devices")
     device.require_memory(6 * 4 * layers * width**2 + 4 * 4 * layers * batch * width)
@@ -58,42 +52,21 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
         ddp(data).square().mean().backward()
         optimizer.step()
 
-    def step_unsynchronised() -> None:
-        with ddp.no_sync():
-            step()
-
-    def synchronise() -> None:
-        for each in ddp.parameters():
-            mean = each.grad / device.world
-            dist.all_reduce(mean)
-            each.grad.copy_(mean)
-
     conditions = {"layers": layers, "width": width, "batch": batch, "ranks": device.world, "dtype": "fp32"}
     conditions.update(device.blas)
     conditions.update(device.collectives)
-    timed: dict[str, Any] = {
-        "amount": 1.0,
-        "unit": "ms",
-        "as_duration": True,
-        "collective": True,
-        "seconds": budget,
-    }
-    synchronised = device.sample(step, metric="ddp.step_ms", conditions=conditions, **timed)
+    result = device.sample(
+        step,
+        amount=1.0,
+        unit="ms",
+        as_duration=True,
+        metric="ddp.step_ms",
+        collective=True,
+        conditions=conditions,
+    )
     step()
     _check_equal(device, ddp, dist)
-    if not device.vendor.accelerator:
-        return [synchronised]
-    bare = device.sample(synchronise, **timed)
-    local = device.sample(step_unsynchronised, **timed)
-    exposed = (_mean(synchronised) - _mean(local)) / _mean(bare)
-    synchronised.details["without_sync_ms"], synchronised.details["all_reduce_ms"] = _mean(local), _mean(bare)
-    share = ProbeResult("ddp.exposed", "1", value=min(1.0, max(0.0, exposed)), conditions=conditions)
-    return [synchronised, share]
-
-
-def _mean(result: ProbeResult) -> float:
-    """Return the mean of the samples of a result."""
-    return sum(result.samples) / len(result.samples)
+    return result
 
 
 def _check_equal(device: Compute, ddp: Any, dist: Any) -> None:

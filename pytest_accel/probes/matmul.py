@@ -10,7 +10,6 @@ from pytest_accel.core.sku import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.gemm import Gemm, method_of, shape_name
-from pytest_accel.probes.device.timing import time_bursts
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
@@ -19,10 +18,6 @@ LONGEST_CALL, PILOT_SIDE = 0.2, 2048
 """Seconds that one product may take, and the side of the product that shows how long a larger one would take."""
 PILOT_BLOCKS = (0.004, 3)
 """Seconds of a block that shows the rate of a product, and the number of them; the fastest counts."""
-BURST_REST, BURST_SECONDS, BURSTS = 1.0, 0.02, 5
-"""Seconds of rest before a burst, seconds of a burst, and how many bursts are measured."""
-BURST = {"timing": "burst", "warm_up": 3, "rest": f"{BURST_REST:g} s", "calls": f"{1000 * BURST_SECONDS:g} ms"}
-"""What the method of a burst has otherwise than that of `matmul`."""
 
 
 def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
@@ -92,38 +87,6 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     result.details.update(device.counted_clock())
     gemm.check()
     return result
-
-
-@probe(
-    "matmul_burst.{dtype}",
-    unit="TFLOPS",
-    stresses=["compute"],
-    variants={"dtype": MATMUL_DTYPES},
-    suite=["matmul_burst.bf16"],
-    budgets={"quick": 0.0, "standard": 6.0, "long": 6.0},
-    peak="tflops",
-    method=lambda dtype, m, n, k: {**sustained(dtype, m, n, k), **BURST},
-    derived_floor=0.92,
-    verifies="products",
-    cost=Cost("matmul.{dtype}"),
-    small={"m": 32, "n": 32, "k": 32},
-)
-def matmul_burst(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
-    """Measure the first 20 ms of a matrix product after a second of rest, in TFLOPS: faster than the sustained rate.
-
-    Published tables of best shapes and means of ten runs are bursts. Compare them with this metric, not with `matmul`.
-    """
-    fast_paths.refuse_slow(device, dtype)
-    gemm = Gemm(device, dtype, m, n, k)
-    seconds = time_bursts(gemm, device.clock, device.gate, rest=BURST_REST, burst=BURST_SECONDS, repeats=BURSTS)
-    gemm.check()
-    return ProbeResult(
-        f"matmul_burst.{dtype}",
-        "TFLOPS",
-        samples=[gemm.operations / 1e12 / once for once in seconds],
-        seconds=seconds,
-        conditions={**gemm.conditions, "rest_s": BURST_REST, "burst_s": BURST_SECONDS},
-    )
 
 
 def _shorter(device: Compute, dtype: str, shape: tuple[int, int, int]) -> tuple[int, int, int]:

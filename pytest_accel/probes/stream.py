@@ -1,13 +1,9 @@
-"""Device memory bandwidth, with bytes counted as read plus written: of the whole memory, and window by window.
-
-A weak channel or a remapped bank is slow in one place only, which a mean over the whole memory hides.
-"""
+"""Device memory bandwidth, with bytes counted as read plus written."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.probes.declare import Cost, probe
@@ -44,12 +40,6 @@ a chain has every 16,384th of them, and 4.9e-4 if it has a part of its own."""
 SUMS = ("dot", "read")
 """Operations whose result in fp32 nothing published bounds: the order of the additions, and so their error, is up to
 the library (PyTorch notes, numerical accuracy). In fp64 the sums of these whole numbers are exact in any order."""
-WINDOWS_SHARE = 0.9
-"""Share of the free memory that the windows cover."""
-WINDOW_ROUNDS = 5
-"""Number of times that each window is read."""
-MOST_WINDOWS = 256
-"""Number of windows at most."""
 
 
 @probe(
@@ -180,60 +170,3 @@ def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], obj
         2 * size / 1e9,
         "memcpy rate measured in alternation, provisional",
     )
-
-
-@probe(
-    "stream.slowest_window",
-    unit="GB/s",
-    stresses=["memory"],
-    budgets={"quick": 0.0, "standard": 3.0, "long": 5.0},
-    peak="memory",
-    derived_floor=0.93,
-    small={"mib": 1},
-)
-def stream_windows(device: Compute, *, mib: int = 1024, windows: int | None = None) -> ProbeResult:
-    """Measure the read bandwidth (GB/s, 10^9) of the slowest window of `mib` MiB.
-
-    By default the windows cover 90 % of the free memory. They are read in turn, several times, and the figure of a
-    window is its median; the details hold all of them in order. The reported samples of the slowest window are fresh,
-    because those that it was chosen by were partly low by chance. Before each reading that is timed the window before
-    it is read, so that the device does not wait for the host, and no cache (256 MiB on MI300X) holds a part of the
-    window itself.
-    """
-    torch = device.torch
-    size = mib * 2**20
-    arrays = [torch.ones(size // 4, device=device.torch_device) for _ in range(windows or _window_count(device, size))]
-
-    def read(place: int) -> float:
-        torch.sum(arrays[place - 1])
-        start = device.clock.mark()
-        torch.sum(arrays[place])
-        once = device.clock.seconds(start, device.clock.mark())
-        device.gate.block(once, False)
-        return size / 1e9 / once
-
-    device.gate.ready()
-    rates: list[list[float]] = [[] for _ in arrays]
-    for _ in range(WINDOW_ROUNDS):
-        for place, of_window in enumerate(rates):
-            of_window.append(read(place))
-    places = [median(of_window) for of_window in rates]
-    slowest = min(range(len(places)), key=places.__getitem__)
-    again = [read(slowest) for _ in range(WINDOW_ROUNDS)]
-    return ProbeResult(
-        "stream.slowest_window",
-        "GB/s",
-        samples=again,
-        seconds=[size / 1e9 / rate for rate in again],
-        conditions={"op": "read", "mib": mib, "windows": len(arrays), "dtype": "fp32"},
-        details={"slowest": slowest, "of_median": median(again) / median(places), "windows_gb_per_s": places},
-    )
-
-
-def _window_count(device: Compute, size: int) -> int:
-    """Return how many windows of `size` bytes cover the free memory."""
-    if device.is_cpu:
-        return 8
-    device.require_memory(size)
-    free, _ = device.backend.mem_get_info(device.torch_device)
-    return max(1, min(MOST_WINDOWS, int(WINDOWS_SHARE * free) // size))

@@ -344,9 +344,9 @@ STORES = ("fill_", "mul_")
 """Operations that write the patterns of the memory test."""
 COLLECTIVES = (
     *("all_reduce", "all_gather_single", "all_gather_into_tensor", "reduce_scatter_single", "reduce_scatter_tensor"),
-    *("all_to_all_single", "broadcast", "batch_isend_irecv"),
+    *("all_to_all_single", "broadcast"),
 )
-"""Functions of torch.distributed whose first argument receives the result, or is a list of sends and receives."""
+"""Functions of torch.distributed whose first argument receives the result."""
 SMALLEST = 32
 """Least number of elements of a payload. Smaller tensors control the measurement, such as the duration of a block."""
 STRIDE = 7919
@@ -414,9 +414,6 @@ def _followed(collective: Callable[..., Any], received: Callable[[Any], None]) -
 
     def followed(result: Any, *args: Any, **kwargs: Any) -> Any:
         done = collective(result, *args, **kwargs)
-        if isinstance(result, list):
-            done = [each.wait() for each in done][:0]
-            result = next(each.tensor for each in result if each.op.__name__ == "irecv")
         received(result)
         return done
 

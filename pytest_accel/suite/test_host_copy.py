@@ -24,15 +24,3 @@ def test_host_copy_link(accel_check, metric):
 def test_host_copy_all(accel_check, direction):
     """Check the bandwidth of the host links, with all devices copying at once."""
     accel_check(probes.host_copy_all, direction=direction)
-
-
-@pytest.mark.parametrize("metric", ["host_copy.latency", "host_copy.latency_p99"])
-def test_host_latency(accel_check, metric):
-    """Check the latency of a small transfer: a copy of four bytes and the wait for it."""
-    accel_check(probes.host_latency, metric=metric)
-
-
-@pytest.mark.parametrize("direction", ["d2h", "h2d"])
-def test_host_copy_far(accel_check, direction):
-    """Show the bandwidth to host memory of the farthest NUMA node, which a process on the wrong socket gets."""
-    accel_check(probes.host_copy_far, direction=direction)

@@ -17,11 +17,6 @@ def test_matmul_mamf(accel_check, dtype):
     accel_check(probes.matmul_mamf, dtype=dtype)
 
 
-def test_matmul_burst(accel_check):
-    """Measure the throughput of the first milliseconds after a rest, for comparison with published results."""
-    accel_check(probes.matmul_burst, dtype="bf16")
-
-
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 def test_matmul_best(accel_check, dtype):
     """Check the throughput of the fastest matrix shape that a search finds."""

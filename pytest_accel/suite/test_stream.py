@@ -9,8 +9,3 @@ from pytest_accel import probes
 def test_stream(accel_check, op):
     """Check the memory bandwidth of one operation."""
     accel_check(probes.stream, op=op)
-
-
-def test_stream_windows(accel_check):
-    """Check that no part of the memory is much slower than the rest."""
-    accel_check(probes.stream_windows)

@@ -62,7 +62,7 @@ def versions(software: Mapping[str, Sequence[str]]) -> str:
 def limited(one: Calibrated, sku: Sku, platform: Platform) -> bool:
     """Return True for a metric that gets a limit: the SKU limits it, or its probe derives floors and is required.
 
-    Bursts and the best of a search stay information.
+    The best of a search stays information.
     """
     declared = finder_of(one.metric)
     if declared is None or why_not_applicable(sku, one.metric, platform):

@@ -168,7 +168,7 @@ def test_how_rounds_confirm_a_distance(
     [
         ("stream.triad", "GB/s", "memory"),
         ("host_copy_all.h2d", "GB/s", "host link"),
-        ("host_copy.latency", "us", "latency"),
+        ("mine.delay", "us", "latency"),
         ("peer_copy.one_way", "GB/s", "peer links"),
         ("matmul.bf16", "TFLOPS", "products"),
         ("soak.rate", "TFLOPS", "products"),

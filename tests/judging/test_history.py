@@ -204,7 +204,7 @@ def test_without_a_spread_a_device_may_lose_what_the_like_devices_lost(
         (memory(3000.0, details={"excuse": "loaded"}), False),
         (memory(3000.0, how="alone"), False),
         (Measurement("soak.power", "GPU-0", "W", 700.0), False),
-        (Measurement("host_copy.latency", "GPU-0", "us", 7.0), False),
+        (Measurement("mine.delay", "GPU-0", "us", 7.0), False),
         (Measurement("inventory.nvlink_speed", "GPU-0", "GB/s", 25.0), False),
         (Measurement("ddp.step_ms", NODE, "ms", 25.0), False),
     ],

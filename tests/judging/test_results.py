@@ -13,7 +13,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import results
-from pytest_accel.judging.facts.results import compared, droop, of_alone
+from pytest_accel.judging.facts.results import compared, of_alone
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes import matmul, soak
 from pytest_accel.probes.declare import declaration_for
@@ -251,11 +251,11 @@ def test_a_rank_that_found_no_number_is_never_averaged_away(unit: str, place: in
 
 def test_several_metrics_of_a_collective_are_kept_apart() -> None:
     outcomes = [
-        outcome(finding("ddp.step_ms", "ms", value=10.0 + i), finding("ddp.exposed", "1", value=0.1 * i), gpu=i)
+        outcome(finding("ddp.step_ms", "ms", value=10.0 + i), finding("mine.share", "1", value=0.1 * i), gpu=i)
         for i in range(2)
     ]
     found = per_node(outcomes, call("ddp.step_ms"))
-    assert [(each.metric, each.value) for each in found] == [("ddp.step_ms", 11.0), ("ddp.exposed", 0.1)]
+    assert [(each.metric, each.value) for each in found] == [("ddp.step_ms", 11.0), ("mine.share", 0.1)]
 
 
 def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() -> None:
@@ -378,14 +378,3 @@ def test_a_copy_beside_the_others_is_compared_with_the_same_one_alone() -> None:
     assert of_alone(replace(together, subject="GPU-2"), alone) is None
     assert of_alone(replace(together, value=None), alone) is None
     assert of_alone(alone[0], alone) is None
-
-
-def test_a_burst_is_compared_with_what_was_sustained() -> None:
-    sustained = [
-        Measurement("matmul.bf16", "GPU-0", "TFLOPS", 720.0),
-        Measurement("matmul.fp8", "GPU-0", "TFLOPS", 1.0),
-    ]
-    burst = Measurement("matmul_burst.bf16", "GPU-0", "TFLOPS", 800.0)
-    assert droop(burst, sustained) == pytest.approx(0.1)
-    assert droop(burst, []) is None
-    assert droop(sustained[0], [burst]) is None

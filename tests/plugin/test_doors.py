@@ -350,8 +350,7 @@ def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: 
 
     assert ran.exit == 6, ran.out
     assert ran.closing.startswith("SIMULATED HELD ")
-    without = "test_stream_windows, test_matmul_best, test_matmul_burst"
-    assert ran.closing.endswith(f"no acceptance: the packaged suite was collected without {without}")
+    assert ran.closing.endswith("no acceptance: the packaged suite was collected without test_matmul_best")
 
 
 def single(folder: Path) -> Path:

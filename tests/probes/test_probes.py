@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -96,15 +95,6 @@ def test_matmul_counts_two_operations_for_each_product(device: Compute, dtype: s
     assert len(finding.peak["samples"]) == len(finding.samples)
 
 
-def test_a_burst_begins_at_rest_and_is_repeated(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests: list[float] = []
-    monkeypatch.setattr("pytest_accel.probes.device.timing.time.sleep", rests.append)
-    finding = probes.matmul_burst(device, dtype="fp32", m=64, n=96, k=128)
-    assert finding.metric == "matmul_burst.fp32"
-    assert rests == [1.0] * len(finding.samples) == [1.0] * 5
-    assert per_call(finding) == pytest.approx(2 * 64 * 96 * 128 / 1e12)
-
-
 def test_the_best_shape_is_one_of_those_tried_and_says_which(device: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
     anchors = ((64, 64, 64), (512, 512, 512))
     monkeypatch.setattr(sys.modules["pytest_accel.probes.matmul_best"], "ANCHORS", anchors)
@@ -158,37 +148,6 @@ def test_host_copy_counts_every_direction(
     finding = probe(device, direction=direction, mib=1)
     assert finding.unit == "GB/s"
     assert per_call(finding) == pytest.approx(ways * 2**20 / 1e9)
-
-
-class Stepping(Compute):
-    """A device whose clock goes on by 10 us from one reading to the next, and by 200 us in one copy of fifty."""
-
-    @property
-    def clock(self) -> Any:
-        readings = itertools.count(1)
-        now = 0.0
-
-        def read() -> float:
-            nonlocal now
-            now += 200e-6 if next(readings) % 100 == 0 else 10e-6
-            return now
-
-        return SimpleNamespace(now=read)
-
-
-def test_the_latency_of_a_small_copy_is_its_median_and_its_99th_percentile() -> None:
-    median, p99 = probes.host_latency(Stepping(cpu(), AtOnce()))
-    assert (median.metric, median.unit) == ("host_copy.latency", "us")
-    assert (p99.metric, p99.unit) == ("host_copy.latency_p99", "us")
-    assert median.value == pytest.approx(10)
-    assert p99.value == pytest.approx(200)
-    assert median.details["p99_us"] == p99.value
-
-
-def test_a_small_copy_that_arrives_wrong_is_seen(device: Compute) -> None:
-    device.torch = Instead(torch, zeros=lambda *size, **how: torch.zeros(*size, **how).as_subclass(Rotten))
-    with pytest.raises(WrongResult, match=r"the data that arrived differ"):
-        list(probes.host_latency(device))
 
 
 def test_a_kernel_of_memory_that_writes_only_once_is_seen(device: Compute) -> None:
@@ -803,12 +762,12 @@ def test_an_operation_that_the_library_does_not_have_cannot_be_measured(
     """As torch raises for a backend without it: Backend.hpp."""
 
     def refuse(*_: object) -> None:
-        raise RuntimeError("Backend hccl does not support broadcast")
+        raise RuntimeError("Backend hccl does not support alltoall_base")
 
-    monkeypatch.setattr(torch.distributed, "broadcast", refuse)
+    monkeypatch.setattr(torch.distributed, "all_to_all_single", refuse)
     device.world = 2
-    with pytest.raises(NotApplicable, match="hccl does not support broadcast"):
-        probes.collective(device, operation="broadcast", size="64KiB")
+    with pytest.raises(NotApplicable, match="hccl does not support alltoall_base"):
+        probes.collective(device, operation="all_to_all", size="64KiB")
 
 
 # -- two ranks
@@ -833,9 +792,6 @@ def test_two_ranks(tmp_path: Path) -> None:
         assert answer["reduce"] == pytest.approx([2**20 / 1e9]), "size x 2 (n - 1) / n is the size for two ranks"
         assert answer["reduce_conditions"] == {"ranks": 2, "dtype": "fp32", "backend": "gloo"}
         assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
-        assert answer["step_units"] == ["ms", "ms", "1"], "a processor has no share of exposed communication"
-        share, step, parts = answer["exposed"]
-        assert share == pytest.approx(min(1, max(0, (step - parts["without_sync_ms"]) / parts["all_reduce_ms"])))
         assert "values are wrong on rank" in answer["wrong_sum"]
         assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
     assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
@@ -851,16 +807,12 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     device.join(meeting, rank, 2)
     device.join(meeting, rank, 2)  # the second time it is there already
     reduced = probes.collective(device, size="1MiB")
-    (alone,) = probes.ddp_step(device, layers=2, width=64, batch=8)
-    device.vendor = replace(device.vendor, accelerator=True)
-    step, exposed = probes.ddp_step(device, layers=2, width=64, batch=8)
+    step = probes.ddp_step(device, layers=2, width=64, batch=8)
     answer: dict[str, Any] = {
         "reduce": [per_call(reduced)],
         "reduce_conditions": {name: reduced.conditions[name] for name in ("ranks", "dtype", "backend")},
         "step_ms": step.samples,
         "step_seconds": [once * 1000 for once in step.seconds],
-        "step_units": [alone.unit, step.unit, exposed.unit],
-        "exposed": (exposed.value, step.value or fmean(step.samples), step.details),
         "blocks": (len(reduced.samples), len(step.samples)),
     }
     all_reduce, broadcast = dist.all_reduce, dist.broadcast
@@ -1228,60 +1180,6 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
     monkeypatch.setattr(device, "synchronize", lambda: None)
     with pytest.raises(Unmeasurable, match=rf"only {had} of 151\.4 GB could be allocated: the rest is in use"):
         probes.memory_pattern(device)
-
-
-def test_the_slowest_window_is_named_by_its_place(device: Compute) -> None:
-    finding = probes.stream_windows(device, mib=1, windows=4)
-    assert len(finding.details["windows_gb_per_s"]) == 4
-    assert finding.value is None
-    assert min(finding.details["windows_gb_per_s"]) == finding.details["windows_gb_per_s"][finding.details["slowest"]]
-
-
-class Chancy(Compute):
-    """A device that reads a window in a millisecond; the third of four looks slow by chance as long as it is chosen."""
-
-    def __init__(self) -> None:
-        super().__init__(cpu(), AtOnce())
-        self._calls = itertools.count()
-
-    @property
-    def clock(self) -> Any:
-        return SimpleNamespace(mark=lambda: 0.0, seconds=self._seconds)
-
-    def _seconds(self, start: float, end: float) -> float:
-        at = next(self._calls)
-        return 1.5e-3 if at < 20 and at % 4 == 2 else 1e-3
-
-
-class Reader(Compute):
-    """A device that notes what it reads, and when the clock is looked at."""
-
-    def __init__(self) -> None:
-        super().__init__(cpu(), AtOnce())
-        self.noted: list[int] = []
-        self.torch = Instead(torch, sum=lambda array: self.noted.append(array.data_ptr()))
-
-    @property
-    def clock(self) -> Any:
-        return SimpleNamespace(mark=lambda: self.noted.append(0), seconds=lambda start, end: 1e-3)
-
-
-def test_before_a_window_is_timed_another_one_is_read() -> None:
-    """Otherwise a cache would still hold a part of it, and a GPU without work would wait for the host."""
-    device = Reader()
-    probes.stream_windows(device, mib=1, windows=3)
-    before, starts, timed, ends = (device.noted[place::4] for place in range(4))
-    assert set(starts + ends) == {0}
-    assert len(timed) == (3 + 1) * 5
-    assert all(one != other for one, other in zip(before, timed, strict=True))
-
-
-def test_what_is_reported_of_the_slowest_window_did_not_choose_it() -> None:
-    finding = probes.stream_windows(Chancy(), mib=1, windows=4)
-    assert finding.details["slowest"] == 2
-    assert finding.seconds == pytest.approx([1e-3] * 5)
-    assert finding.samples == pytest.approx([2**20 / 1e6] * 5)
-    assert finding.details["of_median"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("unit", "as_duration"), [("ms", False), ("GB/s", True)])

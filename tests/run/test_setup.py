@@ -43,10 +43,10 @@ def test_every_operation_is_measured_at_the_size_of_the_suite_and_where_it_has_a
 ) -> None:
     here = setup("h200-sxm", "hgx8", "standard")
     platform = here.terms.platform
-    alike = replace(platform.limits["all_reduce.busbw@8GiB"], metric="sendrecv.busbw@8GiB")
+    alike = replace(platform.limits["all_reduce.busbw@8GiB"], metric="all_to_all.busbw@8GiB")
     here.terms = replace(here.terms, platform=replace(platform, limits={**platform.limits, alike.metric: alike}))
     found = [each for each in here.collectives() if each[0] != "all_reduce"]
-    assert found == [*((each, "1GiB") for each in OPERATIONS[1:]), ("sendrecv", "8GiB")]
+    assert found == [*((each, "1GiB") for each in OPERATIONS[1:]), ("all_to_all", "8GiB")]
 
 
 def sizes(setup: Setup) -> list[str]:

@@ -32,7 +32,7 @@ SKU = Sku(
         ("matmul.bf16@m=64", HGX8, 989.4),
         ("matmul.fp8", HGX8, None),
         ("stream.copy", HGX8, 3350),
-        ("host_copy.latency", HGX8, None),  # a duration
+        ("all_reduce.latency", HGX8, None),  # a duration
         ("host_copy.pcie_width", HGX8, None),  # a count
         ("host_copy.pcie_width@mib=64", HGX8, None),
         ("stream.sideways", HGX8, None),  # what no probe finds

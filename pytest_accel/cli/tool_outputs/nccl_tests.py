@@ -1,4 +1,4 @@
-"""Reader of the output of nccl-tests and rccl-tests: bus bandwidths of six operations. Pure."""
+"""Reader of the output of nccl-tests and rccl-tests: bus bandwidths of four operations. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _CELLS = re.compile(r"[\d.]+(?: |$)")
 _STARTED = re.compile(r"Collective test starting: (\w{1,40})")
 """The line of nccl-tests since v2.16.7 that names the program."""
 _LAST = "Out of bounds values"
-_UNREDUCED = ("all_gather", "all_to_all", "broadcast")
+_UNREDUCED = ("all_gather", "all_to_all")
 """Operations whose reduction is "none"."""
 
 
@@ -226,8 +226,9 @@ def _measurement(row: _Row, metric: str, operation: str, common: Mapping[str, An
 def _operation(text: str, rows: Sequence[_Row], ranks: int, shown: str) -> str:
     """Return the operation of an output: of the program that it names, or the only one that has such rows.
 
-    Raises BadFile for another program, for several, and where more than one has such rows. alltoallv_perf of rccl-tests
-    has the rows of alltoall_perf, so these need the name.
+    Raises BadFile for another program, for several, and where more than one has such rows. Two programs that are not
+    read have the rows of one that is, so these need the name: alltoallv_perf of rccl-tests those of alltoall_perf, and
+    sendrecv_perf of two ranks those of all_reduce_perf that were not checked.
     """
     named = {name.removesuffix("_mpi") for name in _STARTED.findall(text)}
     if other := sorted(named - {*PROGRAMS}):
@@ -240,6 +241,8 @@ def _operation(text: str, rows: Sequence[_Row], ranks: int, shown: str) -> str:
         raise BadFile(f"{shown}: output of nccl-tests, but its rows are not those of {' or '.join(named or PROGRAMS)}")
     if not named and "alltoall_perf" in common:
         common.add("alltoallv_perf")
+    if not named and "all_reduce_perf" in common and ranks == 2 and any(row.wrong[0] == "N/A" for row in rows):
+        common.add("sendrecv_perf")
     if len(common) > 1:
         either, line = " or ".join(sorted(common)), "# Collective test starting: ..."
         raise BadFile(
@@ -255,11 +258,11 @@ def _fits(row: _Row, operation: str, ranks: int) -> bool:
     Programs without a result in place check the one out of place alone.
     """
     share = (ranks - 1) / ranks
-    factor = {"all_reduce": 2 * share, "broadcast": 1.0, "sendrecv": 1.0}.get(operation, share)
+    factor = 2 * share if operation == ALL_REDUCE else share
     in_place, checked = row.wrong[1] != "N/A", row.wrong[0] != "N/A"
     return (
         row.redop == ("none" if operation in _UNREDUCED else "sum")
-        and row.root == ("0" if operation == "broadcast" else "-1")
+        and row.root == "-1"
         and row.size == 4 * row.count * (ranks if operation in DIVIDED else 1)
         and (not checked or in_place == (operation not in OUT_OF_PLACE))
         and all(_near(algbw * factor, busbw) for algbw, busbw in zip(row.algbw, row.busbw, strict=True))

@@ -82,8 +82,6 @@ def _shares(
         found["of_clock"] = clock
     if (alone := results.of_alone(measurement, earlier)) is not None:
         found["of_alone"] = alone
-    if (lost := results.droop(measurement, earlier)) is not None:
-        found["droop"] = lost
     if (energy := joules(measurement, summary)) is not None:
         found["joules_per_tflop"] = energy
     if (varied := variation(measurement.samples)) is not None:

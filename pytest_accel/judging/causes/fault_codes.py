@@ -154,7 +154,7 @@ MEMORY = (
     FaultCode(
         "A208", "memory-slow", _ERROR, Action.INVESTIGATE,
         "the memory is slower than its limit", f"reset the device and measure again; {_FIELD}",
-        ("stream.*", "stream_windows.*"),
+        ("stream.*",),
     ),
 )  # fmt: skip
 
@@ -177,7 +177,7 @@ LINKS = (
         "A303", "host-link-slow", _ERROR, Action.INVESTIGATE,
         "copies between host and device are slower than their limit",
         "check NUMA placement, IOMMU, ACS and the host's memory; then reseat the card",
-        ("host_copy.*", "host_copy_all.*", "host_copy_far.*"),
+        ("host_copy.*", "host_copy_all.*"),
     ),
     FaultCode(
         "A304", "peer-link-down", _CRITICAL, Action.CHECK_LINKS,
@@ -209,7 +209,7 @@ LINKS = (
         "A308", "collective-slow", _ERROR, Action.INVESTIGATE,
         "collectives or a distributed training step are slower than their limit",
         "look at peer copies and links first; then at the settings and the version of NCCL or RCCL",
-        ("all_*", "reduce_scatter.*", "broadcast.*", "sendrecv.*", "ddp.*"),
+        ("all_*", "reduce_scatter.*", "ddp.*"),
     ),
     FaultCode(
         "A309", "network-slow", _ERROR, Action.CHECK_LINKS,
@@ -284,7 +284,7 @@ RESULTS = (
         "A501", "compute-slow", _ERROR, Action.INVESTIGATE,
         "the device computes more slowly than its limit, and neither heat, power nor a setting accounts for it",
         f"measure again after a power-cycle; {_FIELD}",
-        ("matmul.*", "matmul_mamf.*", "matmul_best.*", "matmul_burst.*", "soak.rate"),
+        ("matmul.*", "matmul_mamf.*", "matmul_best.*", "soak.rate"),
     ),
     FaultCode(
         "A502", "wrong-result", _CRITICAL, Action.RETURN,

@@ -220,24 +220,10 @@ def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | N
     None for any other measurement. A copy that is slow alone points to the device or its link; one that is slow only
     together points to a shared uplink or the host's memory.
     """
-    return _share_of_last(measured, "host_copy_all", earlier, "host_copy")
-
-
-def droop(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
-    """Return the fraction of a burst's rate that is lost in the sustained product; None for any other measurement.
-
-    5 to 20 % is usual and due to the power limit, which is why a burst does not predict the sustained rate.
-    """
-    share = _share_of_last(measured, "matmul_burst", earlier, "matmul")
-    return 1 - 1 / share if share else None
-
-
-def _share_of_last(measured: Measurement, probe: str, earlier: Sequence[Measurement], other: str) -> float | None:
-    """Return a measurement of `probe` divided by the last one of `other` on the same subject and variant, or None."""
     own = parse(measured.metric)
-    if own.probe != probe or not isinstance(measured.value, int | float):
+    if own.probe != "host_copy_all" or not isinstance(measured.value, int | float):
         return None
-    metric = str(replace(own, probe=other))
+    metric = str(replace(own, probe="host_copy"))
     same = [each for each in earlier if (each.metric, each.subject) == (metric, measured.subject)]
     values = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
     return measured.value / values[-1] if values else None

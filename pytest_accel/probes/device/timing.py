@@ -184,30 +184,6 @@ def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> fl
     return fastest
 
 
-def time_bursts(
-    work: Callable[[], object], clock: Clock, gate: Gate, *, rest: float, burst: float, repeats: int
-) -> list[float]:
-    """Return seconds per operation of short bursts after a rest, before power and heat limit the device.
-
-    Before each burst the device rests for `rest` seconds; then three calls warm it up, and it works for `burst`
-    seconds.
-    """
-    gate.working()
-    count = max(1, round(burst / time_once(work, clock, burst)))
-    bursts = []
-    for _ in range(repeats):
-        gate.ready()
-        time.sleep(rest)
-        for _ in range(3):
-            work()
-        start = clock.mark()
-        for _ in range(count):
-            work()
-        bursts.append(clock.seconds(start, clock.mark()) / count)
-        gate.block(bursts[-1], False)
-    return bursts
-
-
 def time_calls(
     work: Callable[[], object],
     clock: Clock,

@@ -20,7 +20,7 @@ pass. The second is for products of another source's method, where shape and dat
 and for what is no rate. Above the third the noise of healthy parts fails."""
 LOWERED = 0.9
 """The share of a replaced floor that a floor without a healthy figure may be."""
-SHARES = ("soak.droop", "soak.throttle.sw_thermal", "ddp.exposed")
+SHARES = ("soak.droop", "soak.throttle.sw_thermal")
 
 
 @rule

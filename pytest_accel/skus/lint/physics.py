@@ -164,13 +164,13 @@ def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str)
 
 @rule
 def burst(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a sustained rate that is not clearly below the burst and best-shape rates of its dtype."""
+    """Report a sustained rate that is not clearly below the best-shape rates of its dtype."""
     for key, limit, platform in subject.limits():
         probe, dtype = parse(limit.metric).probe, parse(peaks.measured_as(subject.sku, limit.metric)).variant
         figure = limit.reference or limit.floor
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
-        for other in ("matmul_best", "matmul_burst", "matmul_mamf"):
+        for other in ("matmul_best", "matmul_mamf"):
             most = max(_figures_of(subject, platform, f"{other}.{dtype}", limit.unit), default=None)
             if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):
                 why = f"expected well below {other}.{dtype} ({most:g}): this rate is sustained"

@@ -29,17 +29,14 @@ ALONE: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"matmul.{dtype}": (probes.matmul, {"dtype": dtype, **SMALL}) for dtype in HOPPER},
     **{f"mamf.{dtype}": (probes.matmul_mamf, {"dtype": dtype, "shapes": SHAPE}) for dtype in SHAPE},
     **{f"exact.{dtype}": (probes.exact_matmul, {"dtype": dtype, **SMALL}) for dtype in ("bf16", "fp16", "fp32")},
-    "burst": (probes.matmul_burst, {"dtype": "bf16", **SMALL}),
     "best": (probes.matmul_best, {"dtype": "bf16", "shapes": [[64, 64, 64], [128, 64, 64]]}),
     "soak": (probes.soak, {"dtype": "bf16", **SMALL}),
     **{
         f"stream.{op}": (probes.stream, {"op": op, "mib": 4, "calls": 2})
         for op in ("copy_kernel", "triad", "dot", "copy", "read", "write")
     },
-    "windows": (probes.stream_windows, {"mib": 1, "windows": 4}),
     **{f"host_copy.{way}": (probes.host_copy, {"direction": way, "mib": 2}) for way in ("d2h", "h2d", "both")},
     "host_copy_all": (probes.host_copy_all, {"direction": "both", "mib": 2}),
-    "latency": (probes.host_latency, {}),
     "memory": (probes.memory_pattern, {"mib": 4}),
 }
 PEERS: dict[str, tuple[Any, dict[str, Any]]] = {
