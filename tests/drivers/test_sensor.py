@@ -171,18 +171,6 @@ def test_a_device_that_owes_an_answer_is_not_waited_for_again(monkeypatch: pytes
     assert heard.messages[-1]["facts"]["right"] == {"power_w": 1.0}, "it is asked again once it has answered"
 
 
-def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensor, "SILENT_SECONDS", 0.3)
-    hang = threading.Event()
-    machine = sensor.Machine(profiling=lambda: [{"says": str(hang.wait(30))}])
-    found, heard = watched(lambda: {"power_w": 2.0}, 0.0, machine)
-    found.idle()
-    hang.set()
-    (said,) = heard.messages[-1]["profilers"]
-    assert "running profilers could not be listed" in said["says"]
-    assert heard.messages[-1]["reasons"] == {}
-
-
 def test_what_the_readings_cost_is_told() -> None:
     def slow() -> dict[str, float]:
         time.sleep(0.02)
