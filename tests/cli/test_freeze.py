@@ -81,7 +81,7 @@ def test_show_and_lint_read_a_contract(file: Path, capsys: pytest.CaptureFixture
     assert "h100-sxm on hgx8 at standard" in out
     status, out, _ = said(capsys, "lint", file.name)
     assert status == 0
-    assert "1 file, 101 limits: 0 errors, 0 warnings" in out
+    assert "1 file, 97 limits: 0 errors, 0 warnings" in out
 
 
 @pytest.mark.slow
