@@ -91,8 +91,8 @@ class Measuring:
     def note_host(self) -> None:
         """Enter the facts of the host that have no limit into the record: no test asks for them."""
         limited, now = self._setup.terms.limits, clock.now()
-        found = [host_fact(f"host.{name}", answer, now) for name, answer in self._host_facts.items()]
-        self._ledger.add(each for each in found if each.metric not in limited)
+        present = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
+        self._ledger.add(host_fact(metric, present[metric], now) for metric in present if metric not in limited)
 
     def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""

@@ -81,4 +81,4 @@ def test_a_fact_of_the_host_without_a_limit_is_in_the_record_before_any_test(tmp
     assert found.value == "never"
     assert here.ledger.newest("host.numa_balancing", NODE) is None, "its test reads it"
     assert not here.ledger.verdicts
-    here.stop()
+    here.finish()
