@@ -48,12 +48,10 @@ class Fake(Driver):
         return {"power_w": 1.0} if device == LEFT else self.right()
 
 
-def watched(
-    right: Callable[[], dict[str, float]], seconds: float, machine: sensor.Machine = sensor.THIS_MACHINE
-) -> tuple[sensor.Sensor, Heard]:
+def watched(right: Callable[[], dict[str, float]], seconds: float) -> tuple[sensor.Sensor, Heard]:
     """The sensor after one turn of so many seconds."""
     heard: Any = Heard()
-    found = sensor.Sensor(heard, machine)
+    found = sensor.Sensor(heard)
     found._drivers["fake"] = Fake(right)
     found._devices = {device.uuid: device for device in (LEFT, RIGHT)}
     turn = threading.Thread(target=found.watch, args=(1, 50.0))
