@@ -78,16 +78,6 @@ NEEDS = (
         "/dev/kmsg (root, on the host): SXids, amdgpu, PCIe, machine checks",
         "left out; counters and Xids show most of it",
     ),
-    (
-        "inlet, fans, power supplies (`host.inlet` ...)",
-        "hwmon, else the management controller: /dev/ipmi0 (root) and `ipmitool`",
-        "left out",
-    ),
-    (
-        "running profilers and diagnostic tools",
-        "to see the processes of the host, which a container hides",
-        "they are not noted",
-    ),
     ("collectives, DDP step", "`nccl` in torch; a /dev/shm of 1 GB", "UNMEASURED, with the error of NCCL"),
     ("one run at a time", "a /tmp that all users of the devices share", "two runs may disturb each other"),
 )

@@ -167,9 +167,6 @@ IN_PROCESS: Sequence[Case] = (
     advice("far-processors", "host.accelerator_numa", measured=LITTLE),
     advice("host-memory-lost-before", "host.ecc_uncorrected", measured=LITTLE),
     advice("machine-checked-before", "host.machine_checks", measured=LITTLE),
-    advice("drive-dead", "host.nvme_state", measured=LITTLE),
-    advice("fan-alarm", "host.fan_alarms", measured=LITTLE),
-    advice("power-supply-off", "host.power_supplies", measured=LITTLE),
     # -- what the host counts meanwhile
     Case("host-memory-uncorrected", ("host_counters.ecc_uncorrected",), "node", measured=LITTLE),
     Case("machine-check", ("host_counters.machine_checks",), "node", measured=LITTLE),

@@ -146,9 +146,6 @@ IN_PROCESS: Sequence[Case] = (
     of_host("huge-pages-off", "host.huge_pages", "mi300a"),
     of_host("host-memory-lost-before", "host.ecc_uncorrected"),
     of_host("machine-checked-before", "host.machine_checks"),
-    of_host("drive-dead", "host.nvme_state"),
-    of_host("fan-alarm", "host.fan_alarms"),
-    of_host("power-supply-off", "host.power_supplies"),
     # -- what the host counts meanwhile
     lost("host-memory-uncorrected", "host_counters.ecc_uncorrected"),
     lost("machine-check", "host_counters.machine_checks"),

@@ -157,7 +157,6 @@ WHY = {
         ("counters.log_hardware", "counters.log_advice", "host_counters.log_hardware", "host_counters.log_advice"),
         "the kernel log is not simulated; real lines are tested (tests/drivers/test_kernel_log.py)",
     ),
-    "host.nvme_warnings": "drives answer by ioctl, which is not simulated; tested (tests/drivers/test_host_queries.py)",
     "matmul.fp4": "torch multiplies it on GPUs only, a simulated device works on the CPU",
     "matmul_best": "its search times products itself, which is not simulated",
 }

@@ -309,8 +309,8 @@ def _look(here: Session, subjects: Sequence[str]) -> None:
     """The facts of node, host and devices."""
     for fact in ("driver", "count"):
         here.check(probes.inventory, {"fact": fact}, NODE)
-    for fact in probes.HOST_FACTS:
-        here.check(probes.host, {"fact": fact}, NODE)
+    for probe, fact in limited(here, "host"):
+        here.check(probe, {"fact": fact}, NODE)
     for probe, fact in [(probes.inventory, "sku"), *limited(here, "inventory"), *limited(here, "health")]:
         for subject in subjects:
             here.check(probe, {"fact": fact}, subject)

@@ -67,7 +67,7 @@ def accept(**more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_quick_test_finds_no_program_that_not_every_machine_has() -> None:
-    """ipmitool, Slurm or a monitoring agent would be asked by what is tested."""
+    """Slurm or a monitoring agent would be asked by what is tested."""
     (folder,) = os.environ["PATH"].split(os.pathsep)
     assert {"bash", "cat", "sleep"} <= {path.name for path in Path(folder).iterdir()}
     assert [name for name in ("apt-get", "dpkg", "dnf", "lspci", "python3", "systemctl") if shutil.which(name)] == []

@@ -148,8 +148,6 @@ class HostDetails(TypedDict, total=False):
     """nics_active: True in a container, which may not see every NIC."""
     taint: int
     """kernel_taint: the bits as the kernel has them. For the record, as all below."""
-    drives: Mapping[str, Mapping[str, float]]
-    """nvme_warnings: the values in the SMART log of each drive."""
     units: Sequence[str]
     """iommu: the names of the IOMMUs."""
     domains: Sequence[str]

@@ -232,7 +232,7 @@ LESS_IS_WORSE = frozenset(
         "compute_units", "cuda_cores", "memory_bus_bits", "memory_bytes", "power_limit_w", "power_limit_default_w",
         "power_limit_max_w", "clock_max_mhz", "memory_clock_max_mhz", "clock_application_mhz", "pcie_width",
         "pcie_gen_max", "pcie_width_max", "nvlink_count", "nvlink_up", "nvlink_gb_per_s", "xgmi_up", "xgmi_gb_per_s",
-        "host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate", "host.nvme",
+        "host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate",
     }
 )  # fmt: skip
 """Facts of which a smaller value is a loss."""
@@ -244,7 +244,6 @@ MORE_IS_WORSE = frozenset(
         "bad_pages_pending", "bad_pages_unreservable", "pcie_fatal", "xgmi_down", "ecc_sram_threshold_exceeded",
         "remap_pending", "remap_failure", "retired_pages_pending", "channel_repair_pending", "tpc_repair_pending",
         "memory_unrepairable", "xgmi_uncorrectable", "host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks",
-        "host.fan_alarms",
     }
 )  # fmt: skip
 """Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""

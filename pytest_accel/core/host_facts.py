@@ -25,7 +25,6 @@ class HostFact:
 _DMI, _CPU, _NODE = "/sys/class/dmi/id", "/sys/devices/system/cpu", "/sys/devices/system/node"
 _PCI, _RDMA, _NET = "/sys/bus/pci/devices", "/sys/class/infiniband", "/sys/class/net"
 _PORT = f"{_RDMA}/*/ports/*"
-_HWMON = "/sys/class/hwmon, else ipmitool"
 _PROCESSES = "/proc/*/comm"
 _SHM = "statvfs of /dev/shm"
 
@@ -95,17 +94,11 @@ HOST_FACTS = {
     "ethernet_carrier_lost": HostFact("count", "most often that another Ethernet link was lost",
                                       f"{_NET}/*/carrier_down_count", counts=True),
     "ethernet_rate": HostFact("GB/s", "slowest Ethernet link that is up, each way", f"{_NET}/*/speed, operstate"),
-    "nvme": HostFact("count", "NVMe drives", "/sys/class/nvme"),
-    "nvme_state": HostFact("text", "NVMe drives that are not live", "/sys/class/nvme/*/state"),
-    "nvme_warnings": HostFact("text", "critical warnings of the NVMe drives (SMART)", "the SMART log of /dev/nvme*"),
     "ecc_corrected": HostFact("count", "memory errors that were corrected", "/sys/devices/system/edac/mc/*/ce_count",
                               counts=True),
     "ecc_uncorrected": HostFact("count", "memory errors that could not be corrected",
                                 "/sys/devices/system/edac/mc/*/ue_count", counts=True),
     "dimms": HostFact("text", "memory modules: number, size, speed", "/sys/firmware/dmi/entries/17-*/raw"),
-    "inlet": HostFact("C", "temperature of the air that comes in", _HWMON),
-    "fan_alarms": HostFact("count", "fans that report an alarm", _HWMON),
-    "power_supplies": HostFact("text", "power supplies", "/sys/class/power_supply, else ipmitool"),
     "fabric_manager": HostFact("text", "NVIDIA fabric manager, which an NVSwitch system needs", _PROCESSES),
     "imex": HostFact("text", "NVIDIA IMEX, which joins the memory of the nodes of a rack", _PROCESSES),
     "mps": HostFact("text", "NVIDIA MPS, which lets processes share a device", _PROCESSES),

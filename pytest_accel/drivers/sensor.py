@@ -20,7 +20,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
-from pytest_accel.drivers.host import profilers, reading
+from pytest_accel.drivers.host import reading
 from pytest_accel.drivers.host.hints import hints
 from pytest_accel.drivers.host.place import place
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
@@ -82,8 +82,6 @@ class Machine:
     """The time as the device of this UUID has it."""
     host: Callable[[Iterable[str]], dict[str, Any]] = lambda names: host_facts(Path("/"), names)
     """These facts of the host."""
-    profiling: Callable[[], list[dict[str, Any]]] = profilers.running
-    """The programs that profile or diagnose devices on the host."""
     kernel_reports: Callable[[], Iterator[dict[str, Any]]] | None = kernel_log.follow
     """The messages of the kernel as they come, None where there are none."""
     kernel_past: Callable[[], list[dict[str, Any]]] = kernel_log.past
@@ -185,20 +183,10 @@ class Sensor:
         return devices, lost + [_problem(name, "need", reason, places) for reason in driver.needs]
 
     def idle(self) -> None:
-        """Send the reason for each device that is not idle, and the profilers that run on the host."""
+        """Send the reason for each device that is not idle."""
         answers = self._ask(lambda driver, device: driver.idle(device))
         reasons = {uuid: str(why) for uuid, why in answers.items() if why}
-        self._pipe.send("idle", reasons=reasons, profilers=self._profilers())
-
-    def _profilers(self) -> list[dict[str, Any]]:
-        """Return the programs that profile or diagnose devices.
-
-        Reading /proc has a deadline: reading the command line of a process that hangs in the kernel may hang as well.
-        """
-        seen = deadlines.each({"profilers": self._machine.profiling}, SILENT_SECONDS)["profilers"]
-        if isinstance(seen, DriverProblem):
-            return [{"says": "running profilers could not be listed: /proc does not answer", "disturbs": False}]
-        return seen
+        self._pipe.send("idle", reasons=reasons)
 
     def host(self, names: Iterable[str]) -> None:
         """Send these facts of the host."""

@@ -54,6 +54,12 @@ def accel_health(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def accel_host(request: pytest.FixtureRequest) -> str:
+    """Return the name of a fact of the host, such as "acs"; the test runs once for each fact that the SKU limits."""
+    return _parameter(request)
+
+
+@pytest.fixture
 def accel_counters(request: pytest.FixtureRequest) -> str:
     """Return the name of an error counter, such as "nvlink_crc"; the test runs once for each that the SKU limits."""
     return _parameter(request)

@@ -32,7 +32,7 @@ from pytest_accel.views.benchmark import Replay, is_replay
 from pytest_accel.views.progress import Progress
 from pytest_accel.views.table import table
 
-LIMITED = ("inventory", "health", "counters", "delivery")
+LIMITED = ("inventory", "health", "host", "counters", "delivery")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
 
 FILTERS = {

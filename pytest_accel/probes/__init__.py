@@ -11,7 +11,7 @@ from pytest_accel.probes.collectives import collective_latency as collective_lat
 from pytest_accel.probes.ddp_step import ddp_step as ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul
 from pytest_accel.probes.fabric import fabric_pairs as fabric_pairs
-from pytest_accel.probes.facts import HOST_COUNTERS, HOST_FACTS
+from pytest_accel.probes.facts import HOST_COUNTERS
 from pytest_accel.probes.facts import counters as counters
 from pytest_accel.probes.facts import health as health
 from pytest_accel.probes.facts import host as host
@@ -29,4 +29,4 @@ from pytest_accel.probes.soak import soak as soak
 from pytest_accel.probes.stream import stream as stream
 
 _names = sorted(each.name for each in declare.declarations() if each.packaged)
-__all__ = ["HOST_COUNTERS", "HOST_FACTS", *_names]  # noqa: PLE0604  they are strings
+__all__ = ["HOST_COUNTERS", *_names]  # noqa: PLE0604  they are strings

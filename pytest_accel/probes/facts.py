@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.core import host_facts
+from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import ANY, probe
 
@@ -23,22 +23,12 @@ def health(device: Any, *, fact: str) -> None:
     """Declare the facts of a device's health, such as remap_pending."""
 
 
-HOST_FACTS = tuple(host_facts.HOST_FACTS)
-"""Facts of the host: numa_balancing, iommu, nic_state ..."""
-
-
-@probe(
-    "host.{fact}",
-    runs="facts",
-    variants={"fact": ANY},
-    suite=[f"host.{each}" for each in HOST_FACTS],
-    node=True,
-)
+@probe("host.{fact}", runs="facts", variants={"fact": ANY}, node=True)
 def host(device: Any, *, fact: str = "machine") -> None:
-    """Declare the facts of the host (`HOST_FACTS`), which are read once a run."""
+    """Declare the facts of the host (numa_balancing, iommu, nic_state ...), which are read once a run."""
 
 
-HOST_COUNTERS = (*host_facts.COUNTED_HOST_FACTS, *LOGGED)
+HOST_COUNTERS = (*COUNTED_HOST_FACTS, *LOGGED)
 """Counters of the host: ecc_corrected, nic_link_downed ..., and the messages that are counted in the kernel log."""
 
 

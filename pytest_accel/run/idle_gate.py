@@ -34,20 +34,10 @@ def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     for device in devices:
         if device.uuid in check.disturbed and not registry.vendor(device.driver).accelerator:
             check.excused[device.uuid] = check.disturbed.pop(device.uuid)
-    _add_profilers(check, pool, devices)
     if not check.disturbed:
         hot = ", ".join(names[uuid] for uuid in settle(pool))
         check.notes += [f"still cooling down after {preconditions.SETTLE_SECONDS:g} s: {hot}"] if hot else []
     return check
-
-
-def _add_profilers(check: IdleCheck, pool: WorkerPool, devices: Sequence[Device]) -> None:
-    """Add the profilers and diagnostic tools that run on this host; some of them disturb every GPU."""
-    for profiler in pool.sensor.profilers:
-        check.notes.append(f"before the run, {profiler['says']}")
-        for device in devices if profiler["disturbs"] else ():
-            if registry.vendor(device.driver).accelerator:
-                check.disturbed.setdefault(device.uuid, profiler["says"])
 
 
 def settle(pool: WorkerPool) -> list[str]:

@@ -88,6 +88,12 @@ class Measuring:
         """Return the facts of the host by name. The sensor reads them once in a run."""
         return self._pool.sensor.host()
 
+    def note_host(self) -> None:
+        """Enter the facts of the host that have no limit into the record: no test asks for them."""
+        limited, now = self._setup.terms.limits, clock.now()
+        present = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
+        self._ledger.add(host_fact(metric, present[metric], now) for metric in present if metric not in limited)
+
     def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""
         return request.key in self._attempts

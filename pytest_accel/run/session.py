@@ -93,6 +93,7 @@ class Session:
         self.fabric.meet()
         if before := self.setup.before:
             self.pool.sensor.follow(before.run.get("counted", {}), before.run.get("host_counted"))
+        self.measuring.note_host()
 
     # -- checking
 

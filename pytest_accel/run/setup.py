@@ -236,7 +236,7 @@ class Setup:
         return Names.of(self.discovery.devices)
 
     def limited_facts(self, probe: str) -> list[str]:
-        """Return the facts of `probe` that have a limit for each device, without the name of the probe: "vbios".
+        """Return the facts of `probe` that have a limit, without the name of the probe: "vbios".
 
         "delivery" stands for the one fact of the node that a packing list adds.
         """
@@ -245,7 +245,7 @@ class Setup:
         return [
             parse(metric).variant
             for metric in self.terms.limits
-            if parse(metric).probe == probe and metric != "inventory.sku" and not requirements.of_node(metric)
+            if parse(metric).probe == probe and metric not in ("inventory.sku", *requirements.NODE_FACTS)
         ]
 
     def collectives(self) -> list[tuple[str, str]]:

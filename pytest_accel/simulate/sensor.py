@@ -26,7 +26,6 @@ def machine(model: Model) -> Machine:
         container=str,
         now=management.clock(model),
         host=partial(_host_facts, model),
-        profiling=list,
         kernel_reports=None,
         kernel_past=list,
     )

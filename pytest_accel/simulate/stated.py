@@ -139,13 +139,6 @@ OF_HOST: tuple[tuple[str, str, str, Mapping[str, str | bytes | tuple[str, str]]]
     ("machine-checked-before", "host.machine_checks (advisory)",
      "Count machine checks of a processor since the last boot.",
      {"proc/interrupts": "MCE: 1 0"}),
-    ("drive-dead", "host.nvme_state (advisory)", "Let an NVMe drive stop answering.",
-     {"sys/class/nvme/nvme0/state": "dead"}),
-    ("fan-alarm", "host.fan_alarms (advisory)", "Raise the alarm of a chassis fan.",
-     {"sys/class/hwmon/hwmon0/fan1_input": "900", "sys/class/hwmon/hwmon0/fan1_alarm": "1"}),
-    ("power-supply-off", "host.power_supplies (advisory)", "Turn one of two power supplies off.",
-     {f"sys/class/power_supply/{name}/{file}": text for name, online in (("PSU1", "1"), ("PSU2", "0"))
-      for file, text in (("type", "Mains"), ("online", online))}),
     ("nic-down", "host.nics_active where the platform states NICs", "Take the port of an RDMA NIC down.",
      {f"{PORT}/state": "1: DOWN", f"{PORT}/phys_state": "2: Polling"}),
     ("nic-slow", "host.nics_active where the platform states NICs", "Let an RDMA NIC negotiate 100 Gbit/s.",

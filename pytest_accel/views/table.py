@@ -79,11 +79,10 @@ def table(
     devices only the worst `MOST_MARGINAL` have a row. Metrics without a limit have a row where nothing else judges
     their part of the node. The cells are shortened as far as the columns of the terminal, `width`, require.
     """
-    host = [verdict for verdict in verdicts if verdict.metric.startswith(HOST) and verdict.limit is None]
-    verdicts = told_apart([verdict for verdict in verdicts if verdict not in host])
+    verdicts = told_apart(verdicts)
     shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
     if not shown:
-        return _host(host) if full else []
+        return []
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
     slowest = _slowest(shown)
     expected = [] if full else list(filter(_as_expected, shown))
@@ -113,7 +112,7 @@ def table(
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
     lines += _expected(expected, len(none_counted), devices)
-    return lines + (not_applicable(silent) + _host(host) if full else [])
+    return lines + (not_applicable(silent) if full else [])
 
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
@@ -177,15 +176,6 @@ def _counts_nothing(group: Sequence[Verdict]) -> bool:
     """Return True for a metric that is 0 and may not be above: errors, or seconds of a slowdown."""
     fine = all(each.status is Status.PASS and not each.waiver and each.value == 0 for each in group)
     return fine and group[0].floor is None and group[0].expected in (None, 0)
-
-
-def _host(verdicts: Sequence[Verdict]) -> list[Line]:
-    """Return one line for all facts of the host that have no limit, since there are many."""
-    known = sum(verdict.information for verdict in verdicts)
-    hidden = f"{len(verdicts) - known} do not exist here or cannot be read" if known < len(verdicts) else ""
-    shown = f"{known} facts without a limit are in the record" if known else ""
-    text = f"host: {', '.join(filter(None, (shown, hidden)))} (pytest-accel discover shows them)"
-    return [(text, "")] if verdicts else []
 
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:

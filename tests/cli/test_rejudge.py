@@ -219,6 +219,14 @@ def test_which_product_a_device_is_is_asked_again() -> None:
     assert status(new, "matmul.bf16") is Status.UNMEASURED
 
 
+def test_a_fact_of_the_host_is_judged_where_a_file_limits_it() -> None:
+    old = ran(measurements=[*measured(), Measurement("host.smt", NODE, "text", "on")])
+    assert judge_again(old, terms(sku())).verdicts == old.verdicts
+    smt = Limit("host.smt", "text", equals="off", source=SOURCE, origin="part.yaml:9")
+    new = judge_again(old, terms(sku(limits={**sku().limits, smt.metric: smt})))
+    assert status(new, smt.metric) is Status.FAIL
+
+
 def test_limits_for_another_shape_say_nothing() -> None:
     measurements = [replace(each, conditions={"m": 1024}) if each.unit == "TFLOPS" else each for each in measured()]
     new = judge_again(ran(measurements=measurements), terms(sku()))

@@ -173,15 +173,6 @@ KNOWN: list[tuple[str, Tree, Any]] = [
                SLOT.format(2): dimm(0, 0, 0)},
      "2 x 64 GiB at 4800 MT/s (rated 5600)"),
     ("dimms", {SLOT.format(0): dimm(16384, 3200, 3200)}, "1 x 16 GiB at 3200 MT/s"),
-    ("nvme", {"sys/class/nvme/nvme0/state": "live"}, 1),
-    ("nvme_state", {"sys/class/nvme/nvme0/state": "live", "sys/class/nvme/nvme1/state": "dead"}, "nvme1 dead"),
-    ("inlet", {"sys/class/hwmon/hwmon3/temp2_label": "Inlet Temp",
-               "sys/class/hwmon/hwmon3/temp2_input": "27500"}, 27.5),
-    ("fan_alarms", {"sys/class/hwmon/hwmon3/fan1_input": "0", "sys/class/hwmon/hwmon3/fan2_input": "9000",
-                    "sys/class/hwmon/hwmon3/fan2_alarm": "1"}, 1),
-    ("power_supplies", {"sys/class/power_supply/PSU1/type": "Mains", "sys/class/power_supply/PSU1/online": "1",
-                        "sys/class/power_supply/PSU2/type": "Mains", "sys/class/power_supply/PSU2/online": "0"},
-     "PSU2 is off"),
     ("product", {"sys/class/dmi/id/sys_vendor": "NVIDIA", "sys/class/dmi/id/product_name": "DGXH100"},
      "NVIDIA DGXH100"),
     ("firmware", {"sys/class/dmi/id/bios_version": "1.2", "sys/class/dmi/id/bios_date": "01/02/2026"},
@@ -197,8 +188,6 @@ KNOWN: list[tuple[str, Tree, Any]] = [
 ]  # fmt: skip
 EVERYWHERE = ("shm", "shm_free")
 """Facts of a file system, which a tree has too."""
-ASKED = ("nvme_warnings",)
-"""Facts that are no file; tests/drivers/test_host_queries.py asks for them."""
 
 
 IDS = [f"{name}-{count}" for count, (name, *_) in enumerate(KNOWN)]
@@ -214,10 +203,10 @@ def test_every_fact_that_is_declared_is_read() -> None:
 
 
 def test_every_fact_has_a_test() -> None:
-    assert {name for name, *_ in KNOWN} | {*EVERYWHERE, *ASKED} == set(HOST_FACTS)
+    assert {name for name, *_ in KNOWN} | set(EVERYWHERE) == set(HOST_FACTS)
 
 
-ANYWAY = {"nics", "nics_active", "nvme", "machine", "numa_balancing"}
+ANYWAY = {"nics", "nics_active", "machine", "numa_balancing"}
 """Facts that an empty tree has: none."""
 
 
@@ -247,8 +236,6 @@ HIDDEN = [
     ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
     ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
      "sys/fs/cgroup/memory.max"),
-    ("power_supplies", {"sys/class/power_supply/A/type": "Mains", "sys/class/power_supply/A/online": "1"},
-     "sys/class/power_supply/A/online"),
     ("iommu", gpu(), "sys/kernel/iommu_groups/19/type"),
     ("acs", {**gpu(), **bridges(config())}, f"{BUS}/config"),
 ]  # fmt: skip
@@ -271,11 +258,6 @@ def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree
         ("nic_rate", rdma("mlx5_0", {"state": "1: DOWN"}), "no RDMA port is active"),
         ("nic_rate", rdma("mlx5_0", {"rate": "fast"}), "class/infiniband/mlx5_0/ports/1/rate: 'fast' is not a rate"),
         ("pcie_width", gpu(current_link_width="0", max_link_width="255"), "0000:13:00.0 reports no link width"),
-        ("inlet", {"dev/ipmi0": ""}, "no sensor in /sys/class/hwmon is at the inlet; ipmitool, which reads"),
-        ("fan_alarms", {}, "no fan is in /sys/class/hwmon; there is no /dev/ipmi0"),
-        ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live"}, "/dev/nvme0: No such file or directory"),
-        ("nvme_warnings", {"sys/class/nvme/nvme0/state": "live", "dev/nvme0": ""},
-         "/dev/nvme0: Inappropriate ioctl for device"),
         ("huge_pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always"}, "no mode is selected"),
         ("cpu_clock_cap", {f"{POLICY}/cpuinfo_max_freq": "0"}, "is not a clock"),
         ("iommu", {"proc/cpuinfo": "flags : fpu hypervisor", "sys/kernel/iommu_groups/": ""}, "IOMMU of its host"),

@@ -48,12 +48,10 @@ class Fake(Driver):
         return {"power_w": 1.0} if device == LEFT else self.right()
 
 
-def watched(
-    right: Callable[[], dict[str, float]], seconds: float, machine: sensor.Machine = sensor.THIS_MACHINE
-) -> tuple[sensor.Sensor, Heard]:
+def watched(right: Callable[[], dict[str, float]], seconds: float) -> tuple[sensor.Sensor, Heard]:
     """The sensor after one turn of so many seconds."""
     heard: Any = Heard()
-    found = sensor.Sensor(heard, machine)
+    found = sensor.Sensor(heard)
     found._drivers["fake"] = Fake(right)
     found._devices = {device.uuid: device for device in (LEFT, RIGHT)}
     turn = threading.Thread(target=found.watch, args=(1, 50.0))
@@ -169,18 +167,6 @@ def test_a_device_that_owes_an_answer_is_not_waited_for_again(monkeypatch: pytes
         time.sleep(0.01)
     found.health()
     assert heard.messages[-1]["facts"]["right"] == {"power_w": 1.0}, "it is asked again once it has answered"
-
-
-def test_a_process_that_hangs_whoever_looks_at_it_costs_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensor, "SILENT_SECONDS", 0.3)
-    hang = threading.Event()
-    machine = sensor.Machine(profiling=lambda: [{"says": str(hang.wait(30))}])
-    found, heard = watched(lambda: {"power_w": 2.0}, 0.0, machine)
-    found.idle()
-    hang.set()
-    (said,) = heard.messages[-1]["profilers"]
-    assert "running profilers could not be listed" in said["says"]
-    assert heard.messages[-1]["reasons"] == {}
 
 
 def test_what_the_readings_cost_is_told() -> None:

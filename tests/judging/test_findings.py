@@ -40,7 +40,7 @@ A306 peer-link-slow A307 fabric A308 collective-slow A309 network-slow
 A401 hw-thermal A402 sw-thermal A403 hot A404 power-brake A405 hw-slowdown A406 power-limit-lowered A407 clock-locked
 A408 power-not-reached A409 unsteady A410 auxiliary-power
 A501 compute-slow A502 wrong-result A503 wrong-transfer
-A601 host-memory A602 host-memory-corrected A603 host-cooling-or-power A604 nic A605 storage A606 host-setting
+A601 host-memory A602 host-memory-corrected A604 nic A606 host-setting
 A701 version A702 mode A703 in-use A704 board-differs A705 not-as-listed A799 limit-broken
 A901 unmeasured A902 inconclusive A903 not-tried
 """

@@ -10,7 +10,6 @@ import pytest
 import shipped
 
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.drivers.host import profilers
 from pytest_accel.judging.facts import preconditions
 from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.probes.declare import declarations
@@ -94,44 +93,15 @@ def test_what_a_device_does_not_state_stops_nothing() -> None:
 # -- others
 
 
-@pytest.mark.parametrize(
-    ("command", "disturbs", "says"),
-    [
-        ("/usr/bin/dcgmi diag -r 3", True, "runs a diagnostic: wait until it has ended, or stop it: `kill 812`"),
-        ("/usr/bin/dcgmi dmon -e 203", None, ""),
-        ("/usr/share/nvidia-validation-suite/nvvs -r long", True, "runs a diagnostic"),
-        ("dcgmproftester12 -t 1004", True, "loads the devices"),
-        ("nsys profile -o trace python train.py", True, "profiles: `nsys sessions list`"),
-        ("nsys stats report.nsys-rep", None, ""),
-        ("/opt/nvidia/ncu python train.py", True, "profiles"),
-        ("ncu-ui", None, ""),
-        ("python3 /opt/rocm/bin/rocprofv3 -- ./app", True, "profiles"),
-        ("/usr/bin/dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv", False, "`dcgmi profiling --pause`"),
-        ("nv-hostengine -n", False, "reads counters for DCGM"),
-        ("python train.py nsys profile", None, ""),
-    ],
-)
-def test_who_profiles_is_known_by_name_and_by_what_it_does(
-    tmp_path: Path, command: str, disturbs: bool | None, says: str
-) -> None:
-    (tmp_path / "proc/812").mkdir(parents=True)
-    (tmp_path / "proc/812/cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
-    (tmp_path / "proc/2").mkdir()
-    (tmp_path / "proc/2/cmdline").write_bytes(b"")  # a thread of the kernel
-    found = profilers.running(tmp_path)
-    assert [each["disturbs"] for each in found] == ([] if disturbs is None else [disturbs])
-    assert all(each["says"].startswith("pid 812 (") and says in each["says"] for each in found)
-
-
 class Pool:
     """What is asked of pool and sensor at the door: a device that cools by so many kelvin between two readings."""
 
     processes = Processes(settle_step=0.2)
     deadline = Deadline()
 
-    def __init__(self, kelvin: float, busy: dict[str, str], *profiling: dict[str, Any]) -> None:
+    def __init__(self, kelvin: float, busy: dict[str, str]) -> None:
         self.sensor = self
-        self.kelvin, self.busy, self.profilers = kelvin, busy, profiling
+        self.kelvin, self.busy = kelvin, busy
         self.temperature, self.asked, self.told = 80.0, 0, list[str]()
 
     def not_idle(self) -> dict[str, str] | None:
@@ -164,15 +134,6 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preconditions, "SETTLE_SECONDS", 0.5)
     found = check_idle(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
     assert found.notes == ["still cooling down after 0.5 s: gpu3"]
-
-
-def test_who_disturbs_excuses_who_only_watches_is_noted() -> None:
-    watches = {"says": "pid 7 (nv-hostengine) reads", "disturbs": False}
-    profiles = {"says": "pid 9 (nsys) profiles", "disturbs": True}
-    assert check_idle(Pool(0.0, {}, watches), [gpu()]).disturbed == {}  # type: ignore[arg-type]
-    found = check_idle(Pool(0.0, {}, watches, profiles), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
-    assert found.disturbed == {"GPU-3": "pid 9 (nsys) profiles"}
-    assert found.notes == ["before the run, pid 7 (nv-hostengine) reads", "before the run, pid 9 (nsys) profiles"]
 
 
 def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import in_process
 import pytest
 import shipped
 
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.sku import Limit
 from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.run.options import Options
 from pytest_accel.run.setup import Setup
@@ -55,3 +59,26 @@ def sizes(setup: Setup) -> list[str]:
 
 def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Setup]) -> None:
     assert dict(setup("cpu", "host", "standard").collectives()) == dict.fromkeys(OPERATIONS, "16MiB")
+
+
+def test_a_fact_of_the_host_has_a_test_where_a_file_limits_it(setup: Callable[..., Setup]) -> None:
+    here = setup("h100-sxm", "hgx8", "standard")
+    assert "numa_balancing" in here.limited_facts("host")
+    assert "smt" not in here.limited_facts("host")
+    sku = here.terms.sku
+    assert sku
+    own = replace(sku, limits={**sku.limits, "host.smt": Limit("host.smt", "text", equals="on")})
+    here.terms = replace(here.terms, sku=own)
+    assert "smt" in here.limited_facts("host")
+
+
+def test_a_fact_of_the_host_without_a_limit_is_in_the_record_before_any_test(tmp_path: Path) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text("sku: mi300x\nplatform: single\nfaults:\n  - fault: huge-pages-off\n")
+    here = in_process.opened(node, tmp_path / "out")
+    found = here.ledger.newest("host.huge_pages", NODE)
+    assert found
+    assert found.value == "never"
+    assert here.ledger.newest("host.numa_balancing", NODE) is None, "its test reads it"
+    assert not here.ledger.verdicts
+    here.finish()

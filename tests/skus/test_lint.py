@@ -39,7 +39,7 @@ limits:
   soak.rate: {floor: derived, reference: 725, unit: TFLOPS, source: SOURCE}
   soak.power: {floor: 600, unit: W, source: SOURCE}
   soak.droop_slow: {ceiling: 0.05, unit: "1", source: SOURCE}
-  host.inlet: {ceiling: 87, unit: C, source: SOURCE}
+  inventory.slowdown_temperature: {ceiling: 87, unit: C, source: SOURCE}
   ddp.step_ms: {ceiling: 60, reference: 50, unit: ms, source: SOURCE}
 platforms:
   hgx8:
@@ -208,7 +208,7 @@ SLIPS = [
     (("floor: 1200", "floor: 1280"), [("healthy", 15, "limits.matmul.fp8")]),
     (("ceiling: 0.05", "ceiling: 5"), [("ceiling", 22, "limits.soak.droop_slow")]),
     (("ceiling: 0.05", "ceiling: -0.05"), [("ceiling", 22, "limits.soak.droop_slow")]),
-    (("ceiling: 87", "ceiling: 105"), [("ceiling", 23, "limits.host.inlet")]),
+    (("ceiling: 87", "ceiling: 105"), [("ceiling", 23, "limits.inventory.slowdown_temperature")]),
     (("floor: 600, unit: W", "floor: 600, ceiling: 1000, unit: W"), [("ceiling", 21, "limits.soak.power")]),
     (("floor: 48", "ceiling: 48"), [("ceiling", 16, "limits.matmul.fp32")]),
     (("reference: 478.9, unit: GB/s, ranks: 8, algorithm: nvls, source: SOURCE}\n",

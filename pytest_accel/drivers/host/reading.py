@@ -15,9 +15,8 @@ from pytest_accel.drivers.host import (
     HiddenFact,
     HostAnswer,
     HostReader,
-    chassis,
+    memory,
     nics,
-    nvme,
     pci,
     place,
     services,
@@ -26,14 +25,14 @@ from pytest_accel.drivers.host import (
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.interface import DriverProblem
 
-READERS = (place, system, pci, nics, nvme, chassis, services)
+READERS = (place, system, pci, nics, memory, services)
 """The modules that declare readers when they are imported."""
 
 HOST_READERS = {name: DECLARED[name] for name in HOST_FACTS}
 """The reader of every fact, in the order of display."""
 
 SECONDS = 10.0
-"""The time limit for all facts together: small files and one call of ipmitool."""
+"""The time limit for all facts together: small files."""
 
 Answer = Mapping[str, Any]
 """A fact as the sensor sends it: `value` with `worst` and `details`, or the reason `unreadable` or `absent`."""

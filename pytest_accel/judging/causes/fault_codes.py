@@ -314,20 +314,10 @@ HOST = (
         ("host.ecc_corrected", "host_counters.ecc_corrected", "host_counters.log_advice"),
     ),
     FaultCode(
-        "A603", "host-cooling-or-power", _ERROR, Action.CHECK_HOST,
-        "a fan or a power supply of the host reports an alarm, or the air that comes in is too warm",
-        "replace the fan or the power supply that is named; check the air at the rack",
-        ("host.fan_alarms", "host.power_supplies", "host.inlet"),
-    ),
-    FaultCode(
         "A604", "nic", _ERROR, Action.CHECK_HOST,
         "a network card is missing, down, slow, or has errors on its link",
         "check cable, transceiver and switch port of the card that is named",
         ("host.nic*", "host_counters.nic_*", "host.ethernet_*", "host_counters.ethernet_*"),
-    ),
-    FaultCode(
-        "A605", "storage", _ERROR, Action.CHECK_HOST,
-        "a drive is not live or warns", "replace the drive that is named", ("host.nvme*",),
     ),
     FaultCode(
         "A606", "host-setting", _WARNING, Action.CONFIGURE,

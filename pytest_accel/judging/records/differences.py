@@ -35,7 +35,7 @@ OF_SOFTWARE = ("inventory.driver_version", "inventory.cuda_version", "inventory.
 """Metrics of what is installed on the host. Other software is not worse hardware."""
 NOT_COMPARED = (*NOW, "pcie_gen", "sole", "visible_as")
 """Facts of a device that differ from one moment to the next. Lists and tables are not compared either."""
-HOST_NOW = ("shm_free", "inlet", "memory_usable", "kernel_log", "accelerator_numa")
+HOST_NOW = ("shm_free", "memory_usable", "kernel_log", "accelerator_numa")
 """Facts of the host that differ from one moment to the next, or from user to user."""
 NEAR_SAME = 0.001
 """Sizes in GB that differ by less are the same: the kernel reserves some memory anew at each boot."""

@@ -46,8 +46,6 @@ class SensorClient:
         self.facts = FactWatch()
         self.reports = ErrorReports()
         self.notes: list[str] = []
-        self.profilers: list[Message] = []
-        """Profilers and diagnostic tools that ran on this host when the devices were checked for being idle."""
         self.timeline = Timeline()
         self._sampled: dict[str, float] = {}
         """The cost of the current sensor's readings so far, as it stated at the end of the last phase of readings."""
@@ -101,8 +99,7 @@ class SensorClient:
     def not_idle(self) -> dict[str, str] | None:
         """Return why devices are in use before the run, by UUID; None if the sensor fails."""
         self._wake_sensor()
-        answer = self._ask("idle", "idle")
-        reasons, self.profilers = answer.get("reasons"), answer.get("profilers", [])
+        reasons = self._ask("idle", "idle").get("reasons")
         if reasons is None:
             self.note("it is not known whether the devices were idle before the run")
         return None if reasons is None else dict(reasons)
