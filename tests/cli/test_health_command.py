@@ -18,14 +18,12 @@ import host_tree
 import in_process
 import pynvml
 import pytest
-import shipped
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.summary import EXITS
 from pytest_accel.drivers import Hint, kernel_log
 from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.sensor import Machine, Sensor
-from pytest_accel.judging.closing import passive
 from pytest_accel.run import device_lock, setup
 from pytest_accel.run import passive as check
 from pytest_accel.run.folder_summary import last_run
@@ -33,7 +31,6 @@ from pytest_accel.run.options import Options
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.simulate.libraries import nvml
-from pytest_accel.skus import requirements
 from pytest_accel.views import health_line
 
 
@@ -110,10 +107,10 @@ def health(node: Node, capsys: pytest.CaptureFixture[str]) -> Health:
     return run
 
 
-def said(tmp_path: Path, up: float, *, seconds: float = 60.0, sku: str = "h100-sxm", platform: str = "auto") -> str:
+def said(tmp_path: Path, up: float, *, seconds: float = 60.0, platform: str = "auto") -> str:
     """The line of a check on a node that was booted so many seconds ago."""
     host_tree.make(tmp_path, {"proc/uptime": f"{up:.2f} 1.00\n"})
-    asked = Options(sku=sku, platform=platform, patience=seconds, prefix="--")
+    asked = Options(sku="h100-sxm", platform=platform, patience=seconds, prefix="--")
     return health_line.line(check.check(asked, root=tmp_path), fresh=False, place=None)
 
 
@@ -133,6 +130,8 @@ for gpu in gpus:
     gpu.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x20
     gpu.answers["nvmlDeviceGetCurrPcieLinkGeneration"] = 1
     gpu.answers["nvmlDeviceGetMarginTemperature"] = nvml.fills(marginTemperature=0)
+gpus[2].answers["nvmlDeviceGetPowerManagementLimit"] = 500_000
+gpus[2].answers["nvmlDeviceGetEnforcedPowerLimit"] = 500_000
 """
 
 
@@ -224,47 +223,40 @@ limits:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("nics", 7), ("nic_state", "mlx5_0/1 DOWN (Polling)"), ("nic_rate", 25.0)],
-)
-def test_rdma_ports_are_judged_where_the_threshold_file_has_limits_on_them(
-    name: str, value: object, health: Health, node: Node, tmp_path: Path
-) -> None:
-    (tmp_path / "own.yaml").write_text(OWN)
-    assert health("--sku=own.yaml") == (0, "OK 8 x own")
-    node.nics[name] = value
-    status, line = health("--sku=own.yaml")
-    assert (status, line[:20]) == (1, "ERROR node A604 nic:")
-
-
-def test_a_device_of_another_product_is_that_and_its_memory_is_not_missing(node: Node, tmp_path: Path) -> None:
-    wrong = "ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)"
-    assert said(tmp_path, 1200, sku="h200-sxm").startswith(wrong)
+CLOSED = "node.closed = '/dev/kmsg: Operation not permitted'"
+NONE = "gpus[:] = []\nnode.shown = []"
+NODE_FILE = "gpus[:] = []\nnode.shown = [Hint('nvidia', node='/dev/nvidiactl')]"
 
 
 @pytest.mark.parametrize(
-    ("args", "status", "line"),
+    ("changes", "options", "status", "line"),
     [
-        ([], 1, "ERROR node A101"),  # the bus shows eight
-        (["--platform", "slice2"], 0, "OK 2 x h100-sxm"),
-        (["--platform", "hgx8"], 1, "ERROR node"),
+        (UNCORRECTED, "--npd", 1, "ERROR gpu3 A201"),
+        ("", "--sku=h200-sxm", 1, "ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)"),
+        ("del gpus[2:]", "--sku=h100-sxm", 1, "ERROR node A101"),  # the bus shows eight
+        ("del gpus[2:]", "--sku=h100-sxm --platform=slice2", 0, "OK 2 x h100-sxm"),
+        ("del gpus[2:]", "--sku=h100-sxm --platform=hgx8", 1, "ERROR node"),
+        (CLOSED, "", 6, "UNKNOWN gpu0 counters.xid_hardware: Xids"),
+        (CLOSED, "--npd", 2, "UNKNOWN gpu0 counters.xid_hardware: Xids"),
+        (CLOSED, "--no-kernel-log", 0, "OK 8 x h100-sxm"),
+        (NONE, "", 0, "OK no accelerator"),
+        (NONE, "--sku=l40s", 1, "ERROR node A101 device-missing: 0, not 1"),
+        (NONE, "--record=unreadable", 6, "UNKNOWN node inventory.driver: accelerator: none found,"),
+        (NODE_FILE, "", 1, "ERROR node A101"),
+        ("", "--sku=own.yaml", 0, "OK 8 x own"),
+        ("node.nics['nics'] = 7", "--sku=own.yaml", 1, "ERROR node A604 nic: 7, not 8"),
+        ("node.nics['nic_state'] = 'mlx5_0/1 DOWN'", "--sku=own.yaml", 1, "ERROR node A604 nic: mlx5_0/1 DOWN"),
+        ("node.nics['nic_rate'] = 25.0", "--sku=own.yaml", 1, "ERROR node A604 nic: 25 GB/s"),
     ],
 )
-def test_two_devices_are_a_part_that_has_a_name(
-    args: list[str], status: int, line: str, health: Health, node: Node
+def test_what_the_options_ask_decides_the_exit_status(
+    changes: str, options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
 ) -> None:
-    node.change("del gpus[2:]")
-    found, shown = health("--sku", "h100-sxm", *args)
+    (tmp_path / "own.yaml").write_text(OWN)
+    os.mkfifo(tmp_path / "unreadable")
+    node.change(changes)
+    found, shown = health(*options.split())
     assert (found, shown[: len(line)]) == (status, line)
-
-
-def test_what_may_not_be_read_is_unknown_unless_it_is_left_out(health: Health, node: Node) -> None:
-    node.closed = "/dev/kmsg: Operation not permitted"
-    status, line = health()
-    assert (status, line[:40]) == (6, "UNKNOWN gpu0 counters.xid_hardware: Xids")
-    assert health("--npd")[0] == 2
-    assert health("--no-kernel-log") == (0, "OK 8 x h100-sxm")
 
 
 @pytest.mark.parametrize(
@@ -295,15 +287,18 @@ def test_a_wrong_option_is_told_in_the_line_and_on_standard_error(
 # -- the last run
 
 
-def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17", **more: Any) -> None:
-    """Write what a run of `host` on eight devices that began some hours ago has left in `folder`."""
+def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "node17") -> None:
+    """Write what a run of `host` on eight devices that began some hours ago has left in `folder`.
+
+    Without a word it is under way.
+    """
     began = datetime.now(timezone.utc) - timedelta(hours=hours)
     found: dict[str, Any] = {
-        "schema": 1, "started": began.isoformat(timespec="seconds"), "host": host, "state": "finished",
-        "line": line or word, "word": word, "exit": EXITS.get(word, (6,))[0], "sku": "h100-sxm",
-        "simulated": False, "judged_again": False,
+        "schema": 1, "started": began.isoformat(timespec="seconds"), "host": host,
+        "state": "finished" if word else "running", "line": line or word, "word": word,
+        "exit": EXITS.get(word, (6,))[0] if word else None,
+        "sku": "h100-sxm", "simulated": False, "judged_again": False, "rejected": [],
         "devices": [{"uuid": f"GPU-{at}", "index": at, "model": "H100", "driver": "nvidia"} for at in range(8)],
-        "rejected": [], **more,
     }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(found))
@@ -311,13 +306,13 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
 
 def test_the_last_run_counts_while_it_is_fresh(health: Health, node: Node, tmp_path: Path) -> None:
     """A node of a folder with others' results; the newest of its own counts."""
-    nights, asked = tmp_path / "nights", ("--record", "nights")
-    nights.mkdir()
+    place, asked = tmp_path / "nights", ("--record", "nights")
+    place.mkdir()
     assert health(*asked) == (0, "OK 8 x h100-sxm; no run found in nights")
     assert health(*asked, "--require-run")[0] == 6
-    summary(nights / "2026-11-21" / "node17", "ACCEPTED", hours=9)
+    summary(place / "2026-11-21" / "node17", "ACCEPTED", hours=9)
     assert health(*asked, "--require-run") == (0, "OK 8 x h100-sxm; last run ACCEPTED 9 h ago")
-    summary(nights / "node17-20261123", "REJECTED", hours=2, line="REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0")
+    summary(place / "node17-20261123", "REJECTED", hours=2, line="REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0")
     day = (datetime.now(timezone.utc) - timedelta(hours=2)).date()
     assert health(*asked) == (1, f"ERROR last run REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0, {day}")
     assert health(*asked, "--max-age", "1h") == (0, f"OK 8 x h100-sxm; last run REJECTED {day}, stale")
@@ -337,81 +332,59 @@ def test_an_xid_before_the_last_good_run_is_settled_by_it(
 
 
 def test_fewer_devices_than_in_the_last_run_are_missing(health: Health, node: Node, tmp_path: Path) -> None:
-    """Without a SKU, one GPU may be all that a node has."""
+    """Without a SKU, one GPU may be all that a node has, and none where nothing hints at one."""
     node.change("gpus[1:] = []\nnode.shown = [Hint('nvidia', node='/dev/nvidia0')]")
     assert health() == (0, "OK 1 x h100-sxm")
-    summary(tmp_path / "last", "ACCEPTED", hours=1)
-    status, line = health("--record", "last/summary.json")
-    assert (status, line[:32]) == (1, "ERROR node A101 device-missing: ")
-
-
-def test_no_accelerator_is_fine_only_where_nothing_hints_at_one(health: Health, node: Node, tmp_path: Path) -> None:
-    node.change("gpus[:] = []\nnode.shown = []")
-    assert health() == (0, "OK no accelerator")
-    assert health("--sku", "l40s") == (1, "ERROR node A101 device-missing: 0, not 1")
-    os.mkfifo(tmp_path / "unreadable")
-    status, line = health("--record", "unreadable")
-    assert (status, line[:55]) == (6, "UNKNOWN node inventory.driver: accelerator: none found,")
     summary(tmp_path / "last", "ACCEPTED", hours=40)
-    assert health("--record", "last")[0] == 1
-    node.change("node.shown = [Hint('nvidia', node='/dev/nvidiactl')]")
-    assert health()[0] == 1
+    for changes in ("", NONE):
+        node.change(changes)
+        status, line = health("--record", "last/summary.json")
+        assert (status, line[:32]) == (1, "ERROR node A101 device-missing: ")
 
 
-def test_results_of_others_are_not_taken_for_ones_own(tmp_path: Path) -> None:
-    summary(tmp_path / "node17", "ACCEPTED", hours=3)
-    summary(tmp_path / "node17-b", "REJECTED", hours=1, host="node17-b")
-    found = last_run(tmp_path, "node17", trusts=True)
-    assert found is not None
-    assert found.word == "ACCEPTED"
-    assert last_run(tmp_path, "node1", trusts=True) is None
-    assert last_run(tmp_path / "nowhere", "node17", trusts=True) is None
+Result = tuple[str, str, float, str]
+"""The folder of a run's result, its word, the hours since it began, and its host."""
+
+
+def nights(*words: str) -> list[Result]:
+    """The results of a node in as many nights, the oldest first."""
+    return [(f"node17-{place}", word, 9 - place, "node17") for place, word in enumerate(words)]
+
+
+OF_TWO: list[Result] = [("node17", "ACCEPTED", 3, "node17"), ("node17-b", "REJECTED", 1, "node17-b")]
+IN_DOMAIN: Result = ("node17.cluster", "REJECTED", 2, "node17.cluster")
+IN_OTHER: Result = ("node17.other", "ACCEPTED", 1, "node17.other")
 
 
 @pytest.mark.parametrize(
-    ("words", "counts"),
+    ("results", "asked", "counts"),
     [
-        (["REJECTED", "ACCEPTED"], "ACCEPTED"),
-        (["ACCEPTED", "REJECTED"], "REJECTED"),
-        (["REJECTED", "INTERRUPTED"], "REJECTED"),
-        (["REJECTED", "NOT JUDGED"], "REJECTED"),
-        (["REJECTED", "HELD"], "REJECTED"),
-        (["REJECTED", "ACCEPTED", "HELD"], "HELD"),
-        (["NOT JUDGED"], "NOT JUDGED"),
+        ([], "node17", None),
+        (OF_TWO, "node17", "ACCEPTED"),
+        (OF_TWO, "node1", None),
+        (nights("REJECTED", "ACCEPTED"), "node17", "ACCEPTED"),
+        (nights("ACCEPTED", "REJECTED"), "node17", "REJECTED"),
+        (nights("REJECTED", "INTERRUPTED"), "node17", "REJECTED"),  # one that accepts nothing hides no rejection
+        (nights("REJECTED", "NOT JUDGED"), "node17", "REJECTED"),
+        (nights("REJECTED", "HELD"), "node17", "REJECTED"),
+        (nights("REJECTED", "ACCEPTED", "HELD"), "node17", "HELD"),
+        (nights("NOT JUDGED"), "node17", "NOT JUDGED"),
+        (nights("ACCEPTED", ""), "node17", "ACCEPTED"),  # a run that is under way
+        ([*nights("REJECTED"), ("node17-b", "ACCEPTED", -48, "node17")], "node17", "REJECTED"),  # by a wrong clock
+        ([("2026-11-20/node17", "REJECTED", 2, "node17")], "node17.cluster", "REJECTED"),
+        ([IN_DOMAIN], "node17", "REJECTED"),
+        ([IN_DOMAIN], "node17.cluster", "REJECTED"),
+        ([IN_DOMAIN], "node17.other", None),
+        ([IN_DOMAIN, IN_OTHER], "node17", None),  # which of the two is not known
     ],
 )
-def test_a_run_that_accepts_nothing_does_not_hide_a_rejection(tmp_path: Path, words: list[str], counts: str) -> None:
-    """The words are those of a node's runs, the oldest first."""
-    for place, word in enumerate(words):
-        summary(tmp_path / f"node17-{place}", word, hours=9 - place)
-    found = last_run(tmp_path, "node17", trusts=True)
-    assert found is not None
-    assert found.word == counts
-
-
-@pytest.mark.parametrize(
-    ("hours", "more"), [(2, {"word": "", "exit": None, "state": "running"}), (-48, {"word": "REJECTED"})]
-)
-def test_a_run_that_is_under_way_or_in_the_future_is_no_result(
-    hours: int, more: dict[str, Any], tmp_path: Path
+def test_the_result_that_counts_is_the_newest_that_says_something_of_this_node(
+    results: list[Result], asked: str, counts: str | None, tmp_path: Path
 ) -> None:
-    """A clock that was not set at boot; such a result would be the newest for as long as it lies ahead."""
-    summary(tmp_path / "node17", "ACCEPTED", hours=9)
-    summary(tmp_path / "node17-2", hours=hours, **more)
-    found = last_run(tmp_path, "node17", trusts=True)
-    assert found is not None
-    assert found.word == "ACCEPTED"
-
-
-def test_the_name_of_a_host_may_have_its_domain(tmp_path: Path) -> None:
-    summary(tmp_path / "nights" / "2026-11-20" / "node17", "REJECTED", hours=2)
-    summary(tmp_path / "own" / "node17.cluster", "REJECTED", hours=2, host="node17.cluster")
-    for place, node in (("nights", "node17.cluster"), ("own", "node17"), ("own", "node17.cluster")):
-        assert (found := last_run(tmp_path / place, node, trusts=True)), (place, node)
-        assert found.rejects
-    assert last_run(tmp_path / "own", "node17.other", trusts=True) is None
-    summary(tmp_path / "own" / "node17.other", "ACCEPTED", hours=1, host="node17.other")
-    assert last_run(tmp_path / "own", "node17", trusts=True) is None, "which of the two is not known"
+    for folder, word, hours, host in results:
+        summary(tmp_path / folder, word, hours, host=host)
+    found = last_run(tmp_path, asked, trusts=True)
+    assert (found.word if found else None) == counts
 
 
 # -- what takes a process
@@ -476,10 +449,3 @@ def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) 
     assert check.stuck_sensor(tmp_path) is None, "it has ended"
     (tmp_path / check.STUCK).write_text(f"{os.getpid()} 1\n")
     assert check.stuck_sensor(tmp_path) is None, "another process has its number"
-
-
-def test_what_a_job_may_set_is_not_judged_beside_it() -> None:
-    sku = shipped.load("h100-sxm")
-    judged = passive.metrics(requirements.limits(sku, sku.platforms["hgx8"], 8))
-    assert {"health.power_limit_lowered", "inventory.power_limit", "health.clock_lock"}.isdisjoint(judged)
-    assert "health.nvlink_up" in judged
