@@ -6,7 +6,6 @@ may be allocated to a job.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -77,14 +76,14 @@ class PassiveResult:
         return [each for each in self.verdicts if each.status is Status.MARGINAL]
 
 
-def metrics(limits: Mapping[str, Limit], *, logged: bool = True) -> list[str]:
+def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
     """Return the metrics among those with a limit that are judged without load; those of the log only if `logged`."""
     facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
     reports = [metric for metric in limits if logged and reported(metric)]
     return [*facts, *reports, *(metric for metric in RAILS if metric in limits)]
 
 
-def concluded(record: Run, up: float = math.inf) -> PassiveResult:
+def concluded(record: Run, up: float) -> PassiveResult:
     """Return what the verdicts on facts in a record tell so many seconds after the boot."""
     verdicts = worst_first([_after_boot(each, up) for each in record.verdicts])
     told = findings(verdicts, record.measurements, record.devices)
