@@ -21,7 +21,7 @@ from pytest_accel.judging.facts import inventory
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.options import Refused
-from pytest_accel.run.terms import Wanted, refuse_divided, sku_soon
+from pytest_accel.run.terms import Wanted, refuse_divided, sku_of
 from pytest_accel.skus import requirements
 
 FOLDER = Path(__file__).parent / "real" / "inventories"
@@ -69,7 +69,7 @@ def judged(node: dict[str, Any]) -> Judged:
     """Judge the facts of a node as a run with --accel-sku=auto does."""
     found = devices(node)
     try:
-        sku = sku_soon(found, "--accel-")
+        sku = sku_of(found)
         assert sku
         terms = Wanted(sku.name, node.get("platform", "auto")).settled(sku, found)
         refuse_divided(found, terms.platform)

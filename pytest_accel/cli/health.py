@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NoReturn
 from pytest_accel.cli.parser import Parser
 from pytest_accel.core import exits
 from pytest_accel.core.durations import duration, value_that
-from pytest_accel.core.node_name import node_name
 from pytest_accel.core.printable import printable
 
 if TYPE_CHECKING:
@@ -66,8 +65,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--max-age", metavar="TIME", type=duration, default="26h", help=text)
     text = "end with 6 without a last run that counts and judged the node (default: only say so)"
     option("--require-run", action="store_true", help=text)
-    text = "believe the summary of the last run; else its record is read: 0.1 s for a node of eight devices"
-    option("--trust-summaries", action="store_true", help=text)
     option("--waivers", metavar="FILE", type=Path, help="broken limits that are accepted (docs/checks.md)")
     text = "leave out the kernel log, which only root can read"
     option("--no-kernel-log", action="store_true", help=text)
@@ -99,21 +96,19 @@ def _load() -> None:
 def _check(chosen: argparse.Namespace, until: float) -> int:
     """Check the node until the time `until` of time.monotonic(). Raises BadFile."""
     from pytest_accel.run import passive
-    from pytest_accel.run.options import Refused
+    from pytest_accel.run.options import AUTO, Options, Refused
     from pytest_accel.views import health_line
 
-    asked = passive.CheckRequest(
-        node=node_name(),
-        sku=chosen.sku,
+    options = Options(
+        sku="" if chosen.simulate and chosen.sku == AUTO else chosen.sku,
         platform=chosen.platform,
         waivers=chosen.waivers,
-        record=chosen.record,
-        trusts=chosen.trust_summaries,
-        kernel_log=not chosen.no_kernel_log,
+        patience=until - time.monotonic(),
         simulate=chosen.simulate,
+        prefix="--",
     )
     try:
-        checked = passive.check(asked, until - time.monotonic())
+        checked = passive.check(options, chosen.record, kernel_log=not chosen.no_kernel_log)
     except Refused as error:
         print(health_line.refused(str(error)))
         print("\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)

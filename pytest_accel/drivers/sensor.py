@@ -107,8 +107,8 @@ class Sensor:
         self._owing: set[str] = set()
         """The devices that have not answered a question yet."""
 
-    def discover(self, want: str | None) -> None:
-        """Send the devices of the vendor `want`, and the problems of its driver.
+    def discover(self, want: str | None, listens: bool = True) -> None:
+        """Send the devices of the vendor `want`, and the problems of its driver; then listen for errors if asked to.
 
         Without `want`: all vendors with a hint; without hints: those whose library finds devices all the same, else the
         CPU. Vendors whose declaration cannot be used are sent as problems, whatever `want` is.
@@ -128,7 +128,8 @@ class Sensor:
             shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in shown],
             container=self._machine.container(),
         )
-        self.listen()
+        if listens:
+            self.listen()
 
     def listen(self) -> None:
         """Start the threads that report Xids and kernel messages from now on."""

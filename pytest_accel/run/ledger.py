@@ -56,7 +56,7 @@ class Ledger:
         with writing("--accel-output", folder, Refused):
             self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY)
         self._enter_start(folder)
-        self._enter_subjects()
+        self.enter_subjects()
         self._enter_earlier(folder)
         self.save()
         if self.folder.problem:
@@ -92,7 +92,7 @@ class Ledger:
         if node:
             self.record.run["simulated"] = simulation.for_record(node, self._setup.elapsed)
 
-    def _enter_subjects(self) -> None:
+    def enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
         sku, devices = self._setup.terms.sku, self._setup.terms.devices
         if sku:

@@ -5,12 +5,13 @@ Every measurement gets the evidence that the sensor read meanwhile, and goes int
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from pytest_accel.core import clock
+from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair
@@ -56,6 +57,8 @@ class Measuring:
         """Why devices are left out of a probe, by its place."""
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
+        self.of_host: Collection[str] = HOST_FACTS
+        """The names of the facts of the host that are read."""
 
     @cached_property
     def _repeats(self) -> Repeats:
@@ -86,7 +89,7 @@ class Measuring:
     @cached_property
     def _host_facts(self) -> dict[str, Any]:
         """Return the facts of the host by name. The sensor reads them once in a run."""
-        return self._pool.sensor.host()
+        return self._pool.sensor.host(self.of_host)
 
     def note_host(self) -> None:
         """Enter the facts of the host that have no limit into the record: no test asks for them."""
@@ -149,7 +152,7 @@ class Measuring:
         if key not in self._attempts:
             attempts = self._no_attempts()
             if request.declaration.fact:
-                for each in self._facts(request.metric):
+                for each in self.facts(request.metric):
                     attempts.add(each)
                 self.save(attempts, soon=True)
             elif request.runs == "nodes":
@@ -173,7 +176,7 @@ class Measuring:
         self._ledger.add(attempts.take_unrecorded())
         self._ledger.save(soon=soon)
 
-    def _facts(self, metric: str) -> list[Measurement]:
+    def facts(self, metric: str) -> list[Measurement]:
         """Return a fact of the host, or of every device, as measurements."""
         sensor = self._pool.sensor
         if metric.startswith("counters."):

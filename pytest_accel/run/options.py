@@ -85,6 +85,8 @@ class Options:
     """The options that narrow the run, such as -k, one sentence each."""
     own_tests: bool = False
     """True if the user named tests, which may be their own."""
+    prefix: str = "--accel-"
+    """The beginning of the options in messages: those of a command are shorter."""
     launch: Launch | None = None
     """The launcher that started the run on one of many nodes; None without one."""
 

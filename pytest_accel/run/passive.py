@@ -1,7 +1,7 @@
-"""The passive check of a node: one sensor process reads it, beside whatever runs there, within a time limit.
+"""The passive check of a node: the facts of a session, without workers, lock and record, within a time limit.
 
-The check runs in a thread that nobody waits for longer than that: a driver, a file system or the start of a process may
-block for ever.
+It takes place in a thread that nobody waits for longer than that: a driver, a file system or the start of a process
+may block for ever.
 """
 
 from __future__ import annotations
@@ -9,43 +9,35 @@ from __future__ import annotations
 import math
 import os
 import stat
-import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
-from pytest_accel.core.measurement import Names
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.host import system
 from pytest_accel.drivers.interface import NoAnswer
-from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging.closing import passive
 from pytest_accel.judging.closing.passive import PassiveResult
 from pytest_accel.judging.facts import partitions
-from pytest_accel.judging.facts.error_counters import ReadingWindow
-from pytest_accel.judging.facts.error_reports import ErrorReports, reported
+from pytest_accel.judging.facts.error_reports import reported
 from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.run import folder_summary, simulation, terms
+from pytest_accel.run import folder_summary, terms
 from pytest_accel.run.device_lock import FOLDER
 from pytest_accel.run.folder_summary import last_run
-from pytest_accel.run.options import AUTO, Refused
-from pytest_accel.run.processes.programs import REAL, Processes
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
-from pytest_accel.run.setup import discovered, is_accelerator
-from pytest_accel.run.terms import Wanted
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.session import Session
+from pytest_accel.run.setup import Setup, is_accelerator
 from pytest_accel.skus import requirements
-from pytest_accel.skus.waivers import Waivers
 
-PREFIX = "--"
-"""The beginning of the options of a health check, which are shorter than those of a run."""
 ENDING_SECONDS = 0.6
 """Seconds of the time limit that are kept to end the sensor and to print the result."""
 KILL_SECONDS = 0.2
@@ -55,35 +47,15 @@ AGAIN_SECONDS = 30.0
 RECORD_SHARE = 0.3
 """The share of the time limit in which the newest result has to be read. Its file system may hang, too."""
 
-Logged = tuple[ErrorReports | None, ReadingWindow]
-"""What the kernel logged, None if that is left out, and the window of time that counts."""
-
-
-@dataclass(frozen=True)
-class CheckRequest:
-    """What a passive check is asked for. `record` is where the results of this node's runs are."""
-
-    node: str
-    sku: str = "auto"
-    platform: str = "auto"
-    waivers: Path | None = None
-    record: Path | None = None
-    trusts: bool = False
-    """True to believe the summaries of the runs, and not to read their records."""
-    kernel_log: bool = True
-    simulate: str | None = None
-    root: Path = Path("/")
-    """The folder that the files of the kernel are read below."""
-
 
 @dataclass
 class Checked:
     """What a passive check has found so far."""
 
+    setup: Setup
+    """The devices and the terms of their judgement."""
     reads: str = "this machine"
     """What it reads at the moment: what blocks a check that does not end in time."""
-    sku: Sku | None = None
-    discovery: Discovery = field(default_factory=Discovery)
     found: PassiveResult | None = None
     """The verdicts; None where nothing could be judged."""
     unknown: str = ""
@@ -102,105 +74,108 @@ class Checked:
         return max(0.0, clock.now() - began.timestamp()) if began else math.inf
 
     @property
-    def names(self) -> Names:
-        """Display name by UUID."""
-        return Names.of(self.discovery.devices)
-
-    @property
     def accelerators(self) -> int:
         """The number of devices that are not on every machine."""
-        return sum(map(is_accelerator, self.discovery.devices))
+        return sum(map(is_accelerator, self.setup.discovery.devices))
 
 
-def check(asked: CheckRequest, seconds: float) -> Checked:
-    """Read and judge this node within so many seconds. Raises Refused or BadFile for a wrong option or file."""
-    stuck = None if asked.simulate else stuck_sensor()
+def check(options: Options, place: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Checked:
+    """Read and judge this node within the seconds of `options.patience`.
+
+    `place` is where the results of its runs are; the files of the kernel are read below `root`. Raises Refused or
+    BadFile for a wrong option or file.
+    """
+    stuck = None if options.simulate else stuck_sensor()
     if stuck:
-        return Checked(unknown=stuck)
-    began = time.monotonic()
-    sensor, known = SensorClient(seconds), Checked()
-    with tempfile.TemporaryDirectory(prefix="accel-health-", ignore_cleanup_errors=True) as folder:
-        work = partial(_until_its_end, _Check(asked, sensor, known, seconds), Path(folder))
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(max(0.0, seconds - ENDING_SECONDS))
-        done = replace(known)  # the thread may go on
-        if thread.is_alive() and done.found is None and not done.unknown:
-            done.unknown = f"{done.reads} silent for {time.monotonic() - began:.0f} s"
-        sensor.stop(KILL_SECONDS)
-    if sensor.child and sensor.child.left_behind:
-        remember_stuck(sensor.child.pid)
+        return Checked(Setup(options), unknown=stuck)
+    began, work = time.monotonic(), _Check(options, place, kernel_log, root)
+    thread = threading.Thread(target=work.run, daemon=True)
+    thread.start()
+    thread.join(max(0.0, options.patience - ENDING_SECONDS))
+    done = replace(work.known)  # the thread may go on
+    if thread.is_alive() and done.found is None and not done.unknown:
+        done.unknown = f"{done.reads} silent for {time.monotonic() - began:.0f} s"
+    work.stop()
     if done.wrong:
         raise done.wrong
     return done
 
 
-def _until_its_end(work: _Check, folder: Path) -> None:
-    """Run the check, and keep whatever ends it."""
-    try:
-        work.run(folder)
-    except terms.Unrecognised as unknown:
-        work.known.unknown = str(unknown)
-    except Exception as error:  # noqa: BLE001  raised again in the thread that waits
-        work.known.wrong = error
-
-
 class _Check:
     """One check, step by step; `known` holds what it has found so far."""
 
-    def __init__(self, asked: CheckRequest, sensor: SensorClient, known: Checked, seconds: float) -> None:
-        self.asked, self.sensor, self.known, self._seconds = asked, sensor, known, seconds
-        self.wanted = Wanted(asked.sku, asked.platform, prefix=PREFIX)
+    def __init__(self, options: Options, place: Path | None, kernel_log: bool, root: Path) -> None:
+        self._options, self._place, self._kernel_log, self._root = options, place, kernel_log, root
         self._began = time.monotonic()
+        self._session = self._new()
+        self.known = Checked(self._session.setup)
 
-    def run(self, folder: Path) -> None:
-        """Read and judge the node; `folder` is for the state of a simulated one. Raises Refused."""
-        node = simulation.node(self.asked.simulate, option=f"{PREFIX}simulate")
-        if node and self.asked.sku == AUTO:
-            self.wanted = replace(self.wanted, sku=node.asked)
-        named = self.wanted.named(on_hardware=node is None)
-        waivers = terms.waivers(self.asked.waivers, f"{PREFIX}waivers")
-        self._find_last_run(rehearsal=node is not None)
-        processes = simulation.processes(node, folder) if node else REAL
-        self._discover(processes, named)
-        wanted = self._limits(node.platform.name if node else AUTO)
-        logged, root = self._logged(wanted), None if node else self.asked.root
-        self._judge(wanted, waivers, logged, root)
-        spent = time.monotonic() - self._began
-        enough = self._seconds - ENDING_SECONDS - spent > AGAIN_SECONDS + spent  # to read again for as long as before
-        if self.known.found and self.known.found.training and enough:
-            time.sleep(AGAIN_SECONDS)
-            self.sensor.stop(KILL_SECONDS)
-            self._discover(processes, named)
-            self._judge(wanted, waivers, logged, root)
+    def _new(self) -> Session:
+        """Return a session that only reads."""
+        sensor = SensorClient(self._options.patience, listens=False)
+        return Session(self._options, pool=WorkerPool(sensor, lambda what, spent, expected: None))
 
-    def _find_last_run(self, *, rehearsal: bool) -> None:
+    def run(self) -> None:
+        """Read and judge the node, twice if that may help, and keep whatever ends it."""
+        try:
+            self._session.setup.prepare()
+            self._find_last_run()
+            self._look()
+            spent = time.monotonic() - self._began
+            enough = self._options.patience - ENDING_SECONDS - spent > AGAIN_SECONDS + spent  # for as long as before
+            if self.known.found and self.known.found.training and enough:
+                time.sleep(AGAIN_SECONDS)
+                self.stop()
+                self._session = self._new()
+                self._session.setup.prepare()
+                self._look()
+        except terms.Unrecognised as unknown:
+            self.known.unknown = str(unknown)
+        except Exception as error:  # noqa: BLE001  raised again in the thread that waits
+            self.known.wrong = error
+
+    def stop(self) -> None:
+        """End the sensor, and remember one that cannot be killed."""
+        sensor = self._session.pool.sensor
+        sensor.stop(KILL_SECONDS)
+        if sensor.child and sensor.child.left_behind:
+            remember_stuck(sensor.child.pid)
+        self._session.stop()
+
+    def _find_last_run(self) -> None:
         """Read the newest result of this node in a part of the time, since it may lie on a server that is down.
 
         Raises Refused for a file that is no record. A folder that is not there yet is legitimate before the first run.
         """
-        place = self.asked.record
-        if place is None:
+        if self._place is None:
             return
         self.known.reads = "--record"
-        read = partial(_read_last_run, place, self.asked.node, rehearsal=rehearsal, trusts=self.asked.trusts)
-        answer = deadlines.each({"record": read}, RECORD_SHARE * self._seconds)["record"]
+        read = partial(_read_last_run, self._place, node_name(), rehearsal=self._session.setup.node is not None)
+        answer = deadlines.each({"record": read}, RECORD_SHARE * self._options.patience)["record"]
         if isinstance(answer, Refused):
             raise answer
         if isinstance(answer, Summary) or answer is None:
             self.known.last = answer
         else:
             late = isinstance(answer, NoAnswer)
-            self.known.record_problem = f"{place} does not answer" if late else str(answer)
+            self.known.record_problem = f"{self._place} does not answer" if late else str(answer)
 
-    def _discover(self, processes: Processes, named: Sku | None) -> None:
-        """Read the devices, and settle the SKU. Raises Refused if a shipped file is broken or no SKU matches."""
+    def _look(self) -> None:
+        """Read the devices and what the kernel logged, and judge both. Raises Refused for terms that cannot be."""
+        session, setup = self._session, self._session.setup
         self.known.reads = "driver"
-        vendor = named.vendor if named else None
-        self.sensor.begin(processes, Path(os.devnull))
-        found = self._with_vanished(discovered(self.sensor.discover(vendor), vendor), vendor)
-        self.known.discovery = found
-        self.known.sku = named or terms.sku_soon(found.devices, PREFIX)
+        setup.look(session.pool)
+        setup.discovery = self._with_vanished(setup.discovery, setup.vendor)
+        setup.settle()
+        if divided := partitions.refusal(setup.devices, setup.terms.platform):
+            raise terms.Unrecognised(divided)
+        limits = requirements.applying(setup.terms.required, setup.terms.sku, setup.terms.platform)
+        metrics = passive.metrics(limits, logged=self._kernel_log)
+        if any(map(reported, metrics)):
+            self._look_back(session.pool.sensor)
+        session.judge_facts(metrics)
+        up = math.inf if setup.node else system.uptime(self._root)
+        self.known.setup, self.known.found = setup, passive.concluded(session.ledger.record, up)
 
     def _with_vanished(self, found: Discovery, vendor: str | None) -> Discovery:
         """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""
@@ -219,46 +194,19 @@ class _Check:
         problem = {"driver": before[0], "kind": kind, "reason": reason}
         return replace(found, devices=tuple(now), problems=[*found.problems, problem])
 
-    def _limits(self, usual: str) -> Mapping[str, Limit]:
-        """Return the limits that the terms require. Raises Refused for a platform of another SKU.
-
-        `usual` is the platform if none was asked for: that of a simulated node, else AUTO.
-        """
-        sku, devices = self.known.sku, self.known.discovery.devices
-        settled = self.wanted.settled(sku, devices, platform=usual)
-        if sku and {self.wanted.platform, usual} != {AUTO}:
-            self.known.discovery = terms.expecting(self.known.discovery, sku, settled.platform)
-        if sku and (divided := partitions.refusal(devices, settled.platform)):
-            raise terms.Unrecognised(divided)
-        return requirements.applying(settled.required, sku, settled.platform)
-
-    def _logged(self, limits: Mapping[str, Limit]) -> Logged:
-        """Return what the kernel logged since the boot or since the run that accepted the node, and since when."""
-        reports, last = None, self.known.last
-        since = ReadingWindow("since boot", 0.0, 0.0)
-        if self.asked.kernel_log and any(map(reported, limits)):
-            self.known.reads = "kernel log"
-            deaf = self.sensor.kernel_past()
-            if last and last.began and last.accepts and last.good:
-                since = ReadingWindow(f"since the run of {last.day}", last.began.timestamp(), 0.0)
-            past = [each for each in self.sensor.reports.heard if each.source == SOURCE and each.at >= since.started]
-            reports = ErrorReports(past, {SOURCE: deaf})  # other sources tell only what happens from now on
-        return reports, replace(since, ended=clock.now())
-
-    def _judge(self, limits: Mapping[str, Limit], waivers: Waivers, logged: Logged, root: Path | None) -> None:
-        """Judge the facts of the devices, and what the kernel logged. `root` is None for a simulated node."""
-        known, up, (reports, since) = self.known, system.uptime(root) if root else math.inf, logged
-        rails = {each.removeprefix("host."): each for each in passive.RAILS if each in limits}
-        answers = self.sensor.host(rails) if rails else {}
-        host = {rails[name]: answer for name, answer in answers.items()}
-        judged = partial(passive.judged, reports=reports, since=since, waivers=waivers, up=up, host=host)
-        known.found = judged(known.discovery, known.sku, limits)
+    def _look_back(self, sensor: SensorClient) -> None:
+        """Read what the kernel logged since the boot, or since the run that accepted the node."""
+        self.known.reads, last = "kernel log", self.known.last
+        if last and last.began and last.accepts and last.good:
+            sensor.look_back(f"since the run of {last.day}", last.began.timestamp())
+        else:
+            sensor.look_back("since boot", 0.0)
 
 
-def _read_last_run(place: Path, node: str, **how: bool) -> Summary | BadFile | Refused | None:
+def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        found = last_run(place, node, **how)
+        found = last_run(place, node, rehearsal=rehearsal, trusts=True)
     except BadFile as bad:
         return bad
     if found is None and place.is_file():

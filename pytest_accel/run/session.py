@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import IO, Any
 
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances
@@ -132,14 +133,24 @@ class Session:
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
-        binding, known = self.setup.terms.required, {device.uuid for device in self.setup.devices}
+        known = {device.uuid for device in self.setup.devices}
         for each in self.pool.sensor.facts.take():
-            if each.subject not in known:
-                continue
-            attempts = self.ledger.attempts(each.metric, each.subject)
-            self.ledger.add([each])
-            verdict = judge([*attempts, each], binding.get(each.metric), self.ledger.record.software)
-            self._changes.setdefault(each.subject, []).append(self.ledger.keep(verdict))
+            if each.subject in known:
+                self._changes.setdefault(each.subject, []).append(self._judge_fact(each))
+
+    def _judge_fact(self, fact: Measurement) -> Verdict:
+        """Record and judge a fact that was read, beside all earlier readings of it."""
+        attempts, limit = self.ledger.attempts(fact.metric, fact.subject), self.setup.terms.required.get(fact.metric)
+        self.ledger.add([fact])
+        return self.ledger.keep(judge([*attempts, fact], limit, self.ledger.record.software))
+
+    def judge_facts(self, metrics: Sequence[str]) -> None:
+        """Read and judge facts of the node and of all devices. No worker is started, and no file written."""
+        self.ledger.enter_subjects()
+        self.measuring.of_host = [each.removeprefix("host.") for each in metrics if each.startswith("host.")]
+        for metric in metrics:
+            for each in self.measuring.facts(metric):
+                self._judge_fact(each)
 
     def changes_of(self, subject: str) -> list[Verdict]:
         """Return the verdicts on facts of a device that changed since this was last asked for it."""

@@ -89,7 +89,7 @@ class Setup:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
         options = self.options
         if not options.fabric:
-            self.node = simulation.node(options.simulate, options.launch)
+            self.node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
         else:
             self.narrow("--accel-fabric measures between nodes")
             if options.simulate:
@@ -98,10 +98,10 @@ class Setup:
                 self.rendezvous = rendezvous_of(options.launch, os.environ)
                 self.leaf = leaf_of(os.environ)
         sku = options.sku or (self.node.asked if self.node else "")
-        self._wanted = Wanted(sku, options.platform, options.level)
+        self._wanted = Wanted(sku, options.platform, options.level, options.prefix)
         self._named = self._wanted.named(on_hardware=self.node is None)
         self.terms = Terms(level=options.level)
-        self.waivers = terms.waivers(options.waivers)
+        self.waivers = terms.waivers(options.waivers, f"{options.prefix}waivers")
         self.boards = terms.boards(options.expect)
         self.baseline = earlier_records.named(options.baseline, rehearsal=self.node is not None)
         if options.follows not in ("", FIRST):
@@ -133,21 +133,34 @@ class Setup:
         )
 
     def discover(self, pool: WorkerPool, output: Path | None = None) -> None:
-        """Discover the devices through the sensor of `pool`, and settle the terms.
+        """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
 
         Earlier records beside `output` reveal accelerators that have vanished. Raises Refused.
         """
-        processes = simulation.processes(self.node, pool.meeting, self.elapsed) if self.node else REAL
-        pool.begin(processes, output / record.LOGS if output else None)
-        vendor = self._named.vendor if self._named else None
-        self.discovery = discovered(pool.sensor.discover(vendor), vendor)
-        self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
-        self._settle(self._named or self._recognise(output))
+        self.look(pool, output)
+        self.settle(output)
         if output and self.terms.doubt and not (self.node or self.discovery.container):  # which may not be given all
             self._remember(output)
         self._choose()
         terms.refuse_divided(self.devices, self.terms.platform)
         pool.hold(self.devices)
+
+    @property
+    def vendor(self) -> str | None:
+        """The vendor of the SKU that is named, None without one."""
+        return self._named.vendor if self._named else None
+
+    def look(self, pool: WorkerPool, output: Path | None = None) -> None:
+        """Discover the devices through the sensor of `pool`, whose log is below `output`."""
+        processes = simulation.processes(self.node, pool.meeting, self.elapsed) if self.node else REAL
+        pool.begin(processes, output / record.LOGS if output else None)
+        self.discovery = discovered(pool.sensor.discover(self.vendor), self.vendor)
+        self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
+
+    def settle(self, output: Path | None = None) -> None:
+        """Settle the terms by what was discovered and the earlier records beside `output`. Raises Refused."""
+        self._settle(self._named or self._recognise(output))
+        self.devices = list(self.terms.devices)
 
     def plan_without_devices(self) -> None:
         """Plan for the devices that the platform expects where none is found, such as on a login node."""
@@ -173,7 +186,7 @@ class Setup:
                 kind, where = ("need", f", in a container ({container})") if container else ("device", "")
                 problem = {"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}
                 self.discovery = Discovery(problems=[problem])
-        return terms.sku_of(self.discovery.devices)
+        return terms.sku_of(self.discovery.devices, self.options.prefix)
 
     def _settle(self, sku: Sku | None) -> None:
         """Settle the terms, and note what rules out acceptance. Raises Refused."""
@@ -208,7 +221,6 @@ class Setup:
     def _choose(self) -> None:
         """Keep the devices that the user chose. The number of expected devices does not change."""
         found = self.terms.devices
-        self.devices = list(found)
         for by, entries in terms.choices(self.options.devices, found).items():
             kept = terms.chosen(found, entries, by)
             self.devices = [device for device in self.devices if device in kept]

@@ -173,24 +173,21 @@ def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | N
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
     """Return the shipped SKU that all `devices` match, None if there is no device.
 
+    Only the shipped files that name the devices are loaded where these are enough: all of them take a second.
     Raises Unrecognised if no SKU matches or more than one does.
     """
     if not devices:
         return None
+    words = {word for each in devices for word in (each.model, each.pci_id or "")}
+    words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
+    if sku := _sole(products_of(devices, words), devices):
+        return sku
     found = products_of(devices)
     if sku := _sole(found, devices):
         return sku
     if not any(each.skus for each in found):
         refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
     raise Unrecognised(f"{prefix}sku=auto: {_unrecognised(found)}")
-
-
-def sku_soon(devices: Sequence[Device], prefix: str) -> Sku | None:
-    """Return what `sku_of` does, but load only the shipped files that name the devices, if that is enough."""
-    words = {word for each in devices for word in (each.model, each.pci_id or "")}
-    words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
-    found = products_of(devices, words) if devices else []
-    return _sole(found, devices) or sku_of(devices, prefix)
 
 
 def _sole(found: Sequence[Product], devices: Sequence[Device]) -> Sku | None:

@@ -47,7 +47,7 @@ def refused(error: str) -> str:
 def lines(checked: Checked) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
     found = checked.found or PassiveResult()
-    names = checked.names
+    names = checked.setup.names
     return [
         printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {sentence_of(each)}")
         for each in (*found.broken, *found.undecided, *found.marginal)
@@ -63,10 +63,10 @@ def _essence(checked: Checked) -> str:
         return f"UNKNOWN {checked.unknown}"
     if found.undecided:
         worst = found.undecided[0]
-        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
+        return f"UNKNOWN {checked.setup.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
-    sku = checked.sku.name if checked.sku else "unknown"
-    devices = f"{checked.accelerators} x {sku}" if checked.accelerators else "no accelerator"
+    sku = checked.setup.terms.sku
+    devices = f"{checked.accelerators} x {sku.name if sku else 'unknown'}" if checked.accelerators else "no accelerator"
     return f"OK {devices}{warns}"
 
 
@@ -76,7 +76,7 @@ def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) 
     finding = found.findings[worst.key]
     alike = [each for each in verdicts if found.findings[each.key].fault is finding.fault]
     worst = next((each for each in alike if each.value), worst)  # shorter than a sentence, but not if nothing is there
-    subjects = list(dict.fromkeys(checked.names[each.culprit] for each in alike))
+    subjects = list(dict.fromkeys(checked.setup.names[each.culprit] for each in alike))
     others = len({found.findings[each.key].code for each in verdicts}) - 1
     more = f" +{others} more" if others else ""
     return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(worst, finding)}"

@@ -47,9 +47,7 @@ def test_the_files_that_name_a_device_are_enough_to_recognise_it(monkeypatch: py
     monkeypatch.setattr(loader, "load", known.__getitem__)
     monkeypatch.setattr(loader, "load_shipped", list)
     alone = [row for row in DEVICES if row["sku"]][::5]
-    assert [str(getattr(terms.sku_soon([device(row)], "--"), "name", None)) for row in alone] == [
-        row["sku"] for row in alone
-    ]
+    assert [str(getattr(terms.sku_of([device(row)]), "name", None)) for row in alone] == [row["sku"] for row in alone]
 
 
 def test_every_shipped_sku_is_in_the_table() -> None:

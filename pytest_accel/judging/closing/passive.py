@@ -6,27 +6,18 @@ may be allocated to a job.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
 
-from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import MayTrain, Note
-from pytest_accel.core.sku import Limit, Sku
-from pytest_accel.core.software import versions_of
+from pytest_accel.core.run import Run
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.fault_codes import Severity, of_metric
 from pytest_accel.judging.causes.findings import FINE, Finding, Key, findings
-from pytest_accel.judging.facts import inventory
-from pytest_accel.judging.facts.error_counters import ReadingWindow
-from pytest_accel.judging.facts.error_reports import ErrorReports, reported
-from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.facts.error_reports import reported
 from pytest_accel.judging.verdicts.ranking import worst_first
-from pytest_accel.skus.waivers import Waivers
 
 WITH_THE_LOAD = {
     "health.clock_lock": "a job may set clocks",
@@ -85,35 +76,17 @@ class PassiveResult:
         return [each for each in self.verdicts if each.status is Status.MARGINAL]
 
 
-def metrics(limits: Mapping[str, Limit]) -> list[str]:
-    """Return the metrics among those with a limit that are judged without loading the node."""
+def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
+    """Return the metrics among those with a limit that are judged without load; those of the log only if `logged`."""
     facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
-    return [*facts, *(metric for metric in limits if reported(metric) or metric in RAILS)]
+    reports = [metric for metric in limits if logged and reported(metric)]
+    return [*facts, *reports, *(metric for metric in RAILS if metric in limits)]
 
 
-def judged(
-    discovery: Discovery,
-    sku: Sku | None,
-    limits: Mapping[str, Limit],
-    *,
-    reports: ErrorReports | None,
-    since: ReadingWindow,
-    waivers: Waivers,
-    up: float = math.inf,
-    host: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> PassiveResult:
-    """Judge the facts of the devices, and the `reports` of the kernel log in the window `since`, by the limits.
-
-    Without `reports` the kernel log is left out. `up` are the seconds since the boot, `host` the answers about `RAILS`.
-    """
-    asked = [metric for metric in metrics(limits) if metric not in RAILS and (reports or not reported(metric))]
-    found = [each for metric in asked for each in _measured(metric, discovery, sku, reports, since)]
-    found += [inventory.host_fact(metric, answer, since.ended, limits[metric]) for metric, answer in host.items()]
-    software = versions_of(discovery.devices)
-    serials = {device.uuid: [device.serial] if device.serial else [] for device in discovery.devices}
-    stated = [_after_boot(judge([each], limits[each.metric], software), up) for each in found]
-    verdicts = worst_first([waivers.apply(each, serials.get(each.subject, ())) for each in stated])
-    told = findings(verdicts, found, discovery.devices)
+def concluded(record: Run, up: float) -> PassiveResult:
+    """Return what the verdicts on facts in a record tell so many seconds after the boot."""
+    verdicts = worst_first([_after_boot(each, up) for each in record.verdicts])
+    told = findings(verdicts, record.measurements, record.devices)
     # what fails by limits of another product has no finding
     return PassiveResult(tuple(each for each in verdicts if each.status in FINE or each.key in told), told)
 
@@ -132,14 +105,3 @@ def _after_boot(verdict: Verdict, up: float) -> Verdict:
     if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.fault or not _trains(verdict):
         return verdict
     return verdict.because(MayTrain(up), status=Status.INCONCLUSIVE)
-
-
-def _measured(
-    metric: str, discovery: Discovery, sku: Sku | None, reports: ErrorReports | None, since: ReadingWindow
-) -> Sequence[Measurement]:
-    """Return one metric of every device, or of the node."""
-    if reports is None or not reported(metric):
-        return inventory.facts(metric, discovery, sku, since.ended)
-    of_host = metric.startswith("host_counters.")
-    subjects = [NODE] if of_host else [device.uuid for device in discovery.devices]
-    return [reports.measured(metric, each, [since]) for each in subjects]

@@ -20,7 +20,7 @@ from pytest_accel.core.run import CountedEntry, HostCountedEntry, SamplingCost
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging.facts import host_counters
 from pytest_accel.judging.facts.changed_facts import FactWatch
-from pytest_accel.judging.facts.error_counters import CounterReadings
+from pytest_accel.judging.facts.error_counters import CounterReadings, ReadingWindow
 from pytest_accel.judging.facts.error_reports import ErrorReports, reported
 from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
@@ -33,11 +33,12 @@ from pytest_accel.run.telemetry_file import Telemetry
 class SensorClient:
     """The sensor of a run, and everything received from it: readings, counters, error reports, notes.
 
-    `patience` is how many seconds an answer may take.
+    `patience` is how many seconds an answer may take. Unless it `listens`, it hears of no Xid and no message of the
+    kernel that comes from now on.
     """
 
-    def __init__(self, patience: float, deadline: Deadline | None = None) -> None:
-        self.patience = patience
+    def __init__(self, patience: float, deadline: Deadline | None = None, *, listens: bool = True) -> None:
+        self.patience, self._listens = patience, listens
         self.deadline = deadline or Deadline()
         self.processes = REAL
         self.log = Path(os.devnull)
@@ -57,6 +58,8 @@ class SensorClient:
         """The counters of the host before the first probe, or at the end of the run before in a series."""
         self._host_after: HostCountedEntry | None = None
         """The counters of the host after the last probe so far; None until a metric of them is asked for."""
+        self._past: list[ReadingWindow] = []
+        """The time before now in which errors are counted that the kernel has logged; empty where probes run."""
         self._vendor: str | None = None
         self._sensors: list[Child] = []
         """Every sensor that was started; the last one is the current one."""
@@ -89,7 +92,7 @@ class SensorClient:
         """
         self._vendor = vendor
         self._sensors.append(self.processes.sensor(self.log))
-        answer = self._ask("devices", "discover", want=vendor)
+        answer = self._ask("devices", "discover", want=vendor, listens=self._listens)
         for device in answer.get("devices", []):
             device["model"] = printable(str(device["model"]), SHOWN)
         self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
@@ -120,11 +123,10 @@ class SensorClient:
         self._host_before = host
         self._hear_past(max((each["at"] for each in counted.values()), default=clock.now()))
 
-    def kernel_past(self) -> str | None:
-        """Enter the reports that the kernel log holds into `reports`; return why it cannot be read, or None."""
-        deaf = self._hear_past(0.0)
-        self.reports.hearing(SOURCE, deaf)
-        return deaf
+    def look_back(self, during: str, since: float) -> None:
+        """Hear what the kernel has logged from a time until now, and count errors in this window, named `during`."""
+        self.reports.hearing(SOURCE, self._hear_past(since))
+        self._past = [ReadingWindow(during, since, clock.now())]
 
     def _hear_past(self, since: float) -> str | None:
         """Enter what the kernel has logged since a time (seconds since the epoch); return why it cannot be read."""
@@ -147,7 +149,7 @@ class SensorClient:
     def host_counted(self, metric: str) -> Measurement:
         """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
         if reported(metric):
-            return self.reports.measured(metric, NODE, next(iter(self.counters.windows.values()), []))
+            return self.reports.measured(metric, NODE, next(iter(self.counters.windows.values()), self._past))
         if self._host_after is None:
             self._host_after = self._host_counters()
         return host_counters.measured(metric, self._host_before, self._host_after)
@@ -164,7 +166,7 @@ class SensorClient:
 
     def counted(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of a device: errors counted by it or logged about it since the first probe."""
-        windows = self.counters.windows.get(device.uuid, [])
+        windows = self.counters.windows.get(device.uuid, self._past)
         if reported(metric):
             return self.reports.measured(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
