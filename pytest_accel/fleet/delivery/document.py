@@ -50,7 +50,7 @@ def sentence(of: Delivery) -> str:
     if of.exit == exits.HOLDS:
         devices = counted(sum(of.of_devices.values()), "device")
         return f"{_is(total, 'node')} accepted with {devices}{_terms(of)}. {_whole(of)}"
-    share = f"{accepted} of {_is(total, 'node')} accepted"
+    share = f"{accepted} of {counted(total, 'node')} {'is' if 1 in (accepted, total) else 'are'} accepted"
     if of.exit == exits.REJECTED:
         return f"{share}."
     return f"{share} and none is rejected, but the delivery as a whole cannot be accepted yet."
@@ -73,7 +73,7 @@ def _whole(of: Delivery) -> str:
 
 def reasons(of: Delivery) -> list[str]:
     """Return everything that keeps the delivery from being accepted, a sentence each; none if it is accepted."""
-    return [*_of_nodes(of), *(each.words for each in of.differences), *_of_whole(of)]
+    return [*_of_nodes(of), *(f"{each.words}." for each in of.differences), *_of_whole(of)]
 
 
 def _of_nodes(of: Delivery) -> Iterator[str]:
