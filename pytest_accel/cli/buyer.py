@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_accel.cli import rejudge
 from pytest_accel.core.exits import WrongUse
+from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import exists
 from pytest_accel.core.words import listed
@@ -18,6 +19,8 @@ from pytest_accel.run.statement import SUMS
 from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import loader
 
+LONGEST = 300
+"""Characters of the longest closing line that is shown in full."""
 UNSIGNED = "as stated by the supplier, unsigned"
 
 
@@ -68,7 +71,7 @@ class Buyer:
             again = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
         except WrongUse as wrong:
             return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
-        line = again.closing.line.removeprefix(f"{rejudge.AGAIN} ")
+        line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
         return judged_again(one, again, f"{made}; by the buyer's limits: {line}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import html5lib
 import pytest
 from accepted_nodes import LIMITS, judged, node
 from delivered import at_level, made, needs_openssh, on_host, packing, save, told
@@ -15,7 +16,7 @@ from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.run import Circumstances, Launch
+from pytest_accel.core.run import Circumstances, Launch, Run
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
@@ -24,6 +25,17 @@ pytestmark = needs_openssh
 ACCEPTING = node(0).closing
 FAILING = node(0, fails=True)
 AROUND = node(0).circumstances or Circumstances()
+
+
+def rehearsed(number: int) -> Run:
+    """A simulated node."""
+    one = node(number)
+    assert one.circumstances
+    one.run["simulated"] = {"source": "h100-sxm"}
+    devices = [replace(each, serial=f"SIM{each.serial}") for each in one.devices]
+    measurements = [replace(each, simulated=True) for each in one.measurements]
+    around = replace(one.circumstances, simulated=True)
+    return closed(replace(one, devices=devices, measurements=measurements, circumstances=around))
 
 
 def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
@@ -188,10 +200,7 @@ def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_p
 
 
 def test_a_simulated_delivery_says_so_everywhere(tmp_path: Path) -> None:
-    simulated = node(0)
-    simulated.run["simulated"] = {"source": "h100-sxm"}
-    simulated = closed(replace(simulated, circumstances=replace(AROUND, simulated=True)))
-    save(simulated, tmp_path / "records" / "node0")
+    save(rehearsed(0), tmp_path / "records" / "node0")
     _, text = made(tmp_path, form="md")
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert len(headings) == 4
@@ -206,6 +215,7 @@ def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
     hostile.run["host"] = "<script>alert(1)</script>\x1b[2J|`"
     save(hostile, tmp_path / "records" / "node0")
     _, page = made(tmp_path, form="html")
+    html5lib.HTMLParser(strict=True).parse(page)
     assert "<script" not in page
     assert "\x1b" not in page
     _, text = made(tmp_path, form="md")
@@ -236,8 +246,7 @@ def test_a_simulated_node_among_real_ones_is_not_accepted(tmp_path: Path) -> Non
     """A rehearsal that was left in the folder: nobody delivered that node."""
     save(node(0), tmp_path / "records" / "node0")
     assert told(tmp_path)[0] == 0
-    one = node(1)
-    save(replace(one, run={**one.run, "simulated": {"source": "h100-sxm"}}), tmp_path / "records" / "node1")
+    save(rehearsed(1), tmp_path / "records" / "node1")
     status, found = told(tmp_path)
     assert (status, found["simulated"]) == (6, 1)
     assert "1 node is simulated" in made(tmp_path, form="md")[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from accepted_nodes import LIMITS, judged, node
 from delivered import keys, made, needs_openssh, save, told
+from known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
@@ -140,11 +141,21 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
     assert told(tmp_path, f"--sku={kept}")[0] == 6
 
 
-@pytest.mark.parametrize(("name", "words"), [("gb200", "which cannot judge it: "), ("own", "which is no shipped SKU")])
-def test_a_record_that_the_files_of_the_buyer_cannot_judge(name: str, words: str, tmp_path: Path) -> None:
-    made_by = node(0)
-    other = {"name": "own", "asked": "own.yaml", "files": {"own.yaml": "0" * 64}}
-    save(replace(made_by, sku=other) if name == "own" else made_by, tmp_path / "records" / "node0")
-    status, found = told(tmp_path, *([] if name == "own" else [f"--sku={name}"]))
+def test_a_record_of_another_product_is_not_accepted(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    status, found = told(tmp_path, "--sku=gb200")
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
-    assert words in found["reasons"][1]
+    assert "not the buyer's gb200.yaml " in found["reasons"][1]
+    assert "gpu0 is not recognised as gb200" in found["reasons"][1]
+
+
+def test_a_file_of_the_supplier_for_a_product_that_is_not_shipped(tmp_path: Path) -> None:
+    """The name of the SKU in a record opens no file of the buyer's machine."""
+    one = node(0)
+    assert one.circumstances
+    own = str(agreed(tmp_path, 2500))
+    around = replace(one.circumstances, sku=own)
+    save(closed(replace(one, sku={**one.sku, "name": own}, circumstances=around)), tmp_path / "records" / "node0")
+    status, found = told(tmp_path)
+    assert (status, found["of_nodes"]["not judged"]) == (6, 1)
+    assert f"made as {own}, which is no shipped SKU (--sku names the buyer's threshold file)" in found["reasons"][1]
