@@ -23,6 +23,7 @@ NODES = {
 }
 """The simulated node that runs under each name. node06 is listed and never runs."""
 LISTED, BOARDS = 6, 8
+UNSIGNED = "node01"
 SWAPPED = {"SIM00000205": "node03", "SIM00000301": "node02"}
 """Boards that the list has in another node than they are in."""
 FAULTS_SHOWN = ("| node02 | gpu5", "| node04 | gpu6")
@@ -46,13 +47,20 @@ def made(folder: Path) -> str:
             serial = f"SIM{number:06}{place:02}"
             rows.append(f"{serial},{SWAPPED.get(serial, f'node{number:02}')}")
     (folder / "delivery.csv").write_text("\n".join(rows) + "\n")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+    (folder / "signers").write_text(f"acceptance@supplier.example {(folder / 'key.pub').read_text()}")
     for name, text in NODES.items():
         (folder / f"{name}.yaml").write_text(text + "\n")
         words = ["pytest", f"--accel-simulate={name}.yaml", "--accel-level=quick", "--accel-expect=delivery.csv"]
-        ran(folder, ["-m", *words, f"--accel-output=records/{name}"], name=name)
+        ran(folder, ["-m", *words, f"--accel-output=records/{name}", *signed(name)], name=name)
     command = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
-    words = ["fleet", "report", "records", "--acceptance", "--expect=delivery.csv", "--format=md", "--name=order 4711"]
-    return ran(folder, ["-c", command, *words])
+    words = ["fleet", "report", "records", "--acceptance", "--expect=delivery.csv", "--allowed-signers=signers"]
+    return ran(folder, ["-c", command, *words, "--name=order 4711"])
+
+
+def signed(name: str) -> list[str]:
+    """Return the options by which a node signs its record; one does not."""
+    return [] if name == UNSIGNED else ["--accel-sign=key"]
 
 
 def ran(folder: Path, words: list[str], name: str = "") -> str:
@@ -68,7 +76,7 @@ def ran(folder: Path, words: list[str], name: str = "") -> str:
 
 def shown(document: str) -> str:
     """Return the parts of a document that the page shows, as a quotation."""
-    head, faults = document.split("\n## ")[:2]
+    head, _, faults = document.split("\n## ")[:3]
     parts = [head.partition("\n> ")[0].rstrip(), _rows(faults, FAULTS_SHOWN)]
     lines = [line for part in parts for line in (*_with_bold_title(part).splitlines(), "")]
     return "\n".join(f"> {line}".rstrip() for line in lines[:-1]) + "\n"

@@ -195,8 +195,8 @@ def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_p
     status, text = made(tmp_path, form="md")
     assert status == 6
     assert "- The nodes were not judged alike: they differ in level." in text
-    assert "> MIXED level: standard (1 node), quick (1 node)." in text
-    assert "MIXED platform" not in text
+    assert "- level: standard (1 node), quick (1 node)" in text
+    assert "- platform: hgx8\n" in text
 
 
 def test_a_simulated_delivery_says_so_everywhere(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_other_software_on_some_nodes_is_told_and_rejects_nothing(tmp_path: Path
         save(replace(one, software={**one.software, "driver": f"58{number}"}), tmp_path / "records" / f"node{number}")
     status, text = made(tmp_path, form="md")
     assert status == 0
-    assert "> MIXED driver: 580 (1 node), 581 (1 node)." in text
+    assert "- driver: 580 (1 node), 581 (1 node)" in text
 
 
 CUT = {

@@ -59,14 +59,9 @@ class Delivery:
     """Accepted nodes that were rejected before, with what is known of it."""
 
     @property
-    def mixed(self) -> list[str]:
-        """The terms that are not the same on all nodes."""
-        return [name for name, values in self.terms.items() if len(values) > 1]
-
-    @property
     def unalike(self) -> list[str]:
         """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
-        return [name for name in self.mixed if name in JUDGED_BY]
+        return [name for name in JUDGED_BY if len(self.terms[name]) > 1]
 
     @property
     def partly_simulated(self) -> bool:

@@ -101,7 +101,6 @@ def notes(of: Delivery) -> list[str]:
     told = (
         [f"SIMULATED: {_is(of.simulated, 'node')} simulated. Nothing here is about hardware."] if of.simulated else []
     )
-    told += [f"MIXED {name}: {_values(of, name)}." for name in of.mixed]
     told += [f"WAIVED on accepted nodes: {metric}: {listed(names, MOST_NODES)}." for metric, names in of.waived.items()]
     if of.overridden:
         told.append(f"OTHER LIMITS than those of the shipped threshold file: {listed(of.overridden, MOST_NODES)}.")
