@@ -190,12 +190,18 @@ def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp
 
 
 def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_path: Path) -> None:
+    """Other software may be on some nodes; the document says so."""
     save(node(0), tmp_path / "records" / "node0")
-    save(at_level(node(1), "quick"), tmp_path / "records" / "node1")
+    other = node(1)
+    save(replace(other, software={**other.software, "driver": "581"}), tmp_path / "records" / "node1")
+    status, text = made(tmp_path, form="md")
+    assert status == 0
+    assert "- driver: 580.95.05 (1 node), 581 (1 node)" in text
+    save(at_level(node(2), "quick"), tmp_path / "records" / "node2")
     status, text = made(tmp_path, form="md")
     assert status == 6
     assert "- The nodes were not judged alike: they differ in level." in text
-    assert "- level: standard (1 node), quick (1 node)" in text
+    assert "- level: standard (2 nodes), quick (1 node)" in text
     assert "- platform: hgx8\n" in text
 
 
@@ -266,24 +272,6 @@ def test_wrong_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "holds no record" in capsys.readouterr().err
 
 
-def test_another_product_on_some_nodes_is_not_accepted(tmp_path: Path) -> None:
-    save(node(0), tmp_path / "records" / "node0")
-    other = node(1)
-    save(replace(other, sku={**other.sku, "name": "h200-sxm"}), tmp_path / "records" / "node1")
-    status, found = told(tmp_path)
-    assert status == 6
-    assert "The nodes were not judged alike: they differ in SKU." in found["reasons"]
-
-
-def test_other_software_on_some_nodes_is_told_and_rejects_nothing(tmp_path: Path) -> None:
-    for number in range(2):
-        one = node(number)
-        save(replace(one, software={**one.software, "driver": f"58{number}"}), tmp_path / "records" / f"node{number}")
-    status, text = made(tmp_path, form="md")
-    assert status == 0
-    assert "- driver: 580 (1 node), 581 (1 node)" in text
-
-
 CUT = {
     "no verdict": replace(node(0), verdicts=[]),
     "failing verdicts": FAILING,
@@ -300,14 +288,6 @@ def test_an_acceptance_that_its_own_record_contradicts_is_none(holds: str, tmp_p
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
     assert found["reasons"][0] == "1 node is neither accepted nor rejected: node0."
     assert found["reasons"][1].startswith("node0: the record contradicts itself: ")
-
-
-def test_a_record_that_contradicts_itself_takes_no_rejection_back(tmp_path: Path) -> None:
-    save(on_host(node(0, fails=True), "node0", "2026-11-01T02:00:00+00:00"), tmp_path / "records" / "first")
-    later = on_host(CUT["no failing verdicts"], "node0", "2026-11-01T03:00:00+00:00")
-    save(replace(later, closing=ACCEPTING), tmp_path / "records" / "second")
-    status, found = told(tmp_path)
-    assert (status, found["rejections"][0]["serial"]) == (1, "16500003")
 
 
 def test_records_under_other_names_and_behind_links_count(tmp_path: Path) -> None:
@@ -338,16 +318,6 @@ def test_a_place_where_a_record_may_be_and_is_not_is_told(tmp_path: Path) -> Non
     assert why["node2"].endswith("/node2: has summary.json, as a run leaves it, and no record.json")
 
 
-def test_the_nodes_of_a_run_further_down_have_to_have_a_record_too(tmp_path: Path) -> None:
-    night = tmp_path / "records" / "night1"
-    save(node(0), night / "node0")
-    run_folder.save(
-        Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=(ExpectedNode("node0"), ExpectedNode("n9"))), night
-    )
-    status, found = told(tmp_path)
-    assert (status, found["absent"]) == (6, ["n9"])
-
-
 def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
     """Half of the boards that are listed for node0 are in each of two nodes that may both be called so."""
     whole = node(0)
@@ -359,15 +329,6 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
     status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
     assert (status, found["of_nodes"]["accepted"], found["of_devices"]["missing"]) == (6, 2, 0)
     assert found["reasons"] == ["node0 on the packing list may be any of: node0.a, node0.b."]
-
-
-def test_two_devices_of_one_uuid_are_compared_each_with_its_own_row(tmp_path: Path) -> None:
-    one = node(0)
-    devices = [replace(one.devices[0], serial="X1"), *one.devices]
-    save(replace(one, devices=devices), tmp_path / "records" / "node0")
-    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
-    assert (status, found["of_devices"]["missing"]) == (1, 0)
-    assert [each["boards"] for each in found["differences"] if each["kind"] == "not listed"] == [["X1"]]
 
 
 def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
@@ -397,16 +358,6 @@ def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
         "REJECTED BEFORE, and accepted now: node0 (gpu3 on 2026-11-01), node1 (by an older record in this folder)."
         in front
     )
-
-
-def test_a_list_of_ten_thousand_boards_with_the_marks_of_a_spreadsheet(tmp_path: Path) -> None:
-    rows = [f'"{each.serial}";node0' for each in record(0).devices] + [f'="Z{place}";' for place in range(10_000)]
-    (tmp_path / "delivery.csv").write_text("\ufeff" + "\r\n".join(["Serial;Node", *rows]), encoding="utf-8")
-    save(node(0), tmp_path / "records" / "node0")
-    status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
-    assert (status, found["of_devices"]["accepted"], found["of_devices"]["missing"]) == (6, 8, 10_000)
-    (told_of,) = found["reasons"]
-    assert told_of.startswith("Listed, and seen in no node: 10000 boards: Z0, Z1, ")
 
 
 def test_a_result_that_the_report_of_the_fleet_does_not_count_accepts_nothing(tmp_path: Path) -> None:
