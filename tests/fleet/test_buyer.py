@@ -133,7 +133,8 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
     agreement = agreed(tmp_path, 2500)
     save(by_file(0, agreement), tmp_path / "records" / "node0")
     assert told(tmp_path)[0] == 6
-    kept = shutil.copy(agreement, tmp_path / "kept.yaml")
+    kept = tmp_path / "kept.yaml"
+    shutil.copy(agreement, kept)
     status, text = made(tmp_path, f"--sku={kept}", form="md")
     assert status == 0
     assert "| node0 | accepted | supplier | 8 |" in text

@@ -84,7 +84,7 @@ def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[
     by_name = grouped(records, lambda each: boards.nodes.find(each.host))
     absent = [rows[0].node for name, rows in boards.by_node.items() if name not in by_name]
     unseen = [each for each in boards.rows if same(each.serial) not in found]
-    told = [*_misplaced(wrong, boards.nodes), *_single(wrong), *_unsure(by_name), *_missing(absent, unseen)]
+    told = [*_misplaced(wrong, boards.nodes), *_single(wrong), *_unsure(by_name), *_missing(unseen)]
     return Against(compared, told, len(unseen), absent)
 
 
@@ -140,9 +140,9 @@ def _unsure(by_name: Mapping[str, Sequence[NodeRecord]]) -> list[Difference]:
     ]
 
 
-def _missing(nodes: Iterable[str], boards: Iterable[Listed]) -> list[Difference]:
-    """Return the nodes and the boards that are listed, and of which nothing was seen."""
-    told = [Difference(MISSING, f"Missing: {name} is on the packing list, and has no record") for name in nodes]
+def _missing(boards: Iterable[Listed]) -> list[Difference]:
+    """Return the boards that are listed, and were seen in no node."""
+    told = []
     for node, rows in grouped(boards, lambda each: each.node).items():
         names = [each.serial for each in rows]
         words = several(f"Listed for {node}, and seen in no node" if node else "Listed, and seen in no node", names)
