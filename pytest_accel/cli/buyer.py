@@ -83,11 +83,13 @@ def _shipped(name: str) -> Sku | None:
 
 def _made(files: Mapping[str, str], sku: Sku) -> str:
     """Return which files made a record, and which are the buyer's."""
-    own = {name: sha256 for name, sha256 in files.items() if sha256 not in sku.files.values()}
-    whole = sku.own_file or f"{sku.name}.yaml"
-    lacking = {name: sha256 for name, sha256 in sku.files.items() if sha256 not in files.values()}
-    return f"made by {_named(own) or 'fewer files'}, not the buyer's {_named(lacking or {whole: sku.files[whole]})}"
+    shipped = f"{sku.name}.yaml"
+    own, buyers = _apart(files, sku.files, shipped), _apart(sku.files, files, sku.own_file or shipped)
+    return f"made by {own}, not the buyer's {buyers}"
 
 
-def _named(files: Mapping[str, str]) -> str:
-    return listed([f"{Path(name).name} {sha256[:12]}" for name, sha256 in files.items()])
+def _apart(files: Mapping[str, str], others: Mapping[str, str], whole: str) -> str:
+    """Return the files that are not among the others; the whole one if all are."""
+    apart = {name: sha256 for name, sha256 in files.items() if sha256 not in others.values()}
+    named = apart or {whole: files.get(whole, "no hash")}
+    return listed([f"{Path(name).name} {sha256[:12]}" for name, sha256 in named.items()])

@@ -139,7 +139,18 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
     assert status == 0
     assert "| node0 | accepted | supplier | 8 |" in text
     kept.write_text(f"{kept.read_text()}# changed\n")
-    assert told(tmp_path, f"--sku={kept}")[0] == 6
+    status, found = told(tmp_path, f"--sku={kept}")
+    assert status == 6
+    assert "made by floor-2500.yaml " in found["reasons"][1]
+    assert "not the buyer's kept.yaml " in found["reasons"][1]
+
+
+def test_a_record_by_the_shipped_file_is_not_one_by_the_file_that_was_agreed_on(tmp_path: Path) -> None:
+    save(node(0), tmp_path / "records" / "node0")
+    status, found = told(tmp_path, f"--sku={agreed(tmp_path, 2500)}")
+    assert status == 6
+    assert "node0: made by h100-sxm.yaml " in found["reasons"][1]
+    assert "not the buyer's floor-2500.yaml " in found["reasons"][1]
 
 
 def test_a_record_of_another_product_is_not_accepted(tmp_path: Path) -> None:
