@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import shutil
@@ -29,6 +30,7 @@ needs_openssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="n
 def keys() -> Path:
     """The folder of the keys of a supplier and of a stranger, and of the list `signers`, which has the supplier's."""
     folder = Path(tempfile.mkdtemp(prefix="accel-keys-"))
+    atexit.register(shutil.rmtree, folder)
     for name in ("supplier", "stranger"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
     (folder / "signers").write_text(f'supplier namespaces="accel-record" {(folder / "supplier.pub").read_text()}')
