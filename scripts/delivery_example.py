@@ -46,13 +46,15 @@ def made(folder: Path) -> str:
             serial = f"SIM{number:06}{place:02}"
             rows.append(f"{serial},{SWAPPED.get(serial, f'node{number:02}')}")
     (folder / "delivery.csv").write_text("\n".join(rows) + "\n")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+    (folder / "signers").write_text(f"acceptance@supplier.example {(folder / 'key.pub').read_text()}")
     for name, text in NODES.items():
         (folder / f"{name}.yaml").write_text(text + "\n")
         words = ["pytest", f"--accel-simulate={name}.yaml", "--accel-level=quick", "--accel-expect=delivery.csv"]
-        ran(folder, ["-m", *words, f"--accel-output=records/{name}"], name=name)
+        ran(folder, ["-m", *words, f"--accel-output=records/{name}", "--accel-sign=key"], name=name)
     command = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
-    words = ["fleet", "report", "records", "--acceptance", "--expect=delivery.csv", "--format=md", "--name=order 4711"]
-    return ran(folder, ["-c", command, *words])
+    words = ["fleet", "report", "records", "--acceptance", "--expect=delivery.csv", "--allowed-signers=signers"]
+    return ran(folder, ["-c", command, *words, "--name=order 4711"])
 
 
 def ran(folder: Path, words: list[str], name: str = "") -> str:
@@ -68,7 +70,7 @@ def ran(folder: Path, words: list[str], name: str = "") -> str:
 
 def shown(document: str) -> str:
     """Return the parts of a document that the page shows, as a quotation."""
-    head, faults = document.split("\n## ")[:2]
+    head, _, faults = document.split("\n## ")[:3]
     parts = [head.partition("\n> ")[0].rstrip(), _rows(faults, FAULTS_SHOWN)]
     lines = [line for part in parts for line in (*_with_bold_title(part).splitlines(), "")]
     return "\n".join(f"> {line}".rstrip() for line in lines[:-1]) + "\n"

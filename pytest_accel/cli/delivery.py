@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.cli import result_file, verify
+from pytest_accel.cli.buyer import Buyer
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.delivery import acceptance, choice, files, records
-from pytest_accel.fleet.delivery.acceptance import Delivery
-from pytest_accel.fleet.delivery.document import markdown, page, result
+from pytest_accel.fleet.delivery import acceptance, choice, document, files, records
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.run import signature
+from pytest_accel.fleet.processes import in_processes
+from pytest_accel.run.options import AUTO
+from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import packing_list
 
-FORMATS: Mapping[str, Callable[[Delivery], str]] = {"md": markdown.text, "html": page.text, "json": result.as_json}
-"""The function that writes the document, by the name of the format."""
+OPTIONS = ("expect", "sku", "allowed_signers", "nonce", "revoked", "name")
+"""The options that are for the document alone."""
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
-is accepted, rejected, not judged and missing, which boards are twice or in another node than listed, the figures of all
-devices against their limits, and what to send back. Of several records of one
-node one counts, by the rule of all reports; an older one with a board that no newer one has counts as another node. The
-exit status is 0 if all is accepted, 1 if a node or a board is rejected, 6 if something is missing or was not judged."""
+is accepted, rejected, not judged and missing, who signed it, which boards are twice or in another node than listed, the
+limits that decided, and what to send back. Of several records of one node one counts, by the rule of all reports; an
+older one with a board that no newer one has counts as another node. A node is accepted if a signer of
+--allowed-signers signed its record, and the buyer's threshold files judged it. The exit status is 0 if all is accepted,
+1 if a node or a board is rejected, 6 if something is missing or was not judged."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +37,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--acceptance", action="store_true", help="write the document of a whole delivery (docs/delivery.md)")
     text = "the packing list: a CSV table with the column serial"
     add("--expect", metavar="FILE", type=Path, help=text)
+    text = "the SKU, or threshold file, to judge by (default: the shipped file of the SKU of each record)"
+    add("--sku", metavar="NAME|FILE", default="", help=text)
     verify.arguments(group)
     add("--name", help="what the delivery is called in the document (default: the name of the folder)")
 
 
 def report(chosen: argparse.Namespace, form: str) -> int:
-    """Write the document in a format of `FORMATS`, and return the exit status. Raises BadFile."""
+    """Write the document in a format of `document.FORMATS`, and return the exit status. Raises WrongUse."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
     there = files.find(chosen.folder)
     found = records.read(there.records)
@@ -50,25 +54,19 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     _choose(found, there.runs)
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
-    if chosen.allowed_signers:
-        found.nodes = [_verified(each, chosen) for each in found.nodes]
+    on_hardware = not all(each.simulated for each in found.nodes)
+    sku = Wanted(chosen.sku or AUTO, prefix="--").named(on_hardware=on_hardware)
+    buyer = Buyer(sku, chosen.allowed_signers, chosen.nonce, chosen.revoked)
+    found.nodes = list(in_processes(buyer.examined, found.nodes))
     name = chosen.name or chosen.folder.absolute().name
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
     made = acceptance.delivery(name, found, boards, expected=expected)
-    result_file.write(chosen.output, FORMATS[form](made))
+    result_file.write(chosen.output, document.text(made, form))
     if chosen.output:
-        word, sentence = result.verdict(made)
         simulated = "SIMULATED " if made.simulated else ""
-        against = [f"- {printable(each)}" for each in result.reasons(made)]
-        print("\n".join([printable(f"{simulated}{word}: {sentence}"), *against, str(chosen.output)]))
+        result = printable(f"{simulated}{document.WORDS[made.exit]}: {document.sentence(made)}")
+        print("\n".join([result, *(f"- {printable(each)}" for each in document.reasons(made)), str(chosen.output)]))
     return made.exit
-
-
-def _verified(one: NodeRecord, chosen: argparse.Namespace) -> NodeRecord:
-    """Return a record with the names of who signed it; it is not accepted if its signature does not prove it."""
-    found = signature.verify(one.path, chosen.allowed_signers, nonce=chosen.nonce, revoked=chosen.revoked)
-    why = one.objection or (f"it is not proven: {found.objections[0]}" if found.objections else "")
-    return replace(one, signed_by=tuple(found.signers), objection=why)
 
 
 def _choose(found: Records, folders: Sequence[Path]) -> None:

@@ -25,6 +25,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
+from pytest_accel.fleet.delivery import document
 from pytest_accel.fleet.jobs import ledger, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
 from pytest_accel.fleet.jobs.run_folder import Fleet
@@ -389,12 +390,12 @@ def cancel(chosen: argparse.Namespace) -> int:
 def report(chosen: argparse.Namespace) -> int:
     """Write the report of a run, or the document of a delivery. Raises BadFile."""
     form = chosen.format or ("md" if chosen.acceptance else "text")
-    if form not in (delivery.FORMATS if chosen.acceptance else STATES):
+    if form not in (document.FORMATS if chosen.acceptance else STATES):
         raise BadFile(f"--format={form}: {'not for' if chosen.acceptance else 'only with'} --acceptance")
     if chosen.acceptance:
         return delivery.report(chosen, form)
-    if chosen.expect or chosen.name:
-        raise BadFile("--expect and --name are for --acceptance")
+    if alone := [f"--{name.replace('_', '-')}" for name in delivery.OPTIONS if getattr(chosen, name)]:
+        raise BadFile(f"only with --acceptance: {', '.join(alone)}")
     watch = watch_of(chosen.folder.absolute(), chosen.nights)
     if chosen.nodes:
         if watch.fleet.listed:

@@ -166,16 +166,14 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
     name = str(chosen.sku or then or AUTO)
     wanted = Wanted(name, chosen.platform or AUTO, chosen.level, "--")
     sku = wanted.named(on_hardware=not old.run.get("simulated"))
-    platform = str(old.run.get("platform"))
-    usual = platform if sku and sku.platform_named(platform) else AUTO
-    settled = wanted.settled(sku, old.devices, level=old.run.get("level"), platform=usual)
+    settled = rejudge.terms_of(wanted, sku, old)
     boards = boards_of(chosen.expect, "--expect")
     if sku is None:
         if chosen.sku:
             raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--expect: the record names no SKU, and without one nothing is judged; add --sku")
-        settled = replace(settled, platform=Platform(platform, None))
+        settled = replace(settled, platform=Platform(str(old.run.get("platform")), None))
     return replace(settled, named=bool(chosen.sku)), boards
 
 

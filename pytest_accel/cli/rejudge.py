@@ -29,8 +29,9 @@ from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
+from pytest_accel.run.options import AUTO
 from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry
-from pytest_accel.run.terms import Terms
+from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
@@ -40,6 +41,16 @@ AGAIN = "JUDGED AGAIN"
 
 Place = tuple[str, str]
 """Metric and subject."""
+
+
+def terms_of(wanted: Wanted, sku: Sku | None, record: Run) -> Terms:
+    """Return the terms to judge a record by; level and platform are those of its run unless others are wanted.
+
+    Raises Refused.
+    """
+    platform = str(record.run.get("platform"))
+    usual = platform if sku and sku.platform_named(platform) else AUTO
+    return wanted.settled(sku, record.devices, level=record.run.get("level"), platform=usual)
 
 
 def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) -> Run:

@@ -470,4 +470,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
     program = "from pytest_accel.cli.main import main; sys.exit(main())"
     ran = without_jinja(program, "report", str(path), "--format", "html", cwd=tmp_path)
     assert ran.returncode == 4
-    assert ran.stderr.splitlines()[-1] == "the HTML report needs Jinja2: pip install 'pytest-accel[report]'"
+    assert (
+        ran.stderr.splitlines()[-1]
+        == "HTML and the document of a delivery need Jinja2: pip install 'pytest-accel[report]'"
+    )

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
-from pytest_accel.fleet.delivery.against import Against, compare
-from pytest_accel.fleet.delivery.distribution import Distribution, Figure, distribution
+from pytest_accel.core.run import PackingListEntry
+from pytest_accel.core.words import counted, listed
+from pytest_accel.fleet.delivery.against import MOST_NAMED, Against, Difference, compare
+from pytest_accel.fleet.delivery.limits import DecidingLimit, deciding
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, MISSING, OPEN, REJECTED, Board, Node, node_of
 from pytest_accel.fleet.delivery.records import TERMS, Fault, NodeRecord, Records
+from pytest_accel.run.record import packing_entry
 from pytest_accel.skus.packing_list import NodeNames, PackingList, same
 
-JUDGED_BY = ("contract", "SKU", "platform", "level", "threshold files")
+JUDGED_BY = ("SKU", "platform", "level", "threshold files")
 """Those of `TERMS` that decide what a node is accepted for. The others only explain its figures."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """One of `TERMS`, with every value that nodes have and the number of nodes, the commonest first."""
-
-    name: str
-    values: Sequence[tuple[str, int]]
-    absent: int
-    """The number of nodes whose record does not state it."""
+RESULTS = (ACCEPTED, REJECTED, OPEN, MISSING)
 
 
 @dataclass(frozen=True)
@@ -35,43 +29,39 @@ class Delivery:
     name: str
     simulated: int
     """The number of its nodes that were simulated."""
-    first: str
-    last: str
+    days: Sequence[str]
     """The days of the first and the last record."""
     nodes: Sequence[Node]
     of_nodes: Mapping[str, int]
     """The number of nodes by result."""
     of_devices: Mapping[str, int]
-    terms: Sequence[Term]
-    duplicates: Sequence[tuple[str, str, Sequence[Board]]]
-    """Each serial number or UUID that several boards have: its kind ("serial" or "UUID"), its value, and the boards."""
-    against: Against | None
-    metrics: Sequence[Distribution]
+    terms: Mapping[str, Mapping[str, int]]
+    """The values of each of the `TERMS`, the commonest first, with the number of nodes that have it."""
+    packing_list: PackingListEntry
+    """Empty without one."""
+    differences: Sequence[Difference]
+    """Boards that are twice, or not as the packing list has them."""
+    limits: Sequence[DecidingLimit]
     rejections: Sequence[Fault]
     """What rejects boards and nodes; the faults of one board are together."""
     older: int
     """Records that a newer one of the same node replaces."""
-    refused: Sequence[str] = ()
-    shared: Sequence[str] = field(default=())
+    refused: Sequence[str]
+    shared: Sequence[str]
     """Hosts of which several records with different devices count, each as a node of its own."""
-    without_record: Sequence[str] = field(default=())
-    """Nodes that a fleet's run was asked to examine, and that have no record."""
-    waived: Sequence[tuple[str, Sequence[str]]] = field(default=())
+    absent: Sequence[str]
+    """Nodes that are on the packing list, or that a fleet's run was asked to examine, and that have no record."""
+    waived: Mapping[str, Sequence[str]]
     """Each limit that waivers covered on accepted nodes, with the names of those."""
-    overridden: Sequence[str] = field(default=())
+    overridden: Sequence[str]
     """Accepted nodes that were judged by limits other than those of the shipped threshold file."""
-    rejected_before: Sequence[tuple[str, str]] = field(default=())
+    rejected_before: Mapping[str, str]
     """Accepted nodes that were rejected before, with what is known of it."""
-
-    @property
-    def mixed(self) -> list[Term]:
-        """The terms that are not the same on all nodes."""
-        return [each for each in self.terms if len(each.values) > 1 or (each.values and each.absent)]
 
     @property
     def unalike(self) -> list[str]:
         """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
-        return [each.name for each in self.mixed if each.name in JUDGED_BY]
+        return [name for name in JUDGED_BY if len(self.terms[name]) > 1]
 
     @property
     def partly_simulated(self) -> bool:
@@ -84,72 +74,66 @@ class Delivery:
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
-        if self.of_nodes[REJECTED] or (self.against and self.against.rejects):
+        if self.of_nodes[REJECTED] or any(each.rejects for each in self.differences):
             return exits.REJECTED
-        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.of_devices[MISSING] or self.partly_simulated
-        vague = self.against is not None and self.against.vague
-        return exits.NOT_JUDGED if unclear or vague or self.unalike or self.duplicates or self.refused else exits.HOLDS
+        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.partly_simulated
+        return exits.NOT_JUDGED if unclear or self.differences or self.unalike or self.refused else exits.HOLDS
 
 
-def delivery(
-    name: str,
-    records: Records,
-    boards: PackingList | None,
-    *,
-    expected: Sequence[str] = (),
-) -> Delivery:
+def delivery(name: str, records: Records, boards: PackingList | None, *, expected: Sequence[str] = ()) -> Delivery:
     """Return what the records of a delivery show.
 
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
-    nodes = [node_of(each) for each in records.nodes]
-    against, nodes = compare(boards, records.nodes, nodes) if boards else (None, nodes)
+    against = Against([node_of(each) for each in records.nodes], [], 0, [])
+    if boards:
+        against = compare(boards, records.nodes, against.nodes)
+    nodes, names = against.nodes, NodeNames(expected)
     seen = [board for node in nodes for board in node.boards]
-    hosts = [each.host for each in records.nodes]
+    here = {names.find(each) for each in [*(record.host for record in records.nodes), *against.absent_nodes]}
+    absent = [*against.absent_nodes, *(each for each in dict.fromkeys(expected) if names.find(each) not in here)]
     days = sorted(each.started[:10] for each in nodes if each.started)
-    found = Counter(each.result for each in nodes)
-    names = NodeNames(expected)
-    here = {names.find(each) for each in hosts}
-    if against:
-        here |= {names.find(each) for each in against.absent_nodes}
-    without_record = [name for name in dict.fromkeys(expected) if names.find(name) not in here]
-    found[MISSING] += (len(against.absent_nodes) if against else 0) + len(without_record)
-    devices = Counter(each.result for each in seen)
-    devices[MISSING] += len(against.unseen) if against else 0
     return Delivery(
         name=name,
         simulated=sum(each.simulated for each in records.nodes),
-        first=days[0] if days else "",
-        last=days[-1] if days else "",
+        days=[*dict.fromkeys([*days[:1], *days[-1:]])],
         nodes=nodes,
-        of_nodes={result: found[result] for result in (ACCEPTED, REJECTED, OPEN, MISSING)},
-        of_devices={result: devices[result] for result in (ACCEPTED, REJECTED, OPEN, MISSING)},
-        terms=[_term(each, records.nodes) for each in TERMS],
-        duplicates=[*_twice("serial", seen), *_twice("UUID", seen)],
-        against=against,
-        metrics=_metrics(records.nodes),
-        rejections=[
-            replace(fault, node=node.node)
-            for node in records.nodes
-            for some in grouped(node.faults, lambda each: each.uuid).values()
-            for fault in some
-        ],
+        of_nodes=_results([each.result for each in nodes], len(absent)),
+        of_devices=_results([each.result for each in seen], against.missing),
+        terms={each: _values(each, records.nodes) for each in TERMS},
+        packing_list=_packing_list(boards) if boards else {},
+        differences=[*_twice(seen), *against.differences],
+        limits=deciding(each for record in records.nodes for each in record.measured),
+        rejections=[*_rejections(records.nodes)],
         older=records.older,
-        shared=records.shared,
         refused=records.refused,
-        without_record=without_record,
+        shared=records.shared,
+        absent=absent,
         waived=_waived(records.nodes),
         overridden=[each.node for each in records.nodes if each.accepted and each.overridden],
-        rejected_before=list(_rejected_before(records)),
+        rejected_before=dict(_rejected_before(records)),
     )
 
 
-def _waived(records: Sequence[NodeRecord]) -> list[tuple[str, Sequence[str]]]:
-    found: dict[str, list[str]] = {}
+def _results(found: Sequence[str], missing: int) -> dict[str, int]:
+    counts = Counter({MISSING: missing}) + Counter(found)
+    return {result: counts[result] for result in RESULTS}
+
+
+def _packing_list(boards: PackingList) -> PackingListEntry:
+    """Return the packing list, which names the nodes only if every row does."""
+    return {**packing_entry(boards), "names_nodes": all(each.node for each in boards.rows)}
+
+
+def _rejections(records: Iterable[NodeRecord]) -> Iterator[Fault]:
     for record in records:
-        for metric in record.waived if record.accepted else ():
-            found.setdefault(metric, []).append(record.node)
-    return list(found.items())
+        for faults in grouped(record.faults, lambda each: each.uuid).values():
+            yield from (replace(each, node=record.node) for each in faults)
+
+
+def _waived(records: Sequence[NodeRecord]) -> dict[str, Sequence[str]]:
+    found = [(metric, record.node) for record in records if record.accepted for metric in record.waived]
+    return {metric: [node for _, node in some] for metric, some in grouped(found, lambda each: each[0]).items()}
 
 
 def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
@@ -159,25 +143,27 @@ def _rejected_before(records: Records) -> Iterator[tuple[str, str]]:
             yield record.node, ", ".join(record.rejected_before) or "by an older record in this folder"
 
 
-def _term(name: str, records: Sequence[NodeRecord]) -> Term:
-    values = Counter(each.judged_on[name] for each in records if name in each.judged_on)
-    return Term(name, values.most_common(), len(records) - values.total())
+def _values(term: str, records: Sequence[NodeRecord]) -> dict[str, int]:
+    """Return the values of a term; empty if no record states it."""
+    found = Counter(each.judged_on.get(term, "not stated") for each in records)
+    return {} if list(found) == ["not stated"] else dict(found.most_common())
 
 
-def _twice(what: str, boards: Iterable[Board]) -> Iterator[tuple[str, str, list[Board]]]:
-    """Yield every serial number, or UUID, that several boards have."""
-    found: dict[str, list[Board]] = defaultdict(list)
-    for each in boards:
-        value = each.serial if what == "serial" else each.uuid
-        if value:
-            found[same(value)].append(each)
-    yield from ((what, value, several) for value, several in sorted(found.items()) if len(several) > 1)
-
-
-def _metrics(records: Sequence[NodeRecord]) -> list[Distribution]:
-    """Return the distribution of every metric of the delivery, in the order of the records."""
-    found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
-    for record in records:
-        for each in record.measured:
-            found[each.metric, each.unit].append(each)
-    return [distribution(*metric, figures) for metric, figures in found.items()]
+def _twice(boards: Iterable[Board]) -> list[Difference]:
+    """Return the serial numbers that several boards have, and the UUIDs where their serial numbers do not say it."""
+    by_serial = grouped((each for each in boards if each.serial), lambda each: same(each.serial))
+    by_uuid = grouped((each for each in boards if each.uuid), lambda each: same(each.uuid))
+    twice = [("serial number", number, some) for number, some in sorted(by_serial.items()) if len(some) > 1]
+    twice += [
+        ("UUID", uuid, some)
+        for uuid, some in sorted(by_uuid.items())
+        if len(some) > 1 and (not some[0].serial or len({same(each.serial) for each in some}) > 1)
+    ]
+    told = []
+    for (what, nodes), several in grouped(twice, lambda each: (each[0], tuple(one.node for one in each[2]))).items():
+        numbers = [number for _, number, _ in several]
+        places = list(dict.fromkeys(nodes))
+        where = f"Twice in {places[0]}" if len(places) == 1 else f"At once in {listed(places, MOST_NAMED)}"
+        words = f"{where}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}"
+        told.append(Difference("twice", words, numbers))
+    return told

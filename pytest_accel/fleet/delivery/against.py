@@ -2,131 +2,149 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.nodes import ACCEPTED, OPEN, REJECTED, Board, Node
 from pytest_accel.fleet.delivery.records import NodeRecord
-from pytest_accel.judging.facts.delivery import UNKNOWN, ListState, differences, standing
+from pytest_accel.judging.facts.delivery import UNKNOWN, ListState, OnList, standing
 from pytest_accel.skus.packing_list import Listed, NodeNames, PackingList, same
 
-RESULTS = {
-    ListState.NOT_LISTED: REJECTED,
-    ListState.ELSEWHERE: REJECTED,
-    ListState.DIFFERENT: REJECTED,
-    **dict.fromkeys(UNKNOWN, OPEN),
-}
-"""The results of boards that their runs accepted, and that are not as listed."""
+MOST_NAMED = 16
+"""Boards that one sentence names; the JSON has all of them."""
+AS_THEY_SHOULD_BE = (ListState.AS_LISTED, ListState.NOT_APPLICABLE)
+SWAPPED, MISSING, UNSURE_NODE = "swapped", "missing", "unsure node"
+"""Kinds of differences besides the states of single boards."""
 
 
 @dataclass(frozen=True)
-class Misplaced:
-    """A board that was seen in another node than it is listed for."""
+class Difference:
+    """Boards that are not what, or where, they should be, or of which that is not known."""
 
-    serial: str
-    listed: str
-    seen: str
-    place: str
-    line: int
+    kind: str
+    words: str
+    boards: Sequence[str] = ()
+    """Their serial numbers; the place of a board whose number is not known."""
+    rejects: bool = False
 
 
-@dataclass(frozen=True)
-class Against:
-    """The delivery against its packing list."""
+class Against(NamedTuple):
+    """How a delivery stands to its packing list."""
 
-    file: str
-    sha256: str
-    boards: int
-    names_nodes: bool
-    """True if every row names the node that its board belongs in."""
-    swapped: Sequence[tuple[Misplaced, Misplaced]]
-    """Two boards, each in the node that the other is listed for."""
-    moved: Sequence[Misplaced]
-    """The other boards in a wrong node."""
-    unseen: Sequence[Listed]
-    unlisted: Sequence[Board]
-    but_for_zeros: Sequence[tuple[Board, Listed]]
-    """Boards that the list has but for leading zeros, which a spreadsheet drops."""
-    differing: Sequence[tuple[Board, str]]
-    """Boards whose UUID, model or slot is not as listed, with the difference."""
-    unknown: Sequence[tuple[Board, str]]
-    """Boards of which nothing is known, with the reason: no serial number, or a node that the list does not have."""
+    nodes: Sequence[Node]
+    """The nodes, of which only those boards are accepted that the list has there, as they are."""
+    differences: Sequence[Difference]
+    missing: int
+    """The number of boards that were seen in no node."""
     absent_nodes: Sequence[str]
-    several: Sequence[tuple[str, Sequence[str]]]
-    """Each node of the list that more than one node with a record may be, with the names of those."""
 
-    @property
-    def vague(self) -> bool:
-        """True if the list cannot be compared with everything that was seen."""
-        return bool(self.but_for_zeros or self.unknown or self.several)
+
+class Seen(NamedTuple):
+    """A board that is not as listed."""
+
+    board: Board
+    host: str
+    stands: OnList
 
     @property
     def rejects(self) -> bool:
-        """True if a board is not what, or where, the list says."""
-        return bool(self.swapped or self.moved or self.unlisted or self.differing)
+        """False if nothing is known of the board: then the list, or what can be read, has to become better."""
+        return self.stands.state not in UNKNOWN
+
+    @property
+    def name(self) -> str:
+        """The serial number, or the place of a board whose number is not known."""
+        return self.board.serial or self.board.place
+
+    @property
+    def listed_for(self) -> str:
+        """The node that it is listed for."""
+        return self.stands.row.node if self.stands.row else ""
 
 
-def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> tuple[Against, list[Node]]:
-    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes.
-
-    Of the nodes that are returned only those boards are accepted that the list has there, as they are.
-    """
-    misplaced, unlisted, zeros, differing, unknown = [], [], [], [], []
+def compare(boards: PackingList, records: Sequence[NodeRecord], nodes: Sequence[Node]) -> Against:
+    """Return how the boards that were seen stand to the list: as `standing` tells it in the runs of the nodes."""
+    wrong: list[Seen] = []
     found: set[str] = set()
     compared = []
     for record, node in zip(records, nodes, strict=True):
         here = []
-        for seen, device in zip(node.boards, record.devices, strict=True):
-            stands, board = standing(boards, device, record.host), seen
-            if seen.result == ACCEPTED:
-                board = replace(seen, result=RESULTS.get(stands.state, ACCEPTED))
-            here.append(board)
-            if stands.row:
-                found.add(same(stands.row.serial))
-            if stands.state is ListState.NOT_LISTED:
-                unlisted.append(board)
-            elif stands.state is ListState.BUT_FOR_ZEROS and stands.row:
-                zeros.append((board, stands.row))
-            elif stands.state is ListState.ELSEWHERE and stands.row:
-                row = stands.row
-                misplaced.append(Misplaced(board.serial, row.node, record.host, board.place, row.line))
-            elif stands.state is ListState.DIFFERENT and stands.row:
-                differing.append((board, "; ".join(differences(stands.row, device))))
-            elif stands.state in UNKNOWN:
-                unknown.append((board, stands.words))
+        for board, device in zip(node.boards, record.devices, strict=True):
+            seen = Seen(board, record.host, standing(boards, device, record.host))
+            if seen.stands.row:
+                found.add(same(seen.stands.row.serial))
+            is_wrong = seen.stands.state not in AS_THEY_SHOULD_BE
+            wrong += [seen] if is_wrong else []
+            result = REJECTED if seen.rejects else OPEN
+            here.append(replace(board, result=result) if is_wrong and board.result == ACCEPTED else board)
         compared.append(replace(node, boards=here))
-    swapped, moved = _pairs(misplaced, boards.nodes)
     by_name = grouped(records, lambda each: boards.nodes.find(each.host))
-    against = Against(
-        file=boards.file,
-        sha256=boards.sha256,
-        boards=len(boards.rows),
-        names_nodes=all(each.node for each in boards.rows),
-        swapped=swapped,
-        moved=moved,
-        unseen=[each for each in boards.rows if same(each.serial) not in found],
-        unlisted=unlisted,
-        but_for_zeros=zeros,
-        differing=differing,
-        unknown=unknown,
-        absent_nodes=[rows[0].node for name, rows in boards.by_node.items() if name not in by_name],
-        several=[(name, [each.node for each in meant]) for name, meant in by_name.items() if name and len(meant) > 1],
-    )
-    return against, compared
+    absent = [rows[0].node for name, rows in boards.by_node.items() if name not in by_name]
+    unseen = [each for each in boards.rows if same(each.serial) not in found]
+    told = [*_misplaced(wrong, boards.nodes), *_single(wrong), *_unsure(by_name), *_missing(unseen)]
+    return Against(compared, told, len(unseen), absent)
 
 
-def _pairs(
-    misplaced: Sequence[Misplaced], nodes: NodeNames
-) -> tuple[list[tuple[Misplaced, Misplaced]], list[Misplaced]]:
-    """Return the pairs of boards that are each in the node of the other, and the boards that are in no such pair."""
-    pairs: list[tuple[Misplaced, Misplaced]] = []
-    left: dict[tuple[str, str], list[Misplaced]] = defaultdict(list)
-    for each in misplaced:
-        listed, seen = nodes.find(each.listed), nodes.find(each.seen)
-        if partners := left[seen, listed]:
+def several(where: str, boards: Sequence[str]) -> str:
+    """Return a sentence on boards of one place."""
+    return f"{where}: {counted(len(boards), 'board')}: {listed(boards, MOST_NAMED)}"
+
+
+def _misplaced(wrong: Iterable[Seen], nodes: NodeNames) -> list[Difference]:
+    """Return the pairs of boards that are each in the node of the other, and the other boards in a wrong node."""
+    pairs: list[tuple[Seen, Seen]] = []
+    left: dict[tuple[str, str], list[Seen]] = {}
+    for each in (each for each in wrong if each.stands.state is ListState.ELSEWHERE):
+        own, here = nodes.find(each.listed_for), nodes.find(each.host)
+        if partners := left.get((here, own)):
             pairs.append((partners.pop(0), each))
         else:
-            left[listed, seen].append(each)
-    return pairs, [each for several in left.values() for each in several]
+            left.setdefault((own, here), []).append(each)
+    told = [
+        Difference(SWAPPED, f"Swapped: {'; '.join(map(_elsewhere, pair))}", [each.name for each in pair], rejects=True)
+        for pair in pairs
+    ]
+    moved = [each for some in left.values() for each in some]
+    for (host, own), some in grouped(moved, lambda each: (each.host, each.listed_for)).items():
+        names = [each.name for each in some]
+        words = several(f"In {host}, but listed for {own}", names)
+        told.append(Difference(ListState.ELSEWHERE.value, words, names, rejects=True))
+    return told
+
+
+def _elsewhere(seen: Seen) -> str:
+    return f"{seen.name} is in {seen.host}, {seen.board.place}, and listed for {seen.listed_for}"
+
+
+def _single(wrong: Iterable[Seen]) -> list[Difference]:
+    """Return a difference for the boards of one node in one other state, with the words of the first board."""
+    told = []
+    for (node, state), some in grouped(wrong, lambda each: (each.board.node, each.stands.state)).items():
+        if state is not ListState.ELSEWHERE:
+            names = [each.name for each in some]
+            why = f"{some[0].board.place}: {some[0].stands.words}"
+            words = f"{several(f'In {node}, {state.value}', names)}. {why}"
+            told.append(Difference(state.value, words, names, rejects=some[0].rejects))
+    return told
+
+
+def _unsure(by_name: Mapping[str, Sequence[NodeRecord]]) -> list[Difference]:
+    """Return the nodes of the list that more than one node with a record may be."""
+    return [
+        Difference(UNSURE_NODE, f"{name} on the packing list may be any of: {', '.join(each.node for each in meant)}")
+        for name, meant in by_name.items()
+        if name and len(meant) > 1
+    ]
+
+
+def _missing(boards: Iterable[Listed]) -> list[Difference]:
+    """Return the boards that are listed, and were seen in no node."""
+    told = []
+    for node, rows in grouped(boards, lambda each: each.node).items():
+        names = [each.serial for each in rows]
+        words = several(f"Listed for {node}, and seen in no node" if node else "Listed, and seen in no node", names)
+        told.append(Difference(MISSING, words, names))
+    return told

@@ -10,26 +10,25 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeGuard
 
 from pytest_accel.core import untrusted
-from pytest_accel.core.measurement import NODE, Device, Value
+from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
-from pytest_accel.core.summary import Summary
+from pytest_accel.core.summary import REJECTED, Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.fleet.delivery.distribution import Bounds, Figure
+from pytest_accel.fleet.delivery.limits import Figure
 from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.causes.fault_codes import of_metric
 from pytest_accel.judging.closing.line import close
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
+from pytest_accel.views.html.words import bounds_of
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
-    "contract": lambda run: run.sku.get("contract"),
     "SKU": lambda run: run.sku.get("name"),
     "platform": lambda run: run.run.get("platform"),
     "level": lambda run: run.run.get("level"),
@@ -43,8 +42,8 @@ TERMS: Mapping[str, Callable[[Run], object]] = {
 }
 """The terms on which all nodes of one delivery should be judged, each with what reads it from a record."""
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
-NOT_FIGURES = ("text", "version", "count")
-"""Units of values that have no distribution."""
+FACTS = ("text", "version", "count")
+"""Units of facts, whose values have no spread."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,10 @@ class NodeRecord(Summary):
     judged_on: Mapping[str, str] = field(default_factory=dict)
     """The `TERMS` that are known."""
     faults: Sequence[Fault] = ()
-    marginal: frozenset[str] = frozenset()
-    """UUIDs of the devices with a MARGINAL verdict."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of each threshold file that judged it."""
     measured: Sequence[Figure] = ()
+    """The figures that rejecting limits judged."""
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
     signed_by: Sequence[str] = ()
@@ -155,13 +155,24 @@ def _node(run: Run) -> NodeRecord:
         sha256=run.sha256,
         judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
         faults=list(_faults(run)),
-        marginal=frozenset(each.subject for each in run.verdicts if each.status is Status.MARGINAL),
+        files=run.sku.get("files", {}),
         measured=list(_figures(run.verdicts)),
         objection=f"the record is not believed: {told.objection}" if told.objection else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,
     )
+
+
+def judged_again(record: NodeRecord, again: Run, words: str) -> NodeRecord:
+    """Return a record with what its measurements are by other limits: they may reject it, and accept nothing.
+
+    `words` say whose limits judged it, and how it closes by them.
+    """
+    found = replace(record, faults=list(_faults(again)), measured=list(_figures(again.verdicts)))
+    if again.closing.word == REJECTED:
+        return replace(found, word=REJECTED, exit=again.closing.exit, rejected=again.rejected, line=words)
+    return replace(found, objection=words)
 
 
 def _faults(run: Run) -> Iterator[Fault]:
@@ -189,27 +200,25 @@ def _faults(run: Run) -> Iterator[Fault]:
 
 
 def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
-    """Yield the measured figures of a record: those that have a distribution over devices, each once.
-
-    A value that a verdict left unjudged, such as an implausible one, is no figure.
-    """
-    seen = {(each.metric, each.subject) for each in verdicts if each.status is Status.UNMEASURED}
+    """Yield the figures that decided: those that rejecting limits of threshold files judged, and those that reject."""
     for each in verdicts:
-        place, limit, value = (each.metric, each.subject), each.limit, each.value
-        by_marker = limit is not None and limit.declared_by is DeclaredBy.MARKER
-        if place in seen or by_marker or not _is_figure(value, each.metric, each.unit):
+        limit, value = each.limit, each.value
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
             continue
-        seen.add(place)
-        healthy = limit.healthy if limit and not limit.relative else None
-        bounds = Bounds(each.floor, each.ceiling, healthy, each.advises) if limit else None
-        yield Figure(each.metric, each.unit, float(value), bounds)
+        judged = (
+            limit
+            and not each.advises
+            and limit.declared_by is not DeclaredBy.MARKER
+            and each.status is not Status.UNMEASURED
+        )
+        if each.rejects or (judged and _is_measured(each)):
+            yield Figure(each.metric, each.unit, float(value), bounds_of(each), each.rejects)
 
 
-def _is_figure(value: Value | None, metric: str, unit: str) -> TypeGuard[float]:
-    declared = declaration_of(metric)
-    if unit in NOT_FIGURES or (declared and declared.fact) or isinstance(value, bool):
-        return False
-    return isinstance(value, int | float) and math.isfinite(value)
+def _is_measured(verdict: Verdict) -> bool:
+    """Return True for a figure that was measured, False for a fact."""
+    declared = declaration_of(verdict.metric)
+    return verdict.unit not in FACTS and not (declared and declared.fact)
 
 
 def place_of(device: Device) -> str:

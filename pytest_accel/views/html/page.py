@@ -47,7 +47,9 @@ def demand_extra() -> None:
     try:
         import jinja2  # noqa: F401
     except ImportError:
-        raise MissingExtra("the HTML report needs Jinja2: pip install 'pytest-accel[report]'") from None
+        raise MissingExtra(
+            "HTML and the document of a delivery need Jinja2: pip install 'pytest-accel[report]'"
+        ) from None
 
 
 def report(record: Run, folder: Path) -> str:

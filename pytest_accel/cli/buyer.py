@@ -1,0 +1,95 @@
+"""What the buyer of a delivery accepts a record by: threshold files and signers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pytest_accel.cli import rejudge
+from pytest_accel.core.exits import WrongUse
+from pytest_accel.core.printable import printable
+from pytest_accel.core.sku import Sku
+from pytest_accel.core.untrusted import exists
+from pytest_accel.core.words import listed
+from pytest_accel.fleet.delivery.records import NodeRecord, judged_again
+from pytest_accel.run import record, signature
+from pytest_accel.run.statement import SUMS
+from pytest_accel.run.terms import Wanted
+from pytest_accel.skus import loader
+
+LONGEST = 300
+"""Characters of the longest closing line that is shown in full."""
+UNSIGNED = "as stated by the supplier, unsigned"
+
+
+@dataclass(frozen=True)
+class Buyer:
+    """The buyer's threshold file (None for the shipped one of each record's SKU), and whose signatures count."""
+
+    sku: Sku | None
+    allowed_signers: Path | None
+    nonce: str | None
+    revoked: Path | None
+
+    def examined(self, one: NodeRecord) -> NodeRecord:
+        """Return a record with its signers. It accepts nothing unless it is proven, and judged by the buyer's files.
+
+        What it rejects stays rejected.
+        """
+        claims = one.accepted or bool(one.objection)
+        signed, not_proven = self._signed(one)
+        found = self._judged(signed)
+        if found.rejects or not claims:
+            return found
+        return replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
+
+    def _signed(self, one: NodeRecord) -> tuple[NodeRecord, str]:
+        """Return a record with its signers, and why it is not proven; empty if it is."""
+        if self.allowed_signers is None:
+            return one, f"{UNSIGNED} (--allowed-signers names who may sign)"
+        if not exists(one.folder / f"{SUMS}.sig"):
+            return one, UNSIGNED
+        found = signature.verify(one.path, self.allowed_signers, nonce=self.nonce, revoked=self.revoked)
+        why = f"it is not proven: {found.objections[0]}" if found.objections else ""
+        return replace(one, signed_by=tuple(found.signers)), why
+
+    def _judged(self, one: NodeRecord) -> NodeRecord:
+        """Return a record; one that other threshold files judged with what the buyer's say of its measurements."""
+        if one.rejects or one.objection:
+            return one
+        sku = self.sku or _shipped(one.sku)
+        if sku is None:
+            unknown = f"made as {one.sku}, which is no shipped SKU (--sku names the buyer's threshold file)"
+            return replace(one, objection=unknown) if one.accepts else one
+        if set(one.files.values()) == set(sku.files.values()):
+            return one
+        made = _made(one.files, sku)
+        try:
+            run = record.read(one.path)
+            again = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
+        except WrongUse as wrong:
+            return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
+        line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
+        return judged_again(one, again, f"{made}; by the buyer's limits: {line}")
+
+
+@cache
+def _shipped(name: str) -> Sku | None:
+    """Return a shipped SKU; None for any other name, which is never taken as that of a file."""
+    return loader.load(name) if name in loader.names() else None
+
+
+def _made(files: Mapping[str, str], sku: Sku) -> str:
+    """Return which files made a record, and which are the buyer's."""
+    shipped = f"{sku.name}.yaml"
+    own, buyers = _apart(files, sku.files, shipped), _apart(sku.files, files, sku.own_file or shipped)
+    return f"made by {own}, not the buyer's {buyers}"
+
+
+def _apart(files: Mapping[str, str], others: Mapping[str, str], whole: str) -> str:
+    """Return the files that are not among the others; the whole one if all are."""
+    apart = {name: sha256 for name, sha256 in files.items() if sha256 not in others.values()}
+    named = apart or {whole: files.get(whole, "no hash")}
+    return listed([f"{Path(name).name} {sha256[:12]}" for name, sha256 in named.items()])
