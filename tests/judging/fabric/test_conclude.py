@@ -240,20 +240,6 @@ def test_a_partner_that_hangs_neither_clears_a_node_nor_counts() -> None:
     assert named(run) == {2: "wrong", met[0]: "not reached"}
 
 
-def test_a_slow_node_is_told_with_the_partners_that_it_measured_with() -> None:
-    first = next_round(fabric(8))
-    assert first
-    slow, hung = first.groups[0]
-    stopped = [Report("not reached", text="hung"), WAITED]
-
-    def value(_: str, group: Sequence[int]) -> float | list[Report]:
-        return (stopped if group[0] == hung else stopped[::-1]) if hung in group else 46.0 - 10.0 * (slow in group)
-
-    run = ended(fabric(8), transport(value))
-    assert named(run) == {slow: "slow", hung: "not reached"}
-    assert run.conclusion.findings[slow].partners == 6
-
-
 def test_two_nodes_alone_are_a_pair_or_one_of_them_was_not_measured() -> None:
     run = simulated(cluster(2, fault("wrong-data", node=1, share=1.0)))
     assert (blamed(run), ends(run)) == (({}, [{0, 1}], []), ("REJECTED", 1))
