@@ -106,10 +106,8 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported() -> 
     """A fabric that one GPU of a switched node does not know of is a finding, not a property of the product."""
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
     for stating, status in ((0, Status.NOT_APPLICABLE), (1, Status.UNMEASURED), (3, Status.UNMEASURED)):
-        stated = [
-            {"mig": False} if place < stating else {"unsupported": {"mig": "not supported"}} for place in range(4)
-        ]
-        devices = tuple(replace(each, facts=told) for each, told in zip(gpus(4), stated, strict=True))
+        stated, unsupported = {"mig": False}, {"unsupported": {"mig": "not supported"}}
+        devices = tuple(replace(each, facts=stated if each.index < stating else unsupported) for each in gpus(4))
         *_, last = facts("inventory.mig", Discovery(devices), None)
         verdict = judge([last], limit)
         assert (verdict.status, f"{stating} of 4 devices report it" in sentence_of(verdict)) == (status, stating > 0)

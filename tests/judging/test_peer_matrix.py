@@ -114,10 +114,8 @@ def test_each_short_pair_is_compared_with_itself() -> None:
     """Each go has a worst pair; by chance alone both may be below the floor, but not the same one twice."""
     first = {**matrix(4), ("gpu2", "gpu3"): 380.0}
     found = again(first, gpu2_gpu3=399.0)
-    assert ({status for status, _ in found.values()}, found["gpu2"][0]) == (
-        {Status.PASS, Status.MARGINAL},
-        Status.MARGINAL,
-    )
+    assert {name for name, (status, _) in found.items() if status is not Status.PASS} == {"gpu2"}
+    assert found["gpu2"][0] is Status.MARGINAL
     found = again({**first, ("gpu2", "gpu0"): 381.0}, gpu2_gpu3=398.0, gpu2_gpu0=397.0)
     assert found["gpu2"] == (Status.MARGINAL, 397)
     found = again({**first, ("gpu2", "gpu0"): 384.0}, gpu2_gpu3=399.0, gpu2_gpu0=379.0)
