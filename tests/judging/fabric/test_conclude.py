@@ -14,7 +14,6 @@ from fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simu
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report
 from pytest_accel.judging.fabric.conclude import conclude, node_parts
-from pytest_accel.judging.fabric.rounds import next_round
 
 WAITED = Report("waited")
 TWENTY = range(20)
