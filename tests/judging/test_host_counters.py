@@ -86,8 +86,8 @@ def test_memory_that_loses_data_fails_memory_that_corrects_is_advice(tmp_path: P
 
 def test_a_short_run_makes_no_rate_out_of_few_errors(tmp_path: Path) -> None:
     storm = {**HEALTHY, MC.format(0, "ce"): "35"}
-    for seconds, rate in ((60.0, 30), (3600.0, 30.0), (36000.0, 3)):
-        assert between(tmp_path / str(rate), "ecc_corrected", HEALTHY, storm, seconds=seconds).value == rate
+    for seconds, rate in ((60.0, 30), (3600.0, 30), (36000.0, 3)):
+        assert between(tmp_path / str(seconds), "ecc_corrected", HEALTHY, storm, seconds=seconds).value == rate
     before, after = ({**HEALTHY, **port("mlx5_0", "link_downed", count)} for count in (7, 2))
     assert between(tmp_path, "nic_link_downed", before, after).value == 2, "it went back, and has counted since"
 

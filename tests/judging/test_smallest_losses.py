@@ -12,13 +12,12 @@ import shipped
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, mean_of
-from pytest_accel.core.sku import ClassFloor, Limit, Source, Spread
+from pytest_accel.core.sku import ClassFloor, Limit, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.judge import Attempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import RejectedLosses, sentence, smallest_losses
 
-OURS = Source("measured", "us", "2026-11")
 DEVICES = [Device(f"GPU-{place}", place, "nvidia", "NVIDIA H100 80GB HBM3", numa_node=place // 4) for place in range(8)]
 KINDS = {device.uuid: kind_of(device) for device in DEVICES}
 PEAKS = {"GB/s": Peak(2000.0, "memory datasheet peak"), "TFLOPS": Peak(2000.0, "bf16 datasheet peak")}
