@@ -16,7 +16,6 @@ from shipped import load
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement, Peak
-from pytest_accel.core.reasons import Repeated
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
@@ -211,16 +210,6 @@ def test_it_stands_beneath_a_limit_of_another_kind(tmp_path: Path) -> None:
         assert found == [Status.PASS, Status.FAIL], place.row.name
 
 
-def test_a_repeat_above_it_leaves_a_mark(tmp_path: Path) -> None:
-    place = PLACES[0]
-    limit = place.own(tmp_path, floor=times(place, 0.5))
-    attempts = Attempts()
-    attempts.add(measured(limit, times(place, 0.95)))
-    assert attempts.short(place.metric, limit, place.software)
-    again = judged(limit, times(place, 1.1), place.software, times(place, 0.95))
-    assert (again.status, isinstance(again.reasons[-1], Repeated)) == (Status.MARGINAL, True)
-
-
 def test_a_limit_of_no_level_gets_those_of_the_class(tmp_path: Path) -> None:
     for place in ONE_A_ROW:
         limit = place.own(tmp_path, floor=times(place, 1.2), reference=times(place, 1.3), levels=[])
@@ -350,12 +339,15 @@ def test_a_part_of_a_device_and_one_of_less_power_are_of_no_class(changes: dict[
     assert own.limits_on(own.platforms[usual])["matmul.bf16"].beneath is None
 
 
-def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_is_no_failure() -> None:
+def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_leaves_a_mark() -> None:
     """An advisory limit above the floor does not make it a shortfall beyond noise."""
     limit = load("mi300x").platforms["single"].limits["host_copy.h2d"]
-    assert limit.beneath is not None
-    dip = replace(measured(limit, 0.98 * limit.beneath.value), metric="host_copy.h2d", unit="GB/s")
-    fine = replace(dip, value=55.0, samples=(55.0,) * 4)
-    assert judge([dip, fine], limit).status is Status.MARGINAL
-    far = replace(dip, value=0.5 * limit.beneath.value, samples=(0.5 * limit.beneath.value,) * 4)
-    assert judge([far, fine], limit).status is Status.FAIL
+    assert limit.beneath
+    dip, far, fine = (
+        replace(measured(limit, value), metric="host_copy.h2d", unit="GB/s", samples=(value,) * 4)
+        for value in (0.98 * limit.beneath.value, 0.5 * limit.beneath.value, 55.0)
+    )
+    attempts = Attempts()
+    attempts.add(dip)
+    assert attempts.short("host_copy.h2d", limit, {}), "it is measured again"
+    assert [judge([one, fine], limit).status for one in (dip, far)] == [Status.MARGINAL, Status.FAIL]

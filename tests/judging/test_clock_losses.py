@@ -55,10 +55,11 @@ def test_reasons_that_overlap_are_separated(masks: bool) -> None:
 
 def test_what_holds_all_the_time_is_apart_from_what_comes_and_goes() -> None:
     held = {"hw_thermal_s": "..xxxx...." * 5, "sw_power_cap_s": "x" * 50}
-    lost = found(readings(held, {"hw_thermal_s": 0.3, "sw_power_cap_s": 0.2}))
-    assert lost["by_reason"] == {"hw_thermal_s": lost_by(0.4, 0.3)}
-    assert lost["throughout"] == pytest.approx(-math.log(0.8))
-    assert lost["always"] == ["sw_power_cap_s"]
+    for takes, hot in ((0.3, lost_by(0.4, 0.3)), (0.0, pytest.approx(0.0, abs=1e-9))):
+        lost = found(readings(held, {"hw_thermal_s": takes, "sw_power_cap_s": 0.2}))
+        assert lost["by_reason"].get("hw_thermal_s", 0.0) == hot, "one that takes nothing gets nothing"
+        assert lost["throughout"] == pytest.approx(-math.log(0.8))
+        assert lost["always"] == ["sw_power_cap_s"]
 
 
 def test_reasons_that_always_hold_together_are_told_together() -> None:
@@ -67,14 +68,6 @@ def test_reasons_that_always_hold_together_are_told_together() -> None:
     assert lost["by_reason"] == {"hw_thermal_s+hw_power_brake_s": lost_by(0.4, 0.3)}
     moment = "." * 150 + "x" + "." * 149
     assert found(readings({"hw_thermal_s": moment}, {"hw_thermal_s": 0.5}))["by_reason"] == {}, "it explains nothing"
-
-
-def test_a_reason_that_takes_nothing_gets_nothing() -> None:
-    """The clock falls beside it, not under it."""
-    lost = found(readings({"hw_thermal_s": "....xx...." * 5, "sync_boost": "x" * 50}, {"sync_boost": 0.2}))
-    assert lost["by_reason"].get("hw_thermal_s", 0.0) == pytest.approx(0.0, abs=1e-9)
-    assert lost["throughout"] == pytest.approx(-math.log(0.8))
-    assert lost["always"] == ["sync_boost"]
 
 
 def test_dips_without_a_reason_stay_unexplained() -> None:

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pynvml
 import pytest
 import shipped
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS
-from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Trouble
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
@@ -331,43 +329,3 @@ def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[NvmlGpu],
     forbidden = reading(0.0, stated(h100(nvmlDeviceGetTotalEccErrors=status(pynvml.NVML_ERROR_NO_PERMISSION))))
     said = "ecc_uncorrectable_volatile: this user may not read it: run as root"
     assert forbidden.lacking["ecc_uncorrectable"] == Trouble("need", said)
-
-
-# -- as a user sees it
-
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two:
-    devices: 2
-    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
-"""
-NODE = """
-sku: ./pair.yaml
-faults:
-  - {fault: ecc-counted, device: 1, at: matmul}
-  - {fault: pcie-replays, device: 0, at: stream}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_only_the_device_whose_counter_moves_fails_and_the_closing_line_names_counter_and_probe(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(PAIR)
-    (tmp_path / "node.yaml").write_text(NODE)
-    options = ["--accel-simulate=node.yaml", "--accel-level=quick", "-k", "stream or bf16 or counters"]
-    ran = as_user.pytest(tmp_path, *options, sku="./pair.yaml", paths=())
-    failing = [each for each in ran.record["verdicts"] if each["status"] == "FAIL"]
-    replays, uncorrectable = "counters.pcie_replays", "counters.ecc_uncorrectable"
-    assert {(ran.names[each["subject"]], each["metric"]) for each in failing} == {
-        ("gpu1", uncorrectable),
-        ("gpu0", replays),
-    }
-    said = f"REJECTED 2/8: gpu0 {replays} -275.0%; gpu1 {uncorrectable} 1, expected 0, during matmul.bf16"
-    assert ran.closing == f"SIMULATED {said}"
-    (reasons,) = [each["reasons"] for each in failing if each["metric"] == replays]
-    assert reasons[-1] == {"kind": "during", "text": "stream.copy_kernel"}
-    (matmul,) = ran.measurements("matmul.bf16", "gpu1")
-    assert matmul["details"]["counters"] == {"ecc_uncorrectable": 1}, "it is beside what was measured"
-    assert set(LIMITS[uncorrectable].levels) == set(LEVELS)

@@ -503,23 +503,15 @@ def test_a_verdict_is_told_apart_by_the_limit_that_it_is_on() -> None:
     assert Verdict("a", "b", Status.PASS).key == ("a", "b", "")
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (612.4321, "TFLOPS", "612.4 TFLOPS"),
-        (4312.7, "GB/s", "4313 GB/s"),
-        (8, "count", "8"),
-        (0.0123456, "1", "0.01235"),
-        (700.0, "W", "700 W"),
-        (True, "text", "True"),
-        ("ok", "text", "ok"),
-        (None, "W", "nothing"),
-        (math.nan, "W", "nan W"),
-        (math.inf, "W", "inf W"),
-    ],
-)
-def test_a_value_is_shown_with_its_unit(value: Value | None, unit: str, text: str) -> None:
-    assert show(value, unit) == text
+def test_a_value_is_shown_with_its_unit() -> None:
+    shown = [show(value, "W") for value in (612.4321, 4312.7, 0.0123456, math.nan, None)]
+    assert shown == ["612.4 W", "4313 W", "0.01235 W", "nan W", "nothing"]
+    assert [show(8, "count"), show(True, "text"), show("ok", "text")] == ["8", "True", "ok"]
+        "8",
+        "0.01235",
+        "True",
+        "ok",
+    ]
 
 
 VBIOS = Limit("inventory.vbios", "version", same_on_all=True)

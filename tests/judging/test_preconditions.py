@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import as_user
+import in_process
 import pytest
 import shipped
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.host import profilers
 from pytest_accel.judging.facts import preconditions
 from pytest_accel.judging.facts.preconditions import others_at_work
@@ -182,34 +183,20 @@ def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
 
 # -- as a user sees it
 
-NODE_FILE = """
-sku: ./pair.yaml
-platform: two
-faults:
-  - {fault: remap-pending, device: 1}
-"""
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two: {devices: 2, pcie: {gen: 5, lanes: 16, gb_per_s: 63}}
-"""
+NODE_FILE = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: remap-pending, device: 1}]\n"
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(PAIR)
     (tmp_path / "node.yaml").write_text(NODE_FILE)
-    ran = as_user.pytest(
-        tmp_path, "--accel-simulate=node.yaml", "--accel-platform=two",
-        "-k", "remap_pending or (test_stream and triad) or (test_matmul and bf16)", sku="./pair.yaml", paths=(),
-    )  # fmt: skip
-    assert ran.statuses("health.remap_pending") == {"gpu0": "PASS", "gpu1": "FAIL"}
-    assert ran.statuses("stream.triad") == {"gpu0": "PASS", "gpu1": "UNMEASURED"}
-    assert ran.statuses("matmul.bf16") == {"gpu0": "PASS", "gpu1": "PASS"}
-    assert ran.closing.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
-    assert ran.exit == 1
+    with in_process.fast():
+        here, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", measured=("stream", "matmul"))
+    found = {(here.ledger.names[each.subject], each.metric): each.status for each in here.ledger.verdicts}
+    assert (found["gpu0", "health.remap_pending"], found["gpu1", "health.remap_pending"]) == (Status.PASS, Status.FAIL)
+    assert found["gpu1", "stream.triad"] is Status.UNMEASURED
+    assert found["gpu0", "stream.triad"].holds
+    assert found["gpu1", "matmul.bf16"].holds
+    assert closing.line.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
 
 
 def test_who_works_on_a_device_beside_us_is_told_by_our_own_process() -> None:

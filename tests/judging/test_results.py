@@ -137,13 +137,6 @@ def test_the_method_of_a_metric_is_added_to_what_a_packaged_probe_finds() -> Non
     assert found.metric == "matmul.bf16@m=64"
 
 
-def test_one_worker_of_all_devices_gives_each_its_own() -> None:
-    row = [finding("peer_copy.one_way", "GB/s", value=float(i), subject=f"GPU-{i}") for i in range(2)]
-    both = Outcome(tuple(GPUS[:2]), findings=row)
-    found = per_device(both, call("peer_copy.one_way"))
-    assert [(each.subject, each.value) for each in found] == [("GPU-0", 0.0), ("GPU-1", 1.0)]
-
-
 def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> None:
     blocks = [{"event": "block", "seconds": 0.1, "at": 11.0}, {"event": "block", "seconds": 0.2, "at": 12.0}]
     (found,) = per_device(outcome(blocks=blocks, trouble=DIED), call())
@@ -239,12 +232,6 @@ def test_a_memory_error_that_ended_a_context_is_one_and_no_lost_device() -> None
     trouble = {"event": "error", "kind": "device", "reason": "CUDA error", "lost": True, "uncorrectable": True}
     (found,) = per_device(outcome(trouble=trouble), call())
     assert found.trouble == Trouble("device", "CUDA error", event="uncorrectable")
-
-
-def test_ranks_that_disagree_about_what_they_measured_are_a_bug() -> None:
-    outcomes = [outcome(finding("x.y", "ms", value=1.0)), outcome(gpu=1)]
-    with pytest.raises(ValueError, match="zip"):
-        per_node(outcomes, call("x.y"))
 
 
 # -- what has to be the same everywhere

@@ -235,16 +235,6 @@ def test_a_device_that_is_slow_at_its_clock_fails_where_no_node_of_its_class_was
             assert found.status is Status.FAIL
 
 
-def test_a_spread_that_was_measured_raw_is_not_used_at_the_clock() -> None:
-    """The clocks of V100 explain four fifths of their spread."""
-    node = [product(f"{place}", 14.0, 1400.0) for place in range(3)] + [product("3", 13.3, 1400.0)]
-    both = loader.load("v100-sxm2-16gb").spread["soak.rate"]
-    assert [one.status for one in distances(node, both) if one][3] is Status.MARGINAL
-    raw = distances(node, replace(both, at_clock=None, widest=None))[3]
-    assert raw
-    assert not raw.at_clock
-
-
 # -- bad devices
 
 
