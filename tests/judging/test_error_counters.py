@@ -77,7 +77,7 @@ def status_of(ledger: CounterReadings, name: str) -> Status:
     return judge([ledger.measured(metric, GPU)], LIMITS[metric]).status
 
 
-NEVER = [
+NEVER: list[tuple[str, dict[str, Any]]] = [
     ("ecc_uncorrectable", {"ecc_uncorrectable_volatile": 1}),
     ("ecc_uncorrectable", {"ecc_sram_uncorrectable_volatile": 1, "ecc_dram_uncorrectable_volatile": 0}),
     ("fabric", {"fabric_state": "in progress"}),
@@ -101,7 +101,7 @@ NEVER = [
     ("xgmi_errors", {"xgmi_errors": "multiple errors"}),
     ("xgmi_uncorrectable", {"xgmi_uncorrectable": 1}),
 ]
-ADVICE = [
+ADVICE: list[tuple[str, dict[str, Any]]] = [
     ("ecc_corrected", {"ecc_correctable_volatile": 11}),
     ("rows_remapped_corrected", {"remapped_correctable": 1}),
     ("ecc_deferred", {"ecc_deferred_volatile": 1}),

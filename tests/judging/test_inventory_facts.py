@@ -190,8 +190,8 @@ def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says() -> No
 def test_a_driver_without_application_clocks_still_states_what_holds_the_clock() -> None:
     """Drivers 595 and later have none. Clouds set them to the highest clock, which locks nothing."""
     clocks = ("nvmlDeviceGetClock", "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
-    gone = dict.fromkeys(clocks, status(pynvml.NVML_ERROR_DEPRECATED))
-    highest = {REASONS: 0x02, "nvmlDeviceGetClock": {(1, 1): 1980, (1, 2): 1755}}
+    gone: dict[str, Any] = dict.fromkeys(clocks, status(pynvml.NVML_ERROR_DEPRECATED))
+    highest: dict[str, Any] = {REASONS: 0x02, "nvmlDeviceGetClock": {(1, 1): 1980, (1, 2): 1755}}
     cases = ({**gone, REASONS: 0x01}, Status.PASS), ({**gone, REASONS: 0x11}, Status.FAIL), (highest, Status.PASS)
     for answers, expected in cases:
         (verdict,) = judged("health.clock_lock", discovered(h100(**answers)))
@@ -268,7 +268,8 @@ def test_what_the_gpu_does_not_support() -> None:
         ("health.remap_pending", "nvmlDeviceGetRemappedRows", Status.UNMEASURED),
         ("health.fabric", "nvmlDeviceGetGpuFabricInfoV", Status.NOT_APPLICABLE),
     ):
-        (verdict,) = judged(metric, discovered(h100(**{function: status(NOT_SUPPORTED)})))
+        answer: dict[str, Any] = {function: status(NOT_SUPPORTED)}
+        (verdict,) = judged(metric, discovered(h100(**answer)))
         assert verdict.status is expected
         assert "this GPU does not support it" in sentence_of(verdict)
 

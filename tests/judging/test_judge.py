@@ -88,7 +88,7 @@ def test_a_value_against_a_limit(value: Value, limit: Limit, unit: str, expected
 
 def test_what_is_no_number_holds_no_limit() -> None:
     """Infinite is above every floor, and NaN is below none: neither is a measurement."""
-    values = (math.nan, math.inf, -math.inf, True, "fast")
+    values: tuple[Value, ...] = (math.nan, math.inf, -math.inf, True, "fast")
     limits = (FLOOR, replace(CEILING, unit="TFLOPS"), RELATIVE, replace(FLOOR, ceiling=900.0))
     found = {status(value, limit, peak=Peak(1000.0, "datasheet")) for value, limit in product(values, limits)}
     assert found == {Status.FAIL}
