@@ -107,6 +107,7 @@ def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> Non
     assert equal.bound < equal.warn <= equal.healthy[0]
     time = only(drawn(4, metric="ddp.step_ms", unit="ms"))
     assert time.bound > time.warn >= time.healthy[1] > time.centre
+    assert (time.rate, equal.rate) == (False, True)
 
 
 @pytest.mark.parametrize(
