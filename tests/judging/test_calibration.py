@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.judging.records.calibration import Calibrated, Calibration, GoodFigure, calibrate, spreads_of
+from pytest_accel.judging.records.calibration import Calibrated, GoodFigure, calibrate, spreads_of
 from pytest_accel.skus.lint.limits import LOOSE, TIGHT
 
 METRIC = "matmul.bf16"
@@ -42,11 +42,6 @@ def drawn(
     return found
 
 
-def only_metric(found: Calibration) -> Calibrated:
-    (one,) = found.metrics
-    return one
-
-
 def only(readings: Sequence[GoodFigure]) -> Calibrated:
     (found,) = calibrate(readings).metrics
     return found
@@ -63,6 +58,7 @@ def test_a_single_run_counts_the_deviation_between_runs_once() -> None:
     once, often = only(drawn(60)).spreads, only(drawn(60, runs=6)).spreads
     assert once.runs is None
     assert once.total == pytest.approx(often.total, rel=0.15)
+    assert spreads_of({("a", str(each)): [100.0 + each] for each in range(8)}, 103.5).nodes is None, "of one node"
 
 
 def test_the_counted_rate_of_rejections_is_the_implied_one() -> None:
@@ -79,21 +75,16 @@ def test_the_counted_rate_of_rejections_is_the_implied_one() -> None:
         assert fmean(counted) == pytest.approx(fmean(implied), rel=0.5)
 
 
-def test_the_floor_rejects_at_most_one_healthy_device_in_ten_thousand() -> None:
+def test_the_floor_rejects_at_most_one_healthy_device_in_ten_thousand_and_healthy_devices_are_no_outliers() -> None:
     found = only(drawn(20))
-    others = drawn(2500, seed=2)
-    assert sum(each.value < found.bound for each in others) <= 4
+    assert sum(each.value < found.bound for each in drawn(2500, seed=2)) <= 4
+    assert [seed for seed in range(40) if calibrate(drawn(5, seed=seed)).outliers] == []
 
 
 def test_a_short_device_is_named_and_left_out_of_every_metric() -> None:
-    readings = drawn(4) + drawn(4, metric="stream.triad", between=(0.003, 0.001, 0.001), seed=5)
-    worse = [
-        GoodFigure(**{**vars(each), "value": each.value * (0.9 if each.device == "n2d5" else 1)})
-        if each.metric == "stream.triad"
-        else each
-        for each in readings
-    ]
-    found = calibrate(worse)
+    triad = drawn(4, metric="stream.triad", between=(0.003, 0.001, 0.001), seed=5)
+    worse = [replace(each, value=each.value * (0.9 if each.device == "n2d5" else 1)) for each in triad]
+    found = calibrate(drawn(4) + worse)
     (out,) = found.outliers
     assert (out.device, out.metric, out.source) == ("n2d5", "stream.triad", "n2r0")
     assert out.deviations > 8
@@ -101,21 +92,9 @@ def test_a_short_device_is_named_and_left_out_of_every_metric() -> None:
     assert not [each for each in found.kept if each.device == "n2d5"]
 
 
-def test_healthy_devices_are_rarely_outliers() -> None:
-    assert sum(len(calibrate(drawn(5, seed=seed)).outliers) for seed in range(40)) == 0
-
-
-def test_equal_devices_leave_a_distance_that_lint_asks_for() -> None:
-    found = only(drawn(3, between=(0.0, 0.0, 0.0)))
-    assert not calibrate(drawn(3, between=(0.0, 0.0, 0.0))).outliers
-    assert found.bound <= TIGHT * found.centre
-    assert found.bound < found.warn <= found.healthy[0]
-
-
 def test_few_devices_give_a_lower_floor_but_none_that_lets_everything_pass() -> None:
     few, many = only(drawn(1)), only(drawn(30))
-    assert few.bound < many.bound
-    assert few.bound >= LOOSE * few.healthy[0]
+    assert LOOSE * few.healthy[0] <= few.bound < many.bound
     assert "too few" in few.why
 
 
@@ -123,13 +102,12 @@ def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> Non
     for seed in range(30):
         found = only(drawn(4, seed=seed))
         assert found.bound < found.warn <= found.healthy[0] < found.centre
-
-
-def test_a_time_gets_a_ceiling() -> None:
-    readings = drawn(4, metric="ddp.step_ms", unit="ms")
-    found = only(readings)
-    assert not found.rate
-    assert found.bound > found.warn >= found.healthy[1] > found.centre
+    equal = only(drawn(3, between=(0.0, 0.0, 0.0)))
+    assert equal.bound <= TIGHT * equal.centre, "the distance that lint asks for"
+    assert equal.bound < equal.warn <= equal.healthy[0]
+    time = only(drawn(4, metric="ddp.step_ms", unit="ms"))
+    assert time.bound > time.warn >= time.healthy[1] > time.centre
+    assert (time.rate, equal.rate) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -170,27 +148,21 @@ def test_a_figure_that_one_node_alone_has_gets_the_limit_of_an_unknown_spread() 
     assert found.warn == pytest.approx(0.94 * 800, rel=0.002), "a healthy node is not MARGINAL for being another one"
 
 
-@pytest.mark.parametrize(("short", "named"), [(0.04, True), (0.02, False)])
-def test_in_one_node_a_device_is_an_outlier_by_the_table_of_neighbours(short: float, named: bool) -> None:
+def test_in_one_node_a_device_is_an_outlier_by_the_table_of_neighbours() -> None:
     """Eight devices tell little of their own spread: by it no distance would be far."""
-    readings = drawn(1, metric="stream.triad", unit="GB/s", between=(0.001, 0.0, 0.0))
-    readings[3] = replace(readings[3], value=readings[3].value * (1 - short))
-    found = calibrate(readings)
-    assert [each.device for each in found.outliers] == ["n0d3"] * named
-    assert only_metric(found).devices == 8 - named
+    for short, named in ((0.04, True), (0.02, False)):
+        readings = drawn(1, metric="stream.triad", unit="GB/s", between=(0.001, 0.0, 0.0))
+        readings[3] = replace(readings[3], value=readings[3].value * (1 - short))
+        found = calibrate(readings)
+        assert [each.device for each in found.outliers] == ["n0d3"] * named
+        assert [each.devices for each in found.metrics] == [8 - named]
 
 
 def test_mixed_methods_leave_the_metric_out_and_name_what_differs() -> None:
-    mixed = drawn(2, metric="soak.rate", conditions={"seconds": 300.0}) + drawn(
-        2, metric="soak.rate", conditions={"seconds": 7.0}, seed=1, source="quick"
-    )
-    found = calibrate(mixed)
+    long = drawn(2, metric="soak.rate", conditions={"seconds": 300.0})
+    found = calibrate(long + drawn(2, metric="soak.rate", conditions={"seconds": 7.0}, seed=1, source="quick"))
     assert not found.metrics
     assert found.left_out["soak.rate"] == "mixed methods: seconds 300.0 (n1r0), 7.0 (quick)"
-
-
-def test_one_node_says_nothing_of_the_deviation_between_nodes() -> None:
-    assert spreads_of({("a", str(each)): [100.0 + each] for each in range(8)}, 103.5).nodes is None
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.0, 7.0, 59.3, math.inf])

@@ -139,15 +139,6 @@ def stated(sentence: str, device: Device) -> dict[str, float]:
     return found
 
 
-def deviation(said: Mapping[str, float], real: Mapping[str, float]) -> float:
-    """The largest difference of a share; reasons that are told together count together."""
-    told = {each for names in said for each in names.split(JOINT)}
-    apart = [
-        abs(share - math.fsum(real.get(each, 0.0) for each in names.split(JOINT))) for names, share in said.items()
-    ]
-    return max([*apart, *(share for name, share in real.items() if name not in told)], default=0.0)
-
-
 def run(cases: list[Case], vendor: str, folder: Path, seed: int) -> tuple[Session, Model]:
     """Measure products on a node of eight with these cases."""
     sku, platform = SKUS[vendor]

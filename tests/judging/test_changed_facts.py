@@ -16,18 +16,13 @@ from pytest_accel.judging.facts.changed_facts import BY_LOAD, COUNTED, WATCHED, 
 from pytest_accel.judging.verdicts.judge import judge
 
 FACTS: dict[str, Any] = {
-    "power_limit_w": 700.0,
-    "power_limit_requested_w": 700.0,
-    "power_limit_default_w": 700.0,
+    **dict.fromkeys(("power_limit_w", "power_limit_requested_w", "power_limit_default_w"), 700.0),
+    **dict.fromkeys(("clock_application_mhz", "clock_application_default_mhz"), 1980),
+    **dict.fromkeys(("ecc", "ecc_pending"), True),
+    **dict.fromkeys(("fabric_faults", "processes"), ()),
     "reasons": 0x4,
-    "clock_application_mhz": 1980,
-    "clock_application_default_mhz": 1980,
-    "ecc": True,
-    "ecc_pending": True,
-    "fabric_faults": [],
     "nvlink_count": 18,
     "pcie_width": 16,
-    "processes": [],
 }
 
 
@@ -45,41 +40,30 @@ def after(**facts: Any) -> list[Measurement]:
     return seen.take()
 
 
-def told(**facts: Any) -> dict[str, str]:
-    return {each.metric: each.details["changed"] for each in after(**facts)}
-
-
 WHEN = "between stream.triad and matmul.bf16"
+
+
+POWER = f"power limit 700 W -> 630 W {WHEN}"
+OFF = f"ecc enabled -> disabled {WHEN}"
+ECC = {"inventory.ecc": OFF, "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}
 
 
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (
-            {"power_limit_w": 630.0},
-            {
-                "inventory.power_limit": f"power limit 700 W -> 630 W {WHEN}",
-                "health.power_limit_held": f"power limit 700 W -> 630 W {WHEN}",
-            },
-        ),
-        (
-            {"power_limit_requested_w": 630.0},
-            {"health.power_limit_lowered": f"power limit requested 700 W -> 630 W {WHEN}"},
-        ),
+        ({"power_limit_w": 630.0}, {"inventory.power_limit": POWER, "health.power_limit_held": POWER}),
         ({"clock_application_mhz": 1755}, {"health.clock_lock": f"clock application 1980 MHz -> 1755 MHz {WHEN}"}),
-        ({"ecc": False}, {"inventory.ecc": f"ecc enabled -> disabled {WHEN}",
-                          "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}),
+        ({"ecc": False}, ECC),
         ({"fabric_faults": ["degraded bandwidth"]}, {}),  # counters.fabric tells
         ({"clock_application_mhz": None}, {}),
         ({"nvlink_count": 17}, {"inventory.nvlink_count": f"nvlink count 18 -> 17 {WHEN}"}),
         ({"pcie_width": 8}, {"health.pcie_width": f"pcie width 16 -> 8 {WHEN}"}),
-        ({}, {}),
         ({"reasons": 0x68, "processes": [{"pid": 4}]}, {}),  # our own load, just ended
         ({"lost": "it fell off the bus", "power_limit_w": 1.0}, {}),  # another verdict
     ],
-)  # fmt: skip
+)
 def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
-    assert told(**facts) == said
+    assert {each.metric: each.details["changed"] for each in after(**facts)} == said
 
 
 def test_a_change_is_told_once_and_another_one_again() -> None:
@@ -97,41 +81,25 @@ def test_facts_of_the_links_changed_since_they_were_read_last() -> None:
     for during, said in (("the start", FACTS), ("stream.copy", without), ("", {**FACTS, "nvlink_count": 17})):
         seen.read(1.0, during, {"GPU-0": said})
     assert [each.details["changed"] for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
-
-
-def test_a_change_before_the_first_probe_is_told() -> None:
     seen = watch()
-    seen.read(1.0, "the start", {"GPU-0": {**FACTS, "power_limit_w": 630.0}})
-    assert "between the discovery and the start" in seen.take()[0].details["changed"]
+    seen.read(1.0, "the start", {"GPU-0": {**FACTS, "pcie_width": 8}})
+    assert "between the discovery and the start" in seen.take()[0].details["changed"], "before the first probe"
 
 
 DEMANDS = Limit("health.power_limit_lowered", "W", equals=0)
+ADVICE = replace(DEMANDS, advises=True)
 BEFORE = Measurement("health.power_limit_lowered", "GPU-0", "W", 0.0)
 
 
-def lowered(watts: float) -> Measurement:
-    return next(each for each in after(power_limit_requested_w=watts) if each.metric == BEFORE.metric)
-
-
-@pytest.mark.parametrize(
-    ("limit", "status"),
-    [
-        (DEMANDS, Status.FAIL),
-        (replace(DEMANDS, advises=True), Status.MARGINAL),
-        (Limit(DEMANDS.metric, "W", ceiling=100.0), Status.MARGINAL),  # it holds, but the node is not the same
-        (None, Status.MARGINAL),
-    ],
-)
-def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise(limit: Limit | None, status: Status) -> None:
-    verdict = judge([BEFORE, lowered(630.0)], limit)
-    assert verdict.status is status
-    assert f"power limit requested 700 W -> 630 W {WHEN}" in sentence_of(verdict)
-    assert verdict.attempts == 2, "a record that is judged again counts the change"
-
-
-def test_a_value_that_came_back_was_broken_all_the_same() -> None:
-    verdict = judge([BEFORE, lowered(630.0), replace(lowered(630.0), value=0.0)], DEMANDS)
-    assert (verdict.status, verdict.value) == (Status.FAIL, 70.0)
+def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise() -> None:
+    (lowered,) = after(power_limit_requested_w=630.0)
+    holds = Limit(DEMANDS.metric, "W", ceiling=100.0)  # it holds, but the node is not the same
+    for limit, status in ((DEMANDS, Status.FAIL), *((each, Status.MARGINAL) for each in (ADVICE, holds, None))):
+        verdict = judge([BEFORE, lowered], limit)
+        assert (verdict.status, verdict.attempts) == (status, 2), "a record that is judged again counts the change"
+        assert f"power limit requested 700 W -> 630 W {WHEN}" in sentence_of(verdict)
+    back = judge([BEFORE, lowered, replace(lowered, value=0.0)], DEMANDS)
+    assert (back.status, back.value) == (Status.FAIL, 70.0), "it was broken all the same"
 
 
 def test_one_device_that_changes_differs_from_the_others() -> None:

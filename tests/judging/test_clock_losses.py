@@ -55,29 +55,19 @@ def test_reasons_that_overlap_are_separated(masks: bool) -> None:
 
 def test_what_holds_all_the_time_is_apart_from_what_comes_and_goes() -> None:
     held = {"hw_thermal_s": "..xxxx...." * 5, "sw_power_cap_s": "x" * 50}
-    lost = found(readings(held, {"hw_thermal_s": 0.3, "sw_power_cap_s": 0.2}))
-    assert lost["by_reason"] == {"hw_thermal_s": lost_by(0.4, 0.3)}
-    assert lost["throughout"] == pytest.approx(-math.log(0.8))
-    assert lost["always"] == ["sw_power_cap_s"]
+    for takes, hot in ((0.3, lost_by(0.4, 0.3)), (0.0, pytest.approx(0.0, abs=1e-9))):
+        lost = found(readings(held, {"hw_thermal_s": takes, "sw_power_cap_s": 0.2}))
+        assert lost["by_reason"].get("hw_thermal_s", 0.0) == hot, "one that takes nothing gets nothing"
+        assert lost["throughout"] == pytest.approx(-math.log(0.8))
+        assert lost["always"] == ["sw_power_cap_s"]
 
 
 def test_reasons_that_always_hold_together_are_told_together() -> None:
     line = "..xxxx...." * 5
     lost = found(readings({"hw_thermal_s": line, "hw_power_brake_s": line}, {"hw_thermal_s": 0.3}))
     assert lost["by_reason"] == {"hw_thermal_s+hw_power_brake_s": lost_by(0.4, 0.3)}
-
-
-def test_a_reason_that_takes_nothing_gets_nothing() -> None:
-    """The clock falls beside it, not under it."""
-    lost = found(readings({"hw_thermal_s": "....xx...." * 5, "sync_boost": "x" * 50}, {"sync_boost": 0.2}))
-    assert lost["by_reason"].get("hw_thermal_s", 0.0) == pytest.approx(0.0, abs=1e-9)
-    assert lost["throughout"] == pytest.approx(-math.log(0.8))
-    assert lost["always"] == ["sync_boost"]
-
-
-def test_a_reason_that_held_for_a_moment_explains_nothing() -> None:
-    line = "." * 150 + "x" + "." * 149
-    assert found(readings({"hw_thermal_s": line}, {"hw_thermal_s": 0.5}))["by_reason"] == {}
+    moment = "." * 150 + "x" + "." * 149
+    assert found(readings({"hw_thermal_s": moment}, {"hw_thermal_s": 0.5}))["by_reason"] == {}, "it explains nothing"
 
 
 def test_dips_without_a_reason_stay_unexplained() -> None:
@@ -97,19 +87,16 @@ def test_a_counter_that_moves_in_every_interval_is_taken_by_its_share() -> None:
     assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
 
 
-@pytest.mark.parametrize("place", [0, 25, 49])
-def test_a_reading_without_a_counter_is_no_jump(place: int) -> None:
+def test_a_reading_without_a_counter_is_no_jump_and_one_that_starts_again_keeps_what_it_counted() -> None:
     line = "." * 25 + "x" * 25
-    each = readings({"hw_thermal_s": line, "sw_power_cap_s": line.replace("x", ".")}, {"hw_thermal_s": 0.2})
-    for one in each:
-        one["hw_thermal_s"] += 5000.0
-    del each[place]["hw_thermal_s"]
-    lost = found(each)
-    assert lost["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
-    assert lost["mhz"] == pytest.approx(0.9 * 1980, rel=0.01)
-
-
-def test_a_counter_that_starts_again_keeps_what_it_counted() -> None:
+    for place in (0, 25, 49):
+        each = readings({"hw_thermal_s": line, "sw_power_cap_s": line.replace("x", ".")}, {"hw_thermal_s": 0.2})
+        for one in each:
+            one["hw_thermal_s"] += 5000.0
+        del each[place]["hw_thermal_s"]
+        lost = found(each)
+        assert lost["by_reason"] == {"hw_thermal_s": lost_by(0.5, 0.2)}
+        assert lost["mhz"] == pytest.approx(0.9 * 1980, rel=0.01)
     each = readings({"hw_thermal_s": "xxxxx....." * 5}, {"hw_thermal_s": 0.2}, masks=False)
     before = each[27]["hw_thermal_s"]
     for one in each[27:]:
@@ -125,11 +112,7 @@ def test_how_long_a_reason_held_is_what_its_counter_says() -> None:
     assert found(each)["by_reason"] == {"hw_thermal_s": lost_by(0.2, 0.2)}
 
 
-@pytest.mark.parametrize("each", [[], [{"at": 0.0, "clock_mhz": 1000.0}], [{"at": 0.0}, {"at": 1.0}]])
-def test_without_two_readings_of_the_clock_nothing_is_known(each: list[dict[str, Any]]) -> None:
-    assert losses(each, 1980.0) is None
-
-
-def test_an_idle_device_is_not_throttled() -> None:
+def test_without_two_readings_of_the_clock_or_at_rest_nothing_is_lost() -> None:
     idle = [{"at": place / 10, "clock_mhz": 345.0, "reasons": 0x1} for place in range(5)]
-    assert losses(idle, 1980.0) is None
+    few: list[list[dict[str, Any]]] = [[], [{"at": 0.0, "clock_mhz": 1000.0}], [{"at": 0.0}, {"at": 1.0}], idle]
+    assert [losses(each, 1980.0) for each in few] == [None] * 4

@@ -20,7 +20,7 @@ from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import messages
-from pytest_accel.judging.causes.fault_codes import TABLE, Severity, of_metric
+from pytest_accel.judging.causes.fault_codes import TABLE, of_metric
 from pytest_accel.judging.causes.findings import Finding, finding_of, findings
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import ErrorReports
@@ -30,6 +30,7 @@ from pytest_accel.views.next_steps import next_steps
 GPU = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"clock_max_mhz": 1980, "pcie_gen_max": 5})
 NAMES = Names({"GPU-0": "gpu0", "GPU-1": "gpu1"})
 WINDOWS = [ReadingWindow("soak.rate", 0.0, 20.0)]
+WAIVER = Waiver("a limit", "a sample board", "ann", date(2027, 1, 1))
 GIVEN = """
 A101 device-missing A102 device-lost A103 device-hung A104 device-crashed A105 device-error A106 wrong-product
 A107 recovery-asked A108 driver-error A109 driver-notice
@@ -50,6 +51,19 @@ def failing(metric: str, **fields: Any) -> Verdict:
     return Verdict(**{"metric": metric, "subject": "GPU-0", "status": Status.FAIL, **fields})
 
 
+def lost(event: str, metric: str = "soak.rate") -> Verdict:
+    return failing(metric, event=event, fault=True)
+
+
+def wrong(metric: str, how: str) -> Verdict:
+    return failing(metric, fault=True, reasons=(WrongData(how),))
+
+
+def lines(verdicts: list[Verdict], places: dict[str, str] | None = None, *, full: bool = False) -> list[str]:
+    """The lines on what to do next."""
+    return [text for text, _ in next_steps(findings(verdicts, [], []), verdicts, NAMES, places or {}, full=full)]
+
+
 def finding(verdict: Verdict, *own: Measurement) -> Finding:
     found = finding_of(verdict, own, GPU)
     assert found
@@ -58,8 +72,7 @@ def finding(verdict: Verdict, *own: Measurement) -> Finding:
 
 def test_a_code_that_was_given_keeps_its_meaning() -> None:
     """Tickets and scripts refer to it: codes are added, never changed or given again."""
-    assert [each.code for each in TABLE] == GIVEN.split()[::2]
-    assert [each.name for each in TABLE] == GIVEN.split()[1::2]
+    assert [part for each in TABLE for part in (each.code, each.name)] == GIVEN.split()
 
 
 def test_every_metric_of_ours_has_a_code_of_its_own() -> None:
@@ -80,27 +93,17 @@ def test_every_code_of_a_kernel_report_exists() -> None:
     ("verdict", "title", "severity", "action"),
     [
         (failing("health.pcie_width"), "A301 host-link-narrow", "error", "reseat"),
+        (failing("health.pcie_width", waiver=WAIVER), "A301 host-link-narrow", "warning", "watch"),
         (failing("soak.throttle.hw_thermal"), "A401 hw-thermal", "error", "check-cooling"),
-        (failing("soak.rate", event="lost", fault=True), "A102 device-lost", "critical", "reboot"),
-        (failing("soak.rate", event="uncorrectable", fault=True), "A201 memory-uncorrectable", "critical", "reset"),
-        (failing("stream.copy", event="hung", fault=True), "A103 device-hung", "critical", "reboot"),
-        (failing("matmul.bf16", event=LEFT_OUT, fault=True), "A903 not-tried", "unknown", "none"),
+        (lost("lost"), "A102 device-lost", "critical", "reboot"),
+        (lost("uncorrectable"), "A201 memory-uncorrectable", "critical", "reset"),
+        (lost("hung", "stream.copy"), "A103 device-hung", "critical", "reboot"),
+        (lost(LEFT_OUT, "matmul.bf16"), "A903 not-tried", "unknown", "none"),
         (failing("counters.fabric", fault=True, reasons=worded("was lost")), "A102 device-lost", "critical", "reboot"),
-        (
-            failing("matmul.bf16", fault=True, reasons=(WrongData("is off by 7"),)),
-            "A502 wrong-result",
-            "critical",
-            "return",
-        ),
-        *(
-            (
-                failing(metric, fault=True, reasons=(WrongData("arrived changed"),)),
-                "A503 wrong-transfer",
-                "critical",
-                "check-links",
-            )
-            for metric in ("peer_copy.one_way", "all_reduce.busbw@8GiB", "ddp.step_ms")
-        ),
+        (wrong("matmul.bf16", "is off by 7"), "A502 wrong-result", "critical", "return"),
+        (wrong("peer_copy.one_way", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
+        (wrong("all_reduce.busbw@8GiB", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
+        (wrong("ddp.step_ms", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
         (failing("matmul.bf16", fault=True, reasons=worded("CUDA error: x")), "A105 device-error", "critical", "reset"),
         (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),
         (failing("matmul.bf16", status=Status.INCONCLUSIVE), "A902 inconclusive", "unknown", "measure-again"),
@@ -114,14 +117,9 @@ def test_the_finding_of_a_verdict(verdict: Verdict, title: str, severity: str, a
     assert found.do
 
 
-def test_a_waived_failure_warns() -> None:
-    waiver = Waiver("health.pcie_width", "riser", "ann", date(2027, 1, 1))
-    assert finding(failing("health.pcie_width", waiver=waiver)).severity is Severity.WARNING
-
-
-@pytest.mark.parametrize("status", [Status.PASS, Status.NOT_APPLICABLE])
-def test_what_holds_has_no_finding(status: Status) -> None:
-    assert finding_of(failing("matmul.bf16", status=status)) is None
+def test_what_holds_has_no_finding() -> None:
+    for status in (Status.PASS, Status.NOT_APPLICABLE):
+        assert finding_of(failing("matmul.bf16", status=status)) is None
 
 
 def reported(kind: str, **fields: Any) -> Measurement:
@@ -132,40 +130,29 @@ def reported(kind: str, **fields: Any) -> Measurement:
 
 
 @pytest.mark.parametrize(
-    ("number", "title", "do"),
+    ("kind", "fields", "title", "do"),
     [
-        (79, "A102 device-lost, Xid 79 (RESTART_BM)", "reboot the node; reseat"),
-        (48, "A201 memory-uncorrectable, Xid 48 (WORKFLOW_XID_48)", "drain the node and reset"),
-        (62, "A108 driver-error, Xid 62 (RESET_GPU)", "drain the node and reset"),
-        (54, "A410 auxiliary-power, Xid 54 (CHECK_MECHANICALS)", "connect its auxiliary power"),
-        (171, "A201 memory-uncorrectable, Xid 171", "drain the node and reset"),
+        ("xid", {"number": 79}, "A102 device-lost, Xid 79 (RESTART_BM)", "reboot the node; reseat"),
+        ("xid", {"number": 48}, "A201 memory-uncorrectable, Xid 48 (WORKFLOW_XID_48)", "drain the node and reset"),
+        ("xid", {"number": 62}, "A108 driver-error, Xid 62 (RESET_GPU)", "drain the node and reset"),
+        ("xid", {"number": 54}, "A410 auxiliary-power, Xid 54 (CHECK_MECHANICALS)", "connect its auxiliary power"),
+        ("xid", {"number": 171}, "A201 memory-uncorrectable, Xid 171", "drain the node and reset"),
+        ("log", {"number": 0, "message": "PCIe fatal"}, "A302 host-link-errors", "check seat, riser and cable"),
     ],
 )
-def test_an_xid_has_the_code_of_what_it_reports(number: int, title: str, do: str) -> None:
-    own = reported("counters.xid_hardware", number=number)
-    found = finding(failing("counters.xid_hardware", value=1), own)
+def test_a_report_has_the_code_of_what_it_reports(kind: str, fields: dict[str, Any], title: str, do: str) -> None:
+    metric = f"counters.{kind}_hardware"
+    found = finding(failing(metric, value=1), reported(metric, **fields))
     assert found.title == title
     assert found.do.startswith(do)
-
-
-def test_a_kernel_message_has_the_code_of_what_it_reports() -> None:
-    own = reported("counters.log_hardware", number=0, message="PCIe fatal")
-    found = finding(failing("counters.log_hardware", value=1), own)
-    assert found.title == "A302 host-link-errors"
-    assert found.do.startswith("check seat, riser and cable")
 
 
 WHOLE = math.log(1980 / 1400)
 
 
 def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float = 1400.0) -> Measurement:
-    lost = {
-        "mhz": mhz,
-        "from_mhz": 1980.0,
-        "by_reason": by_reason,
-        "throughout": WHOLE - sum(by_reason.values()),
-        "always": [],
-    }
+    throughout = WHOLE - sum(by_reason.values())
+    lost = {"mhz": mhz, "from_mhz": 1980.0, "by_reason": by_reason, "throughout": throughout, "always": []}
     details = {"clock_losses": lost, "telemetry": {"seconds": 10.0}}
     return Measurement(metric, "GPU-0", "TFLOPS", 500.0, details=cast(Details, details))
 
@@ -187,80 +174,56 @@ def test_the_cause_counts_more_than_the_metric(own: Measurement, name: str) -> N
 
 
 def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:
-    verdicts = [
-        failing("health.pcie_width"),
-        failing("matmul.bf16", status=Status.MARGINAL),
-        failing("health.pcie_width", subject="GPU-1"),
-        failing("memory_pattern.cold", value=3),
-    ]
-    found = findings(verdicts, [], [])
-    lines = [text for text, _ in next_steps(found, verdicts, NAMES, {"GPU-0": "serial 7"})]
-    assert len(lines) == 2
-    assert lines[0].startswith("next: gpu0 (serial 7) A207 memory-wrong, critical: ")
-    assert lines[1].startswith("next: gpu0 (serial 7), gpu1 A301 host-link-narrow, error: ")
-    full = [text for text, _ in next_steps(found, verdicts, NAMES, {}, full=True)]
-    assert full[-1].startswith("next: gpu0 A501 compute-slow, warning: ")
-    assert full[-1].endswith("(matmul.bf16)")
+    width = failing("health.pcie_width")
+    marginal = failing("matmul.bf16", status=Status.MARGINAL)
+    verdicts = [width, marginal, replace(width, subject="GPU-1"), failing("memory_pattern.cold", value=3)]
+    first, second = lines(verdicts, {"GPU-0": "serial 7"})
+    assert first.startswith("next: gpu0 (serial 7) A207 memory-wrong, critical: ")
+    assert second.startswith("next: gpu0 (serial 7), gpu1 A301 host-link-narrow, error: ")
+    last = lines(verdicts, full=True)[-1]
+    assert last.startswith("next: gpu0 A501 compute-slow, warning: ")
+    assert last.endswith("(matmul.bf16)")
 
 
 def test_a_fault_that_the_node_shows_names_the_part_that_is_blamed() -> None:
     """Which one to return: gpu1, and not the node."""
-    verdicts = [replace(failing("all_reduce.busbw@8GiB", subject="node"), blamed="GPU-1")]
-    (line,) = next_steps(findings(verdicts, [], []), verdicts, NAMES, {"GPU-1": "serial 8"})
-    assert line[0].startswith("next: gpu1 (serial 8) A308 collective-slow, error: ")
+    verdicts = [failing("all_reduce.busbw@8GiB", subject="node", blamed="GPU-1")]
+    (line,) = lines(verdicts, {"GPU-1": "serial 8"})
+    assert line.startswith("next: gpu1 (serial 8) A308 collective-slow, error: ")
 
 
 def test_a_device_that_is_short_beside_a_rejected_one_has_a_step() -> None:
-    verdicts = [
-        failing("inventory.vbios"),
-        replace(failing("matmul.fp8", subject="GPU-1", status=Status.INCONCLUSIVE), margin=-0.2),
-        replace(failing("matmul.bf16", subject="GPU-1", status=Status.MARGINAL), margin=-0.1),
-    ]
-    found = findings(verdicts, [], [])
-    lines = [text for text, _ in next_steps(found, verdicts, NAMES, {})]
-    assert [line.split(",")[0] for line in lines] == ["next: gpu0 A701 version", "next: gpu1 A902 inconclusive"]
-    assert [line for line, _ in next_steps(findings(verdicts[1:], [], []), verdicts[1:], NAMES, {})] == []
+    open_ = failing("matmul.fp8", subject="GPU-1", status=Status.INCONCLUSIVE, margin=-0.2)
+    short = [open_, failing("matmul.bf16", subject="GPU-1", status=Status.MARGINAL, margin=-0.1)]
+    verdicts = [failing("inventory.vbios"), *short]
+    told = [line.split(",")[0] for line in lines(verdicts)]
+    assert told == ["next: gpu0 A701 version", "next: gpu1 A902 inconclusive"]
+    assert lines(short) == []
 
 
 @pytest.mark.parametrize("name", ["power_brake", "hw_thermal"])
 def test_what_a_slowdown_makes_slow_is_no_reason_to_return_the_part(name: str) -> None:
-    verdicts = [
-        failing(f"soak.throttle.{name}", value=3.0),
-        failing("matmul_mamf.fp8", value=500.0),
-        failing("soak.slowest_window", value=0.5),
-        failing("stream.triad", value=500.0),
-        failing("matmul.fp8", value=500.0, subject="GPU-1"),
-    ]
-    of_gpu0 = {
-        metric: each.fault.name for (metric, uuid, _), each in findings(verdicts, [], []).items() if uuid == "GPU-0"
-    }
-    slowdown = name.replace("_", "-")
-    assert of_gpu0 == {
-        f"soak.throttle.{name}": slowdown,
-        "matmul_mamf.fp8": slowdown,
-        "soak.slowest_window": slowdown,
-        "stream.triad": "memory-slow",
-    }
-    assert findings(verdicts, [], [])[verdicts[-1].key].fault.name == "compute-slow"
+    slowed = [f"soak.throttle.{name}", "matmul_mamf.fp8", "soak.slowest_window"]
+    verdicts = [failing(metric, value=0.5) for metric in (*slowed, "stream.triad")]
+    verdicts.append(failing("matmul.fp8", value=500.0, subject="GPU-1"))
+    found = {key[:2]: each.fault.name for key, each in findings(verdicts, [], []).items()}
+    slowdown = {(metric, "GPU-0"): name.replace("_", "-") for metric in slowed}
+    assert found == {**slowdown, ("stream.triad", "GPU-0"): "memory-slow", ("matmul.fp8", "GPU-1"): "compute-slow"}
 
 
 def test_every_device_that_is_rejected_has_its_next_step() -> None:
     """However many codes there are."""
     metrics = ("memory_pattern.cold", "health.pcie_width", "health.remap_pending", "matmul.bf16", "stream.triad")
     verdicts = [failing(metric, subject=f"GPU-{place}") for place, metric in enumerate(metrics)]
-    lines = [text for text, _ in next_steps(findings(verdicts, [], []), verdicts, NAMES, {})]
-    assert len(lines) == len(metrics)
-    assert [sum(f" {NAMES[each.subject]} " in line for line in lines) for each in verdicts] == [1] * len(metrics)
+    told = lines(verdicts)
+    assert len(told) == len(metrics)
+    assert [sum(f" {NAMES[each.subject]} " in line for line in told) for each in verdicts] == [1] * len(metrics)
 
 
 def test_copies_over_a_narrow_link_have_its_code() -> None:
-    verdicts = [
-        failing("health.pcie_width", value=8),
-        failing("host_copy.h2d"),
-        failing("host_copy.d2h", subject="GPU-1"),
-    ]
-    found = findings(verdicts, [], [])
-    assert [found[each.key].fault.name for each in verdicts] == ["host-link-narrow"] * 2 + ["host-link-slow"]
+    copies = failing("host_copy.h2d"), failing("host_copy.d2h", subject="GPU-1")
+    found = findings([failing("health.pcie_width", value=8), *copies], [], [])
+    assert [found[each.key].fault.name for each in copies] == ["host-link-narrow", "host-link-slow"]
 
 
 NODE = """
@@ -299,7 +262,7 @@ def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
 def test_a_device_of_another_product_is_that_alone_unless_it_is_broken_too() -> None:
     """Its memory is not missing: the limit on it is that of the other product."""
     devices = [GPU, Device("GPU-1", 1, "nvidia", "NVIDIA H100 80GB HBM3")]
-    other = [failing("inventory.sku"), failing("inventory.memory"), failing("stream.triad", event="lost", fault=True)]
+    other = [failing("inventory.sku"), failing("inventory.memory"), lost("lost", "stream.triad")]
     verdicts = [*other, failing("inventory.memory", subject="GPU-1"), failing("host.cpus", subject="node")]
     found = {key[:2]: each.fault.name for key, each in findings(verdicts, [], devices).items()}
     assert found == {
@@ -310,6 +273,5 @@ def test_a_device_of_another_product_is_that_alone_unless_it_is_broken_too() -> 
     }
     every = [*verdicts, failing("inventory.sku", subject="GPU-1")]
     assert {key[0] for key in findings(every, [], devices)} == {"inventory.sku", "stream.triad"}
-    waiver = Waiver("inventory.sku", "a sample board", "owner", date(2026, 12, 31))
-    waived = [failing("inventory.sku", waiver=waiver), failing("inventory.memory")]
+    waived = [failing("inventory.sku", waiver=WAIVER), failing("inventory.memory")]
     assert ("inventory.memory", "GPU-0") in {key[:2] for key in findings(waived, [], devices)}

@@ -84,40 +84,28 @@ def test_memory_that_loses_data_fails_memory_that_corrects_is_advice(tmp_path: P
         assert (found.status, found.value, found.unit) == (status, corrected, "per h")
 
 
-@pytest.mark.parametrize(("seconds", "rate"), [(60.0, 30), (3600.0, 30), (36000.0, 3)])
-def test_a_short_run_makes_no_rate_out_of_few_errors(tmp_path: Path, seconds: float, rate: float) -> None:
+def test_a_short_run_makes_no_rate_out_of_few_errors(tmp_path: Path) -> None:
     storm = {**HEALTHY, MC.format(0, "ce"): "35"}
-    assert between(tmp_path, "ecc_corrected", HEALTHY, storm, seconds=seconds).value == rate
-
-
-def test_a_counter_that_went_back_has_counted_since(tmp_path: Path) -> None:
+    for seconds, rate in ((60.0, 30), (3600.0, 30), (36000.0, 3)):
+        assert between(tmp_path / str(seconds), "ecc_corrected", HEALTHY, storm, seconds=seconds).value == rate
     before, after = ({**HEALTHY, **port("mlx5_0", "link_downed", count)} for count in (7, 2))
-    assert between(tmp_path, "nic_link_downed", before, after).value == 2
+    assert between(tmp_path, "nic_link_downed", before, after).value == 2, "it went back, and has counted since"
 
 
 def test_a_nic_that_vanished_is_not_taken_for_one_that_counted_nothing(tmp_path: Path) -> None:
-    one = {**rdma("mlx5_0", {})}
-    found = verdict(tmp_path / "one", "nic_link_downed", HEALTHY, one)
-    assert (found.status, sentence_of(found)) == (
-        Status.UNMEASURED,
-        "mlx5_1/1 was present before the first probe and is gone",
-    )
-    found = verdict(tmp_path / "all", "nic_link_downed", HEALTHY, {MC.format(0, "ue"): "0"})
-    assert (found.status, sentence_of(found)) == (
-        Status.UNMEASURED, "there is no RDMA NIC; it could be read before the first probe",
-    )  # fmt: skip
+    gone = "mlx5_1/1 was present before the first probe and is gone"
+    none = "there is no RDMA NIC; it could be read before the first probe"
+    for place, (tree, said) in enumerate((({**rdma("mlx5_0", {})}, gone), ({MC.format(0, "ue"): "0"}, none))):
+        found = verdict(tmp_path / str(place), "nic_link_downed", HEALTHY, tree)
+        assert (found.status, sentence_of(found)) == (Status.UNMEASURED, said)
 
 
-def test_what_cannot_be_seen_here_is_not_judged_here(tmp_path: Path) -> None:
+def test_what_cannot_be_seen_here_and_what_no_probe_could_move_is_not_judged(tmp_path: Path) -> None:
     found = verdict(tmp_path, "ecc_uncorrected", {"sys/": ""}, {"sys/": ""})
     assert found.status is Status.NOT_APPLICABLE
     assert "its EDAC driver is not loaded" in sentence_of(found)
-
-
-def test_without_a_probe_nothing_could_move(tmp_path: Path) -> None:
-    found = measured("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
-    assert found.trouble
-    assert found.trouble.kind == "not_applicable"
+    unmoved = measured("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
+    assert (unmoved.trouble and unmoved.trouble.kind) == "not_applicable"
 
 
 class Root(Called):

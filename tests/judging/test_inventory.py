@@ -29,6 +29,10 @@ def shown(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> lis
 
 
 PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "shown": ["PCI a", "PCI b", "PCI c"]}
+INTEL = {"driver": "intel", "kind": "need", "reason": "pytest_accel has no driver for Intel devices yet"}
+AMD = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
+AT_0 = (replace(gpus(1)[0], pci_address="0000:0"),)
+NODE_FILE = "/dev/nvidia{}"
 
 
 @pytest.mark.parametrize(
@@ -37,24 +41,12 @@ PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "sho
         (Discovery(gpus(8), shown=shown(8)), "nvidia", None),
         (Discovery(gpus(8)), "nvidia", None),  # a container shows no bus
         (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
-        (Discovery(gpus(7), shown=shown(8)), "nvidia", "the PCI bus shows 8 nvidia devices, but the driver finds 7"),
-        (
-            Discovery((replace(gpus(1)[0], pci_address="0000:0"),), shown=shown(2)),
-            "nvidia",
-            "the driver finds 1, none at PCI 0000:1: check dmesg",
-        ),
-        (
-            Discovery((), shown=shown(8)),
-            "nvidia",
-            "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no device",
-        ),
-        (
-            Discovery((), shown=shown(1, where="/dev/nvidia{}")),
-            "nvidia",
-            "the machine shows /dev/nvidia0, but the nvidia",
-        ),
-        (Discovery((), shown=shown(1, where="/dev/nvidia{}")), None, "the machine shows /dev/nvidia0, but the nvidia"),
-        (Discovery(gpus(4), shown=shown(8, where="/dev/nvidia{}")), "nvidia", None),  # nodes of others' devices
+        (Discovery(gpus(7), shown=shown(8)), "nvidia", "bus shows 8 nvidia devices, but the driver finds 7"),
+        (Discovery(AT_0, shown=shown(2)), "nvidia", "the driver finds 1, none at PCI 0000:1: check dmesg"),
+        (Discovery((), shown=shown(8)), "nvidia", "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no"),
+        (Discovery((), shown=shown(1, where=NODE_FILE)), "nvidia", "machine shows /dev/nvidia0, but the nvidia"),
+        (Discovery((), shown=shown(1, where=NODE_FILE)), None, "machine shows /dev/nvidia0, but the nvidia"),
+        (Discovery(gpus(4), shown=shown(8, where=NODE_FILE)), "nvidia", None),  # nodes of others' devices
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), "nvidia", None),  # another vendor was not asked for
         (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), None, "the amd driver finds no device"),
         (Discovery((), [PROBLEM]), "nvidia", "nvidia (PCI a, PCI b ...): the kernel module is not loaded"),
@@ -67,81 +59,58 @@ def test_what_the_machine_shows_must_be_reachable(discovery: Discovery, vendor: 
     assert found is None if words is None else (found is not None and words in found.reason)
 
 
-def test_an_unreachable_driver_is_the_devices_own_trouble() -> None:
+def test_a_driver_is_ok_or_the_devices_own_trouble() -> None:
+    (ok,) = facts("inventory.driver", Discovery(gpus(8), shown=shown(8)), SKU)
+    assert (ok.value, ok.trouble) == ("ok", None)
     (found,) = facts("inventory.driver", Discovery((), [PROBLEM]), SKU)
-    assert (found.subject, found.value) == (NODE, None)
-    assert found.trouble is not None
-    assert found.trouble.kind == "device"
+    assert (found.subject, found.value, found.trouble and found.trouble.kind) == (NODE, None, "device")
+
+
+def test_the_count_is_what_was_found_and_two_devices_of_one_identity_are_not_two() -> None:
+    for devices, count in ((gpus(0), 0), (gpus(8), 8), ((*gpus(1), *gpus(1)), 1)):
+        (found,) = facts("inventory.count", Discovery(devices), SKU)
+        assert (found.value, found.unit, found.subject) == (count, "count", NODE)
 
 
 @pytest.mark.parametrize(
-    ("found", "kind"),
-    [(Discovery((), shown=shown(8), container="docker"), "need"), (Discovery((), shown=shown(8)), "device")],
+    ("found", "vendor", "kind"),
+    [
+        (Discovery((), shown=shown(8), container="docker"), "nvidia", "need"),  # may not have been given them
+        (Discovery(gpus(7), shown=shown(8), container="docker"), "nvidia", "device"),  # it lost one
+        (Discovery((), shown=shown(8)), "nvidia", "device"),
+        (Discovery(gpus(8), [AMD], shown(8)), "nvidia", "need"),  # such as the driver of a processor's own graphics
+        (Discovery(gpus(8), [AMD], shown(8)), "amd", "device"),
+        (Discovery(gpus(8), [AMD], shown(8)), None, "device"),
+        (Discovery((), [INTEL, PROBLEM]), None, "device"),  # a driver that we lack hides no defect
+        (Discovery(gpus(7), [INTEL], shown(8)), None, "device"),
+    ],
 )
-def test_a_container_may_not_have_been_given_what_its_host_has(found: Discovery, kind: str) -> None:
-    trouble = found.unreachable("nvidia")
-    assert trouble is not None
+def test_whose_fault_it_is_that_a_device_cannot_be_reached(found: Discovery, vendor: str | None, kind: str) -> None:
+    trouble = found.unreachable(vendor)
+    assert trouble
     assert trouble.kind == kind
-    assert ("this is a container (docker)" in trouble.reason) == (kind == "need")
-
-
-@pytest.mark.parametrize(("vendor", "kind"), [("nvidia", "need"), ("amd", "device"), (None, "device")])
-def test_another_vendors_driver_that_fails_is_not_the_devices_fault(vendor: str | None, kind: str) -> None:
-    """A run with "auto" asks every vendor that the bus shows, such as that of a processor's own graphics."""
-    other = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
-    trouble = Discovery(gpus(8), [other], shown(8)).unreachable(vendor)
-    assert trouble is not None
-    assert trouble.kind == kind
-
-
-def test_a_device_that_a_container_lost_is_missing() -> None:
-    trouble = Discovery(gpus(7), shown=shown(8), container="docker").unreachable("nvidia")
-    assert trouble is not None
-    assert trouble.kind == "device"
-
-
-def test_a_reachable_driver_is_ok() -> None:
-    (found,) = facts("inventory.driver", Discovery(gpus(8), shown=shown(8)), SKU)
-    assert (found.value, found.trouble) == ("ok", None)
-
-
-@pytest.mark.parametrize("count", [0, 1, 8])
-def test_the_count_is_what_was_found(count: int) -> None:
-    (found,) = facts("inventory.count", Discovery(gpus(count)), SKU)
-    assert (found.value, found.unit, found.subject) == (count, "count", NODE)
+    assert ("this is a container (docker)" in trouble.reason) == (kind == "need" and found.container == "docker")
 
 
 def test_every_device_says_which_product_it_is() -> None:
     mixed = Discovery((*gpus(1), Device("GPU-9", 1, "nvidia", "NVIDIA H20", pci_id="10de:2329")))
-    assert [(each.subject, each.value) for each in facts("inventory.sku", mixed, SKU)] == [
-        ("GPU-0", "h100-sxm"),
-        ("GPU-9", "NVIDIA H20 (10de:2329): its name is NVIDIA H20, not NVIDIA H100 80GB HBM3"),
-    ]
+    other = "NVIDIA H20 (10de:2329): its name is NVIDIA H20, not NVIDIA H100 80GB HBM3"
+    found = [(each.subject, each.value) for each in facts("inventory.sku", mixed, SKU)]
+    assert found == [("GPU-0", "h100-sxm"), ("GPU-9", other)]
+    (nameless,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
+    assert str(nameless.value).startswith("no name (no PCI id): neither its name")
+    assert facts("inventory.sku", Discovery(gpus(1)), None)[0].value == f"{H100} (no PCI id)", "no SKU was named"
 
 
-def test_a_device_without_a_name_is_shown_as_such() -> None:
-    (found,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
-    assert str(found.value).startswith("no name (no PCI id): neither its name")
-
-
-def test_without_a_sku_a_device_is_what_it_says() -> None:
-    (found,) = facts("inventory.sku", Discovery(gpus(1)), None)
-    assert found.value == f"{H100} (no PCI id)"
-
-
-@pytest.mark.parametrize(
-    ("stating", "status"), [(0, "NOT APPLICABLE"), (1, "UNMEASURED"), (2, "UNMEASURED"), (3, "UNMEASURED")]
-)
-def test_what_one_device_states_no_other_of_its_model_may_call_unsupported(stating: int, status: str) -> None:
+def test_what_one_device_states_no_other_of_its_model_may_call_unsupported() -> None:
     """A fabric that one GPU of a switched node does not know of is a finding, not a property of the product."""
-    devices = tuple(
-        replace(each, facts={"mig": False} if each.index < stating else {"unsupported": {"mig": "not supported"}})
-        for each in gpus(4)
-    )
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
-    *_, last = facts("inventory.mig", Discovery(devices), None)
-    verdict = judge([last], limit)
-    assert (verdict.status.value, f"{stating} of 4 devices report it" in sentence_of(verdict)) == (status, stating > 0)
+    for stating, status in ((0, Status.NOT_APPLICABLE), (1, Status.UNMEASURED), (3, Status.UNMEASURED)):
+        stated, unsupported = {"mig": False}, {"unsupported": {"mig": "not supported"}}
+        devices = tuple(replace(each, facts=stated if each.index < stating else unsupported) for each in gpus(4))
+        *_, last = facts("inventory.mig", Discovery(devices), None)
+        verdict = judge([last], limit)
+        assert (verdict.status, f"{stating} of 4 devices report it" in sentence_of(verdict)) == (status, stating > 0)
 
 
 def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
@@ -151,6 +120,7 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
 
 
 EIGHT = {f"mlx5_{place}": 50.0 for place in range(8)}
+SEVEN = {f"mlx5_{place}": 50.0 for place in range(7)}
 NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0})
 
 
@@ -161,15 +131,9 @@ NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0}
         ({**EIGHT, "mlx5_8": 12.5, "mlx5_9": 0.0}, {"mlx5_9": "DOWN (Disabled)"}, False, Status.PASS, ""),
         ({**EIGHT, "mlx5_3": 25.0}, {}, False, Status.FAIL, "7, floor 8 (-12.5%), at mlx5_3 25 GB/s"),
         ({**EIGHT, "mlx5_3": 0.0}, {"mlx5_3": "DOWN (Polling)"}, False, Status.FAIL, "at mlx5_3 DOWN (Polling)"),
-        ({f"mlx5_{place}": 50.0 for place in range(7)}, {}, False, Status.FAIL, "7, floor 8 (-12.5%)"),
+        (SEVEN, {}, False, Status.FAIL, "7, floor 8 (-12.5%)"),
         ({}, {}, False, Status.FAIL, "0, floor 8"),
-        (
-            {"mlx5_0": 50.0},
-            {},
-            True,
-            Status.UNMEASURED,
-            "1 of 8 NICs are seen; requires the host instead of a container",
-        ),
+        ({"mlx5_0": 50.0}, {}, True, Status.UNMEASURED, "1 of 8 NICs are seen; requires the host instead of a"),
         ({**EIGHT, "mlx5_3": 25.0}, {}, True, Status.FAIL, "at mlx5_3 25 GB/s"),
     ],
 )
@@ -184,19 +148,13 @@ def test_nics_are_counted_by_the_rate_of_the_platform(
     assert ("at mlx5" in words) is (", at mlx5" in sentence_of(verdict)), "no other network is named"
 
 
-@pytest.mark.parametrize("why", ["absent", "unreadable"])
-@pytest.mark.parametrize(
-    ("limit", "status"),
-    [
-        (None, Status.NOT_APPLICABLE),
-        (Limit("host.acs", "text", equals="off"), Status.UNMEASURED),
-        (Limit("host.acs", "text", equals="off", advises=True), Status.NOT_APPLICABLE),
-    ],
-)
-def test_what_is_hidden_matters_where_a_limit_requires_it(why: str, limit: Limit | None, status: Status) -> None:
-    verdict = judge([host_fact("host.acs", {why: "config: only 64 of 4096 bytes can be read (requires root)"})], limit)
-    assert verdict.status is status
-    assert "requires root" in sentence_of(verdict)
+def test_what_is_hidden_matters_where_a_limit_requires_it() -> None:
+    off = Limit("host.acs", "text", equals="off")
+    cases = (None, Status.NOT_APPLICABLE), (off, Status.UNMEASURED), (replace(off, advises=True), Status.NOT_APPLICABLE)
+    for why in ("absent", "unreadable"):
+        for limit, status in cases:
+            verdict = judge([host_fact("host.acs", {why: "only 64 of 4096 bytes can be read (requires root)"})], limit)
+            assert (verdict.status, "requires root" in sentence_of(verdict)) == (status, True)
 
 
 def test_no_shipped_limit_of_the_host_rejects() -> None:
@@ -216,28 +174,10 @@ def test_a_sensor_that_does_not_answer_hides_the_host() -> None:
     assert found["acs"] == {"unreadable": "the host could not be read: the sensor process has ended"}
 
 
-INTEL = {"driver": "intel", "kind": "need", "reason": "pytest_accel has no driver for Intel devices yet"}
-
-
 def test_a_driver_that_we_lack_is_a_need_and_no_verdict_on_the_node() -> None:
     found = Discovery((), [INTEL], shown(2, "intel"))
     (driver,), (count,) = facts("inventory.driver", found, None), facts("inventory.count", found, SKU)
     assert driver.trouble == count.trouble
-    assert driver.trouble is not None
-    assert driver.trouble.kind == "need"
-    assert "no driver for Intel devices yet" in driver.trouble.reason
+    assert (driver.trouble and driver.trouble.kind) == "need"
+    assert "no driver for Intel devices yet" in str(driver.trouble)
     assert judge([count], Limit("inventory.count", "count", equals=8)).status is Status.UNMEASURED
-
-
-@pytest.mark.parametrize("found", [Discovery((), [INTEL, PROBLEM]), Discovery(gpus(7), [INTEL], shown(8))])
-def test_a_driver_that_we_lack_hides_no_defect(found: Discovery) -> None:
-    trouble = found.unreachable(None)
-    assert trouble is not None
-    assert trouble.kind == "device"
-
-
-def test_two_devices_of_one_identity_are_not_two() -> None:
-    """One of them would be measured, and the other accepted with it."""
-    twins = Discovery((*gpus(1), *gpus(1)))
-    (count,) = facts("inventory.count", twins, SKU)
-    assert count.value == 1

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -51,7 +52,6 @@ def status(value: Value | None, limit: Limit | None, unit: str = "TFLOPS", **cha
 @pytest.mark.parametrize(
     ("value", "limit", "unit", "expected"),
     [
-        (730, FLOOR, "TFLOPS", Status.PASS),
         (672 * 1.021, FLOOR, "TFLOPS", Status.PASS),
         (672 * 1.019, FLOOR, "TFLOPS", Status.MARGINAL),
         (672, FLOOR, "TFLOPS", Status.MARGINAL),  # exactly the floor holds
@@ -67,13 +67,11 @@ def status(value: Value | None, limit: Limit | None, unit: str = "TFLOPS", **cha
         (0.03, replace(CEILING, warn=0.02), "1", Status.MARGINAL),
         (0.01, replace(CEILING, warn=0.02), "1", Status.PASS),
         (0.001, replace(CEILING, ceiling=0.01, warn=0.0), "1", Status.MARGINAL),
-        (0, replace(CEILING, ceiling=0.01, warn=0.0), "1", Status.PASS),
         (700, replace(FLOOR, warn=720), "TFLOPS", Status.MARGINAL),
         (725, replace(FLOOR, warn=720), "TFLOPS", Status.PASS),
         (700, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.PASS),
         (600, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
         (900, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
-        (795, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.MARGINAL),
         (8, COUNT, "count", Status.PASS),
         (7, COUNT, "count", Status.FAIL),
         (9, COUNT, "count", Status.FAIL),
@@ -81,7 +79,6 @@ def status(value: Value | None, limit: Limit | None, unit: str = "TFLOPS", **cha
         ("h100-sxm", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.PASS),
         ("NVIDIA H20", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.FAIL),
         (0, replace(COUNT, equals=0), "count", Status.PASS),
-        (False, replace(COUNT, equals=False), "text", Status.PASS),
         (True, replace(COUNT, equals=False), "text", Status.FAIL),
     ],
 )  # fmt: skip
@@ -89,11 +86,12 @@ def test_a_value_against_a_limit(value: Value, limit: Limit, unit: str, expected
     assert status(value, limit, unit) is expected
 
 
-@pytest.mark.parametrize("limit", [FLOOR, replace(CEILING, unit="TFLOPS"), RELATIVE, replace(FLOOR, ceiling=900.0)])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "fast"])
-def test_what_is_no_number_holds_no_limit(value: Value, limit: Limit) -> None:
+def test_what_is_no_number_holds_no_limit() -> None:
     """Infinite is above every floor, and NaN is below none: neither is a measurement."""
-    assert status(value, limit, peak=Peak(1000.0, "datasheet")) is Status.FAIL
+    values: tuple[Value, ...] = (math.nan, math.inf, -math.inf, True, "fast")
+    limits = (FLOOR, replace(CEILING, unit="TFLOPS"), RELATIVE, replace(FLOOR, ceiling=900.0))
+    found = {status(value, limit, peak=Peak(1000.0, "datasheet")) for value, limit in product(values, limits)}
+    assert found == {Status.FAIL}
 
 
 @pytest.mark.parametrize(
@@ -106,28 +104,17 @@ def test_a_doubt_of_the_probe_warns_and_never_rejects(value: float, limit: Limit
     assert "the sum is off; nothing published says that a healthy device may not show it" in sentence_of(verdict)
 
 
-@pytest.mark.parametrize("limit", [FLOOR, CEILING, RELATIVE, COUNT])
-def test_no_value_is_unmeasured(limit: Limit) -> None:
-    verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
-    assert verdict.status is Status.UNMEASURED
-    assert verdict.reasons == (Note("no_value"),)
+def test_no_value_is_unmeasured() -> None:
+    for limit in (FLOOR, CEILING, RELATIVE, COUNT):
+        verdict = judge([found(None, limit.unit, peak=Peak(1000.0, "datasheet"))], limit)
+        assert (verdict.status, verdict.reasons) == (Status.UNMEASURED, (Note("no_value"),))
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
-        Limit("a", "TFLOPS"),
-        Limit("a", "TFLOPS", same_on_all=True),
-        Limit("a", "TFLOPS", floor=math.nan),
-        Limit("a", "TFLOPS", ceiling=math.nan),
-        Limit("a", "TFLOPS", floor=1.0, ceiling=math.nan),
-        Limit("a", "TFLOPS", floor=math.nan, ceiling=1e9),
-        Limit("a", "TFLOPS", floor=-math.inf),
-        Limit("a", "TFLOPS", ceiling=math.inf),
-    ],
-)
-def test_a_limit_without_a_bound_judges_nothing(limit: Limit) -> None:
-    assert status(730, limit) is Status.UNMEASURED
+def test_a_limit_without_a_bound_judges_nothing() -> None:
+    nan, few = math.nan, Limit("a", "TFLOPS")
+    none = [few, replace(few, same_on_all=True), replace(few, floor=-math.inf), replace(few, ceiling=math.inf)]
+    broken = [replace(few, floor=nan), replace(few, floor=1.0, ceiling=nan), replace(few, floor=nan, ceiling=1e9)]
+    assert {status(730, limit) for limit in (*none, *broken)} == {Status.UNMEASURED}
 
 
 def test_a_limit_in_another_unit_judges_nothing() -> None:
@@ -136,30 +123,25 @@ def test_a_limit_in_another_unit_judges_nothing() -> None:
     assert verdict.reasons == (OtherUnit("TFLOPS"),)
 
 
-@pytest.mark.parametrize(("ranks", "expected"), [(8, Status.PASS), (4, Status.UNMEASURED), (None, Status.UNMEASURED)])
-def test_a_limit_for_eight_ranks_does_not_judge_four(ranks: int | None, expected: Status) -> None:
+def test_a_limit_for_eight_ranks_does_not_judge_four() -> None:
     limit = replace(FLOOR, conditions={"ranks": 8})
-    assert status(730, limit, conditions={} if ranks is None else {"ranks": ranks}) is expected
+    found = [status(730, limit, conditions=conditions) for conditions in ({"ranks": 8}, {"ranks": 4}, {})]
+    assert found == [Status.PASS, Status.UNMEASURED, Status.UNMEASURED]
 
 
 BY_NVLS = replace(FLOOR, conditions={"algorithm": "nvls"})
 OTHER = OtherAlgorithm("NCCL", "ring", "nvls")
 
 
-@pytest.mark.parametrize("algorithm", ["nvls", "NVLS", "ring", None])
-def test_a_value_that_holds_holds_by_any_algorithm(algorithm: str | None) -> None:
-    assert status(730, BY_NVLS, conditions={"algorithm": algorithm} if algorithm else {}) is Status.PASS
-
-
 def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
     verdict = judge([found(600, conditions={"algorithm": "ring", "backend": "nccl"})], BY_NVLS)
-    assert verdict.status is Status.FAIL
-    assert verdict.reasons == (Compared("floor"), OTHER)
+    assert (verdict.status, verdict.reasons) == (Status.FAIL, (Compared("floor"), OTHER))
     said: Any = {"account": {"without_nvls": "NVLS multicast support is not available on dev 3"}}
     verdict = judge([found(600, conditions={"algorithm": "ring"}, details=said)], BY_NVLS)
     assert verdict.reasons[-1] == replace(OTHER, library="the collective", said=said["account"]["without_nvls"])
     for same in ({"algorithm": "nvls"}, {}):
         assert judge([found(600, conditions=same)], BY_NVLS).reasons == (Compared("floor"),)
+    assert status(730, BY_NVLS, conditions={"algorithm": "ring"}) is Status.PASS, "what holds holds by any"
 
 
 @pytest.mark.parametrize(
@@ -180,22 +162,20 @@ def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("setting", "restricts"),
+    ("name", "text", "restricts"),
     [
-        ({"NCCL_P2P_DISABLE": "1"}, True),
-        ({"NCCL_P2P_DISABLE": "0"}, False),
-        ({"NCCL_MAX_NCHANNELS": "2"}, True),
-        ({"NCCL_CUMEM_ENABLE": "1"}, False),
-        ({"NCCL_SOCKET_IFNAME": "eth0"}, False),
+        ("NCCL_P2P_DISABLE", "1", True),
+        ("NCCL_P2P_DISABLE", "0", False),
+        ("NCCL_MAX_NCHANNELS", "2", True),
+        ("NCCL_SOCKET_IFNAME", "eth0", False),
     ],
 )
 def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
-    setting: dict[str, str], restricts: bool
+    name: str, text: str, restricts: bool
 ) -> None:
     """Unlike the environment, NCCL's own files reach the workers."""
-    conditions = {"backend": "nccl", "conf_files": {"/etc/nccl.conf": setting}}
+    conditions = {"backend": "nccl", "conf_files": {"/etc/nccl.conf": {name: text}}}
     verdict = judge([found(600, conditions=conditions)], FLOOR)
-    (name, text), *_ = setting.items()
     assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
     assert (verdict.reasons[-1] == Note("restricted", f"{name}={text} in /etc/nccl.conf")) == restricts
     assert status(730, FLOOR, conditions=conditions) is Status.PASS
@@ -204,26 +184,18 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
 
 
+OLD, UNKNOWN = {"nccl": "2.16.2"}, "validated on NCCL >=2.18; the version in use is not known"
+
+
 @pytest.mark.parametrize(
     ("value", "software", "expected", "says"),
     [
         (600, {"nccl": "2.18.5"}, Status.FAIL, "(-10.7%)"),
-        (
-            600,
-            {"nccl": "2.16.2"},
-            Status.MARGINAL,
-            "NCCL 2.16.2 is outside >=2.18, the range that the limit was validated on",
-        ),
-        (
-            560,
-            {"nccl": "2.16.2"},
-            Status.INCONCLUSIVE,
-            "more than 15% below healthy, which no difference of version explains",
-        ),
-        (600, {"nccl": None}, Status.FAIL, "validated on NCCL >=2.18; the version in use is not known"),
-        (600, {"torch": "2.13"}, Status.FAIL, "the version in use is not known"),
-        (730, {"nccl": "2.16.2"}, Status.PASS, "(+8.6%)"),
-        (730, {}, Status.PASS, "(+8.6%)"),
+        (600, OLD, Status.MARGINAL, "NCCL 2.16.2 is outside >=2.18, the range that the limit was validated on"),
+        (560, OLD, Status.INCONCLUSIVE, "more than 15% below healthy, which no difference of version explains"),
+        (600, {"nccl": None}, Status.FAIL, UNKNOWN),
+        (600, {"torch": "2.13"}, Status.FAIL, UNKNOWN),
+        (730, OLD, Status.PASS, "(+8.6%)"),
     ],
 )
 def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
@@ -234,21 +206,13 @@ def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
     assert sentence_of(verdict).endswith(says)
 
 
-def test_other_software_does_not_excuse_a_device_that_was_lost() -> None:
-    assert judge([found(trouble=LOST)], VALIDATED, {"nccl": "2.16.2"}).status is Status.FAIL
-
-
 def test_margin_and_sentence_say_value_limit_and_distance() -> None:
     verdict = judge([found(612.4)], FLOOR)
-    assert verdict.reasons == (Compared("floor"),)
     assert sentence_of(verdict) == "612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
     assert verdict.margin == pytest.approx(612.4 / 672 - 1)
     assert (verdict.value, verdict.floor, verdict.ceiling, verdict.limit) == (612.4, 672.0, None, FLOOR)
-
-
-def test_a_derived_floor_says_what_it_is_derived_from() -> None:
-    verdict = judge([found(700.0)], replace(FLOOR, floor=671.6, reference=730.0, of_reference=0.92))
-    assert verdict.reasons == (Compared("floor", 0.92, "reference", 730.0),)
+    derived = judge([found(700.0)], replace(FLOOR, floor=671.6, reference=730.0, of_reference=0.92))
+    assert derived.reasons == (Compared("floor", 0.92, "reference", 730.0),)
 
 
 # -- fractions of a peak
@@ -271,32 +235,19 @@ def test_a_fraction_of_the_peak(value: float, samples: tuple[float, ...], expect
     assert status(value, RELATIVE, samples=samples, peak=Peak(1000.0, "datasheet")) is expected
 
 
-@pytest.mark.parametrize(
-    "peak",
-    [
-        None,
-        Peak(0.0, "broken"),
-        Peak(-1000.0, "broken"),
-        Peak(math.nan, "broken"),
-        Peak(math.inf, "broken"),
-        Peak(1000.0, "broken", samples=(1000.0, 0.0)),
-        Peak(1000.0, "broken", samples=(1000.0, math.nan)),
-    ],
-)
-def test_a_fraction_of_no_usable_peak_is_unmeasured(peak: Peak | None) -> None:
-    assert status(600.0, RELATIVE, samples=(600.0, 600.0), peak=peak) is Status.UNMEASURED
+def test_a_fraction_of_no_usable_peak_is_unmeasured() -> None:
+    peaks = [None, *(Peak(value, "broken") for value in (0.0, -1000.0, math.nan, math.inf))]
+    beside = [Peak(1000.0, "broken", samples=(1000.0, value)) for value in (0.0, math.nan)]
+    found = [status(600.0, RELATIVE, samples=(600.0, 600.0), peak=peak) for peak in (*peaks, *beside)]
+    assert set(found) == {Status.UNMEASURED}
 
 
-def test_a_fraction_is_shown_in_the_unit_of_the_value() -> None:
+def test_a_fraction_is_shown_in_the_unit_of_the_value_and_its_warning_is_a_fraction_too() -> None:
     verdict = judge([found(600.0, peak=Peak(989.4, "bf16 datasheet peak"))], RELATIVE)
     assert verdict.floor == pytest.approx(494.7)
     assert verdict.reasons[0] == Compared("floor", 0.5, "bf16 datasheet peak")
-
-
-def test_a_warning_of_a_fraction_is_a_fraction_too() -> None:
-    limit = replace(RELATIVE, warn=0.65)
-    assert status(600.0, limit, peak=Peak(1000.0, "datasheet")) is Status.MARGINAL
-    assert status(660.0, limit, peak=Peak(1000.0, "datasheet")) is Status.PASS
+    limit, peak = replace(RELATIVE, warn=0.65), Peak(1000.0, "datasheet")
+    assert [status(value, limit, peak=peak) for value in (600.0, 660.0)] == [Status.MARGINAL, Status.PASS]
 
 
 def test_a_peak_measured_beside_judges_the_ratio() -> None:
@@ -310,12 +261,33 @@ def test_a_peak_measured_beside_judges_the_ratio() -> None:
 # -- the interval
 
 
-def test_an_interval_that_includes_the_floor_is_marginal() -> None:
-    noisy = tuple(700.0 + (-1) ** i * 100 for i in range(8))
-    verdict = judge([found(700.0, samples=noisy)], FLOOR)
-    assert verdict.status is Status.MARGINAL
+def noisy(middle: float, by: float) -> tuple[float, ...]:
+    return tuple(middle + (-1) ** place * by for place in range(8))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "samples", "limit", "expected", "side"),
+    [
+        (700.0, "TFLOPS", noisy(700.0, 100), FLOOR, Status.MARGINAL, "floor"),
+        (0.045, "1", noisy(0.045, 0.03), CEILING, Status.MARGINAL, "ceiling"),
+        (700.0, "TFLOPS", noisy(700.0, 600), replace(FLOOR, floor=610.0), Status.MARGINAL, "floor"),
+        (700.0, "TFLOPS", noisy(700.0, 600), replace(FLOOR, floor=600.0), Status.PASS, "floor"),  # far above it: a note
+        (700.0, "TFLOPS", (702.8, 697.2, 700.0), FLOOR, Status.MARGINAL, "floor"),
+        (711.0, "TFLOPS", (713.8, 708.2, 711.0), FLOOR, Status.PASS, "floor"),  # three samples: a note from 5 % on
+        (976.0, "TFLOPS", (*[2000.0] * 5, 300.0), FLOOR, Status.PASS, "floor"),  # without an upper end
+    ],
+)
+def test_an_interval_that_includes_the_limit_is_told(
+    value: float, unit: str, samples: tuple[float, ...], limit: Limit, expected: Status, side: str
+) -> None:
+    verdict = judge([found(value, unit, samples=samples)], limit)
+    assert verdict.status is expected
     assert isinstance(verdict.reasons[-1], Interval)
-    assert verdict.reasons[-1].side == "floor"
+    assert verdict.reasons[-1].side == side
+
+
+def test_noise_does_not_excuse_a_shortfall() -> None:
+    assert status(660.0, FLOOR, samples=noisy(660.0, 100)) is Status.FAIL
 
 
 def test_one_slow_block_says_nothing_about_a_device() -> None:
@@ -324,44 +296,6 @@ def test_one_slow_block_says_nothing_about_a_device() -> None:
     assert status(717.9, FLOOR, samples=(*fast, 240.0)) is Status.PASS
     assert status(706.3, FLOOR, samples=(*fast, 240.0, 240.0)) is Status.MARGINAL
     assert status(640.0, FLOOR, samples=(*fast, 20.0)) is Status.FAIL, "the value keeps it"
-
-
-@pytest.mark.parametrize(("floor", "expected"), [(610.0, Status.MARGINAL), (600.0, Status.PASS), (160.0, Status.PASS)])
-def test_a_value_far_above_its_floor_passes_with_its_interval_as_a_note(floor: float, expected: Status) -> None:
-    noisy = tuple(700.0 + (-1) ** i * 600 for i in range(8))
-    verdict = judge([found(700.0, samples=noisy)], replace(FLOOR, floor=floor))
-    assert verdict.status is expected
-    assert isinstance(verdict.reasons[-1], Interval)
-
-
-@pytest.mark.parametrize(("value", "expected"), [(700.0, Status.MARGINAL), (711.0, Status.PASS)])
-def test_the_wide_interval_of_three_samples_is_a_note_from_five_percent_on(value: float, expected: Status) -> None:
-    """An A100 takes three samples of a triad in the time of `quick`."""
-    few = tuple(value * share for share in (1.004, 0.996, 1.0))
-    verdict = judge([found(value, samples=few)], FLOOR)
-    assert verdict.status is expected
-    assert isinstance(verdict.reasons[-1], Interval)
-
-
-def test_an_interval_without_an_upper_end_is_shown_without_one() -> None:
-    noisy = (2000.0, 2000.0, 2000.0, 2000.0, 2000.0, 300.0)
-    verdict = judge([found(976.0, samples=noisy)], FLOOR)
-    assert verdict.status is Status.PASS
-    assert isinstance(verdict.reasons[-1], Interval)
-    assert math.isinf(verdict.reasons[-1].high)
-
-
-def test_an_interval_that_includes_the_ceiling_is_marginal() -> None:
-    noisy = tuple(0.045 + (-1) ** i * 0.03 for i in range(8))
-    verdict = judge([found(0.045, "1", samples=noisy)], CEILING)
-    assert verdict.status is Status.MARGINAL
-    assert isinstance(verdict.reasons[-1], Interval)
-    assert verdict.reasons[-1].side == "ceiling"
-
-
-def test_noise_does_not_excuse_a_shortfall() -> None:
-    noisy = tuple(660.0 + (-1) ** i * 100 for i in range(8))
-    assert status(660.0, FLOOR, samples=noisy) is Status.FAIL
 
 
 # -- what could not be measured
@@ -386,12 +320,8 @@ def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, e
     assert Note("trouble", TROUBLES[kind].reason) in verdict.reasons
 
 
-@pytest.mark.parametrize("kind", ["device", "need", "external"])
-def test_a_value_beside_a_trouble_is_not_judged(kind: str) -> None:
-    assert not judge([found(730.0, trouble=TROUBLES[kind])], FLOOR).status.holds
-
-
-def test_a_bug_is_no_verdict() -> None:
+def test_a_value_beside_a_trouble_is_not_judged_and_a_bug_is_no_verdict() -> None:
+    assert not any(judge([found(730.0, trouble=each)], FLOOR).status.holds for each in (LOST, NEED, EXTERNAL))
     with pytest.raises(ValueError, match="a bug in the probe cannot be judged: KeyError"):
         judge([found(trouble=Trouble("bug", "KeyError: 'x'"))], FLOOR)
 
@@ -411,18 +341,14 @@ GOOD, BAD = found(730.0), found(600.0)
 @pytest.mark.parametrize(
     ("attempts", "expected"),
     [
-        ([GOOD], Status.PASS),
         ([BAD, BAD], Status.FAIL),
         ([BAD, GOOD], Status.MARGINAL),  # only on the repeat
         ([GOOD, GOOD], Status.PASS),  # repeated for a neighbour's sake
         ([GOOD, BAD], Status.FAIL),  # unstable
         ([BAD, BAD, replace(GOOD, how="alone")], Status.FAIL),  # good alone explains, and never clears
-        ([BAD, BAD, replace(BAD, how="alone")], Status.FAIL),
         ([found(trouble=LOST), GOOD], Status.FAIL),  # it came back: it was lost all the same
         ([GOOD, found(trouble=LOST)], Status.FAIL),
-        ([BAD, found(trouble=LOST)], Status.FAIL),
         ([BAD, found(trouble=NEED)], Status.FAIL),  # the shortfall stands
-        ([BAD, found(trouble=NEVER)], Status.FAIL),
         ([BAD, found(trouble=EXTERNAL)], Status.INCONCLUSIVE),  # somebody else stopped the repeat
         ([GOOD, found(trouble=NEED)], Status.UNMEASURED),
         ([GOOD, found(trouble=NEVER)], Status.UNMEASURED),
@@ -438,8 +364,7 @@ def test_the_last_attempt_together_decides(attempts: list[Measurement], expected
 
 
 def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:
-    verdict = judge([replace(GOOD, trouble=Trouble("need", "the sensor did not read gpu7 for 5 s")), GOOD], FLOOR)
-    assert verdict.reasons[-1] == Note("first_failed", "the sensor did not read gpu7 for 5 s")
+    assert judge([replace(GOOD, trouble=NEED), GOOD], FLOOR).reasons[-1] == Note("first_failed", NEED.reason)
 
 
 REFERENCE = replace(FLOOR, reference=730.0)
@@ -457,14 +382,13 @@ def seconds(metric: str) -> Limit:
         (520.0, 730.0, REFERENCE, Status.MARGINAL),  # -22.6 %
         (500.0, 680.0, REFERENCE, Status.FAIL),  # marginal on the repeat
         (500.0, 730.0, replace(REFERENCE, advises=True), Status.MARGINAL),
-        (500.0, 730.0, replace(REFERENCE, advises=True, because="data"), Status.MARGINAL),  # it advises
         (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
         (0.06, 0.01, CEILING, Status.MARGINAL),
         (0.06, 0.01, replace(CEILING, metric="soak.droop_slow"), Status.FAIL),  # the repeat begins hot
         (-2.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.FAIL),
         (-1.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.MARGINAL),
+        (0.0, 25.0, Limit("soak.thermal_margin", "K", floor=1, warn=3), Status.MARGINAL),
         (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
-        (12.7, 0.0, seconds("soak.throttle.hw_thermal"), Status.FAIL),
         (7.0, 0.0, seconds("soak.throttle.power_brake"), Status.FAIL),
         (0.9, 0.0, seconds("soak.throttle.hw_thermal"), Status.MARGINAL),
         (8, 16, Limit("mine.width", "count", equals=16), Status.FAIL),  # one value has no allowance
@@ -504,13 +428,11 @@ UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"
 @pytest.mark.parametrize(
     ("value", "limit", "expected"),
     [
-        (650.0, FLOOR, Status.INCONCLUSIVE),  # -3 %; without a reference, 15 % are beyond doubt
-        (572.0, FLOOR, Status.INCONCLUSIVE),  # -14.9 %
+        (572.0, FLOOR, Status.INCONCLUSIVE),  # -14.9 %; without a reference, 15 % are beyond doubt
         (571.0, FLOOR, Status.FAIL),  # -15.03 %
-        (560.0, replace(FLOOR, reference=730.0), Status.INCONCLUSIVE),  # -16.7 %: three times 7.9 % are 23.8 %
-        (500.0, replace(FLOOR, reference=730.0), Status.FAIL),  # -25.6 %
+        (560.0, REFERENCE, Status.INCONCLUSIVE),  # -16.7 %: three times 7.9 % are 23.8 %
+        (500.0, REFERENCE, Status.FAIL),  # -25.6 %
         (620.0, replace(FLOOR, reference=680.0), Status.FAIL),  # -7.7 %: three times 1.2 %
-        (680.0, FLOOR, Status.PASS),  # MARGINAL by its distance is another matter
         (900.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.INCONCLUSIVE),
         (940.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.FAIL),
         (4.0, Limit("matmul.bf16", "TFLOPS", equals=5.0), Status.FAIL),  # a fact has no allowance
@@ -519,16 +441,18 @@ UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"
 def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond_doubt(
     value: float, limit: Limit, expected: Status
 ) -> None:
-    verdict = judge([replace(found(value), details=UNREPEATED)], limit)
-    assert verdict.status is expected or (expected is Status.PASS and verdict.status.holds)
-    said = Note("repeat_without_time", "the 20 s for repeats at quick leave 1 s")
-    assert (said in verdict.reasons) == (expected is not Status.PASS)
+    stopped = found(trouble=NEED, details=UNREPEATED)  # a repeat that the time limit stopped was not made
+    for attempts in ([replace(found(value), details=UNREPEATED)], [found(value), stopped]):
+        verdict = judge(attempts, limit)
+        assert verdict.status is expected
+        assert Note("repeat_without_time", "the 20 s for repeats at quick leave 1 s") in verdict.reasons
+    assert status(700.0, FLOOR, details=UNREPEATED) is Status.PASS
 
 
-@pytest.mark.parametrize(("alone", "holds"), [(730.0, True), (601.0, False)])
-def test_a_measurement_alone_attributes(alone: float, holds: bool) -> None:
-    verdict = judge([BAD, BAD, found(alone, how="alone")], FLOOR)
-    assert verdict.reasons[-1] == Alone(alone, "TFLOPS", holds=holds)
+def test_a_measurement_alone_attributes() -> None:
+    for value, holds in ((730.0, True), (601.0, False)):
+        verdict = judge([BAD, BAD, found(value, how="alone")], FLOOR)
+        assert verdict.reasons[-1] == Alone(value, "TFLOPS", holds=holds)
 
 
 # -- disturbed from outside
@@ -539,8 +463,9 @@ def test_a_measurement_alone_attributes(alone: float, holds: bool) -> None:
     [(600.0, Status.INCONCLUSIVE), (730.0, Status.MARGINAL), (680.0, Status.MARGINAL)],
 )
 def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, expected: Status) -> None:
-    verdict = judge([found(value, disturbance="the hypervisor took 30% of the CPU time")], FLOOR)
-    assert verdict.status is expected
+    stolen = "the hypervisor took 30% of the CPU time"
+    assert status(value, FLOOR, disturbance=stolen) is expected
+    assert status(value, FLOOR, disturbance=stolen, trouble=LOST) is Status.FAIL
 
 
 def test_a_count_that_is_right_is_right_beside_other_processes() -> None:
@@ -561,37 +486,12 @@ def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     assert judge([replace(slow, trouble=LOST)], FLOOR).status is Status.FAIL
 
 
-def test_one_reading_of_a_few_kelvin_less_is_not_far() -> None:
-    margin = Limit("soak.thermal_margin", "K", floor=1, warn=3)
-    hot = replace(found(0.0, "K"), metric=margin.metric)
-    verdict = judge([hot, replace(hot, value=25.0)], margin)
-    assert verdict.status is Status.MARGINAL
-
-
-@pytest.mark.parametrize(("value", "expected"), [(640.0, Status.INCONCLUSIVE), (400.0, Status.FAIL)])
-def test_a_repeat_that_the_time_limit_stopped_was_not_made(value: float, expected: Status) -> None:
-    stopped = found(trouble=NEED, details={"not_repeated": "stopped at the time limit of 900 s for the run"})
-    verdict = judge([found(value), stopped], FLOOR)
-    assert verdict.status is expected
-    assert Note("repeat_without_time", "stopped at the time limit of 900 s for the run") in verdict.reasons
-
-
-def test_a_disturbance_does_not_excuse_a_lost_device() -> None:
-    assert judge([found(trouble=LOST, disturbance="steal")], FLOOR).status is Status.FAIL
-
-
 # -- order and words
 
 
 def test_statuses_are_ordered_worst_first_and_only_two_hold() -> None:
-    assert [each.value for each in WORST_FIRST] == [
-        "FAIL",
-        "UNMEASURED",
-        "INCONCLUSIVE",
-        "MARGINAL",
-        "PASS",
-        "NOT APPLICABLE",
-    ]
+    ordered = ["FAIL", "UNMEASURED", "INCONCLUSIVE", "MARGINAL", "PASS", "NOT APPLICABLE"]
+    assert [each.value for each in WORST_FIRST] == ordered
     assert [each for each in Status if each.holds] == [Status.MARGINAL, Status.PASS]
     assert not any(each.holds and each.fails for each in Status)
 
@@ -603,23 +503,10 @@ def test_a_verdict_is_told_apart_by_the_limit_that_it_is_on() -> None:
     assert Verdict("a", "b", Status.PASS).key == ("a", "b", "")
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (612.4321, "TFLOPS", "612.4 TFLOPS"),
-        (4312.7, "GB/s", "4313 GB/s"),
-        (8, "count", "8"),
-        (0.0123456, "1", "0.01235"),
-        (700.0, "W", "700 W"),
-        (True, "text", "True"),
-        ("ok", "text", "ok"),
-        (None, "W", "nothing"),
-        (math.nan, "W", "nan W"),
-        (math.inf, "W", "inf W"),
-    ],
-)
-def test_a_value_is_shown_with_its_unit(value: Value | None, unit: str, text: str) -> None:
-    assert show(value, unit) == text
+def test_a_value_is_shown_with_its_unit() -> None:
+    shown = [show(value, "W") for value in (612.4321, 4312.7, 0.0123456, math.nan, None)]
+    assert shown == ["612.4 W", "4313 W", "0.01235 W", "nan W", "nothing"]
+    assert [show(8, "count"), show(True, "text"), show("ok", "text")] == ["8", "True", "ok"]
 
 
 VBIOS = Limit("inventory.vbios", "version", same_on_all=True)
@@ -642,10 +529,7 @@ def test_without_a_majority_nobody_is_cleared() -> None:
     verdict = on_all("96.00.A5", "96.00.A5", "96.00.A5", "96.00.74", "96.00.74")
     assert verdict.status is Status.FAIL
     assert verdict.reasons == (NoMajority((("96.00.A5", "gpu0, gpu1"), ("96.00.74", "gpu2, gpu3"))),)
-
-
-def test_a_device_alone_is_the_same_as_all() -> None:
-    assert on_all("96.00.A5", "96.00.A5").status is Status.PASS
+    assert on_all("96.00.A5", "96.00.A5").status is Status.PASS, "a device alone is the same as all"
     assert on_all("96.00.A5").status is Status.UNMEASURED, "nobody knows what the others have"
 
 
@@ -670,7 +554,6 @@ ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, advises=True)
     [
         (0, ADVICE, "count", Status.PASS),
         (1, ADVICE, "count", Status.MARGINAL),
-        (1, replace(ADVICE, advises=False), "count", Status.FAIL),
         (600, replace(FLOOR, advises=True), "TFLOPS", Status.MARGINAL),
         (730, replace(FLOOR, advises=True), "TFLOPS", Status.PASS),
     ],
@@ -681,20 +564,16 @@ def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, e
     assert (Advises() in verdict.reasons) == (expected is Status.MARGINAL)
 
 
-@pytest.mark.parametrize("kind", ["need", "not_applicable"])
-def test_advice_asks_for_nothing_that_cannot_be_read(kind: str) -> None:
+def test_advice_asks_for_nothing_that_cannot_be_read_and_excuses_no_lost_device() -> None:
     """With a limit that is required it would be UNMEASURED."""
-    verdict = judge([found(trouble=TROUBLES[kind])], ADVICE)
-    assert verdict.status is Status.NOT_APPLICABLE
-    assert verdict.reasons == (Note("trouble", TROUBLES[kind].reason),)
-
-
-def test_advice_excuses_no_lost_device() -> None:
+    for trouble in (NEED, NEVER):
+        verdict = judge([found(trouble=trouble)], ADVICE)
+        assert (verdict.status, verdict.reasons) == (Status.NOT_APPLICABLE, (Note("trouble", trouble.reason),))
     assert judge([found(trouble=LOST)], ADVICE).status is Status.FAIL
 
 
-@pytest.mark.parametrize("value", [0, 12])
-def test_the_worst_of_several_is_named(value: int) -> None:
-    measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
+def test_the_worst_of_several_is_named() -> None:
     limit = Limit("host.nic_errors", "count", ceiling=10)
-    assert judge([measured], limit).reasons[-1] == Note("at", "mlx5_3/1")
+    for value in (0, 12):
+        measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
+        assert judge([measured], limit).reasons[-1] == Note("at", "mlx5_3/1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 from functools import reduce
-from itertools import chain
 from random import Random
 
 from hypothesis import given, settings
@@ -23,12 +22,10 @@ VERDICTS = st.builds(
     st.sampled_from([None, WAIVER]),
 )
 MEASURED = st.builds(
-    lambda subject, value, lost: Measurement(
-        "matmul.bf16", subject, "TFLOPS", None if lost else value, trouble=Trouble("device", "lost") if lost else None
-    ),
+    lambda subject, value, trouble: Measurement("matmul.bf16", subject, "TFLOPS", value, trouble=trouble),
     st.sampled_from(["GPU-0", "GPU-1"]),
-    st.floats(100.0, 900.0),
-    st.booleans(),
+    st.none() | st.floats(100.0, 900.0),
+    st.sampled_from([None, Trouble("device", "lost")]),
 )
 
 
@@ -46,25 +43,21 @@ def test_of_several_verdicts_the_worst_stays_in_any_order(verdicts: list[Verdict
 
 
 @settings(deadline=None)
-@given(st.lists(MEASURED, min_size=1, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
+@given(st.lists(st.tuples(MEASURED, st.booleans()), min_size=1, max_size=6))
 def test_a_verdict_that_was_given_between_attempts_changes_no_later_one(
-    attempts: list[Measurement], asked: list[bool]
+    attempts: list[tuple[Measurement, bool]],
 ) -> None:
     """Each attempt is recorded once, in its order, and every verdict is that of all attempts so far."""
-    watched, recorded = Attempts(), list[list[Measurement]]()
-    for place, each in enumerate(attempts):
+    watched, whole, recorded = Attempts(), Attempts(), list[Measurement]()
+    for each, asked in attempts:
         watched.add(each)
-        if asked[place]:
-            whole = Attempts()
-            for one in attempts[: place + 1]:
-                whole.add(one)
+        if asked:
             for subject in ("GPU-0", "GPU-1"):
-                verdict = watched.judged("matmul.bf16", subject, LIMIT, {})
-                assert verdict == whole.judged("matmul.bf16", subject, LIMIT, {})
-                assert verdict is watched.judged("matmul.bf16", subject, LIMIT, {}) or not watched.measured.get(
-                    ("matmul.bf16", subject)
-                )
-            recorded.append(watched.take_unrecorded())
-    recorded.append(watched.take_unrecorded())
-    assert list(chain.from_iterable(recorded)) == attempts
+                watched.judged("matmul.bf16", subject, LIMIT, {})
+            recorded += watched.take_unrecorded()
+    for each, _ in attempts:
+        whole.add(each)
+    for subject in ("GPU-0", "GPU-1"):
+        assert watched.judged("matmul.bf16", subject, LIMIT, {}) == whole.judged("matmul.bf16", subject, LIMIT, {})
+    assert [*recorded, *watched.take_unrecorded()] == [each for each, _ in attempts]
     assert watched.take_unrecorded() == []

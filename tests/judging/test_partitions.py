@@ -29,27 +29,27 @@ def devices(count: int = 2, **stated: Any) -> list[Device]:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"mig": True, "mig_pending": True}, "gpu1: MIG mode is on"),
-        ({"mig": True, "mig_pending": True}, "nvidia-smi -i 1 -mig 0"),
-        ({"mig": False, "mig_pending": True}, "gpu1: MIG mode is on from the next reset"),
-        ({"virtualization": "vgpu"}, "gpu1: a hypervisor shares the GPU out (vgpu)"),
-        ({"virtualization": "host vgpu"}, "run on a machine that has the whole GPU"),
-        ({"compute_partition": "CPX"}, "gpu1: its compute dies are in CPX mode; the platform states SPX"),
-        ({"compute_partition": "DPX"}, "amd-smi set --gpu 1 --compute-partition SPX"),
-        ({"compute_partition": "SPX", "memory_partition": "NPS4"}, "gpu1: its memory is in NPS4 mode"),
-        ({"memory_partition": "NPS4"}, "states `partition: {memory: NPS4}`"),
+        ({"mig": True, "mig_pending": True}, ("gpu1: MIG mode is on", "nvidia-smi -i 1 -mig 0")),
+        ({"mig": False, "mig_pending": True}, ("gpu1: MIG mode is on from the next reset",)),
+        ({"virtualization": "vgpu"}, ("gpu1: a hypervisor shares the GPU out (vgpu)",)),
+        ({"virtualization": "host vgpu"}, ("run on a machine that has the whole GPU",)),
+        ({"compute_partition": "CPX"}, ("gpu1: its compute dies are in CPX mode; the platform states SPX",)),
+        ({"compute_partition": "DPX"}, ("amd-smi set --gpu 1 --compute-partition SPX",)),
+        ({"compute_partition": "SPX", "memory_partition": "NPS4"}, ("gpu1: its memory is in NPS4 mode",)),
+        ({"memory_partition": "NPS4"}, ("states `partition: {memory: NPS4}`",)),
     ],
 )
-def test_a_divided_device_is_named_with_its_division_and_the_remedy(facts: dict[str, Any], words: str) -> None:
+def test_a_divided_device_is_named_with_its_division_and_the_remedy(
+    facts: dict[str, Any], words: tuple[str, ...]
+) -> None:
     why = refusal(devices(**facts), BOARD)
-    assert why is not None
-    assert words in why
+    assert why
+    assert [each for each in words if each not in why] == []
     assert "\n" not in why
 
 
-@pytest.mark.parametrize(
-    ("facts", "platform"),
-    [
+def test_what_the_platform_states_is_not_refused() -> None:
+    for facts, platform in (
         ({}, BOARD),
         ({"mig": False, "mig_pending": False, "virtualization": "none"}, BOARD),
         ({"virtualization": "passthrough"}, BOARD),
@@ -57,18 +57,13 @@ def test_a_divided_device_is_named_with_its_division_and_the_remedy(facts: dict[
         ({"compute_partition": "CPX", "memory_partition": "NPS4"}, PARTS),
         ({"virtualization": "vgpu"}, FUNCTIONS),
         ({"virtualization": "guest"}, FUNCTIONS),
-    ],
-)
-def test_what_the_platform_states_is_not_refused(facts: dict[str, Any], platform: Platform) -> None:
-    assert refusal(devices(1, **facts), platform) is None
+    ):
+        assert refusal(devices(1, **facts), platform) is None
 
 
-def test_a_whole_device_on_a_platform_of_parts_is_refused_too() -> None:
+def test_a_whole_device_on_a_platform_of_parts_is_refused_too_and_many_are_named_by_their_number() -> None:
     why = refusal(devices(1, compute_partition="SPX", memory_partition="NPS1"), PARTS)
     assert "in SPX mode; the platform states CPX" in str(why)
-
-
-def test_many_devices_are_named_by_their_number() -> None:
     parts = [replace(device, facts={"compute_partition": "CPX"}) for device in devices(64)]
     assert str(refusal(parts, BOARD)).startswith("gpu0, gpu1, gpu2, gpu3 and 60 more: its compute dies")
 

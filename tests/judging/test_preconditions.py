@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import as_user
+import in_process
 import pytest
 import shipped
 
@@ -75,19 +75,16 @@ def test_a_fabric_matters_where_there_is_a_switch() -> None:
     device = gpu(fabric_state="not started")
     assert "error 802" in str(preconditions.stopped(MEASURING["matmul"], device.uuid, [device], SWITCHED))
     assert preconditions.stopped(MEASURING["matmul"], device.uuid, [device], ALONE) is None
+    silent = Device("GPU-0", 0, "nvidia", "a GPU")
+    stopped = [preconditions.stopped(probe, silent.uuid, [silent], SWITCHED) for probe in MEASURING.values()]
+    assert set(stopped) == {None}, "what a device does not state stops nothing"
 
 
 def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
     assert preconditions.stopped(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
-    assert "gpu1: its driver requests recovery: node reboot" in str(
-        preconditions.stopped(MEASURING["collective"], NODE, node, SWITCHED)
-    )
-
-
-def test_what_a_device_does_not_state_stops_nothing() -> None:
-    silent = Device("GPU-0", 0, "nvidia", "a GPU")
-    assert not [probe for probe in MEASURING.values() if preconditions.stopped(probe, silent.uuid, [silent], SWITCHED)]
+    said = str(preconditions.stopped(MEASURING["collective"], NODE, node, SWITCHED))
+    assert "gpu1: its driver requests recovery: node reboot" in said
 
 
 # -- others
@@ -124,13 +121,14 @@ def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:
     assert (found.notes, found.disturbed) == ([], {})
 
 
-def test_a_device_whose_temperature_flickers_is_settled() -> None:
-    pool = Pool(kelvin=1.0, busy={})
-    check_idle(pool, [gpu()])  # type: ignore[arg-type]
-    assert pool.asked == 2
-
-
-def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_flickers_or_is_busy_is_not_waited_for_and_nobody_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flickers, busy = Pool(kelvin=1.0, busy={}), Pool(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
+    check_idle(flickers, [gpu()])  # type: ignore[arg-type]
+    found = check_idle(busy, [gpu()])  # type: ignore[arg-type]
+    assert (flickers.asked, busy.asked) == (2, 0)
+    assert found.notes == ["gpu3, before the run: it is 90 % busy (pid 42)"]
     monkeypatch.setattr(preconditions, "SETTLE_SECONDS", 0.5)
     found = check_idle(Pool(kelvin=2.0, busy={}), [gpu()])  # type: ignore[arg-type]
     assert found.notes == ["still cooling down after 0.5 s: gpu3"]
@@ -143,56 +141,29 @@ def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
     assert any(note.endswith(f"before the run: {load}") for note in found.notes)
 
 
-def test_a_busy_device_is_not_waited_for() -> None:
-    pool = Pool(kelvin=9.0, busy={"GPU-3": "it is 90 % busy (pid 42)"})
-    found = check_idle(pool, [gpu()])  # type: ignore[arg-type]
-    assert (pool.asked, found.notes) == (0, ["gpu3, before the run: it is 90 % busy (pid 42)"])
-
-
 # -- as a user sees it
 
-NODE_FILE = """
-sku: ./pair.yaml
-platform: two
-faults:
-  - {fault: remap-pending, device: 1}
-"""
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two: {devices: 2, pcie: {gen: 5, lanes: 16, gb_per_s: 63}}
-"""
+NODE_FILE = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: remap-pending, device: 1}]\n"
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(PAIR)
     (tmp_path / "node.yaml").write_text(NODE_FILE)
-    ran = as_user.pytest(
-        tmp_path, "--accel-simulate=node.yaml", "--accel-platform=two",
-        "-k", "remap_pending or (test_stream and triad) or (test_matmul and bf16)", sku="./pair.yaml", paths=(),
-    )  # fmt: skip
-    assert ran.statuses("health.remap_pending") == {"gpu0": "PASS", "gpu1": "FAIL"}
-    assert ran.statuses("stream.triad") == {"gpu0": "PASS", "gpu1": "UNMEASURED"}
-    assert ran.statuses("matmul.bf16") == {"gpu0": "PASS", "gpu1": "PASS"}
-    assert ran.closing.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
-    assert ran.exit == 1
+    with in_process.fast():
+        here, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", measured=("stream", "matmul"))
+    found = {(here.ledger.names[each.subject], each.metric): each.status for each in here.ledger.verdicts}
+    assert (found["gpu0", "health.remap_pending"], found["gpu1", "health.remap_pending"]) == (Status.PASS, Status.FAIL)
+    assert found["gpu1", "stream.triad"] is Status.UNMEASURED
+    assert found["gpu0", "stream.triad"].holds
+    assert found["gpu1", "matmul.bf16"].holds
+    assert closing.line.startswith("SIMULATED REJECTED gpu1: health.remap_pending 1, expected 0")
 
 
-@pytest.mark.parametrize(
-    ("pids", "expected"),
-    [
-        ([], None),
-        ([41], None),
-        ([41, 42], None),
-        ([41, 99], "pid 99 used the device too"),
-        ([41, None], "pid None used the device too"),  # NVML knows that there is one, and not which
-        ([99], None),  # ours is not among them: in another PID namespace all of them may be ours
-    ],
-)
-def test_who_works_on_a_device_beside_us_is_told_by_our_own_process(
-    pids: list[int | None], expected: str | None
-) -> None:
-    assert others_at_work({"processes": [{"pid": pid} for pid in pids]}, {41, 42}) == expected
+def test_who_works_on_a_device_beside_us_is_told_by_our_own_process() -> None:
+    def told(*pids: int | None) -> str | None:
+        return others_at_work({"processes": [{"pid": pid} for pid in pids]}, {41, 42})
+
+    assert [told(), told(41), told(41, 42)] == [None] * 3
+    assert told(41, 99) == "pid 99 used the device too"
+    assert told(41, None) == "pid None used the device too", "NVML knows that there is one, and not which"
+    assert told(99) is None, "in another PID namespace all of them may be ours"

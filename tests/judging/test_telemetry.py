@@ -50,33 +50,21 @@ def test_readings_are_kept_by_device_and_window_and_in_the_side_file(tmp_path: P
 
 
 def test_gauges_counters_and_reasons_are_summed_up() -> None:
-    found = summarise(
-        [
-            {"at": 1.0, "power_w": 600, "hw_thermal_s": 5.0, "reasons": 4, "pcie_gen": 1},
-            {"at": 2.0, "power_w": 700, "hw_thermal_s": 5.0, "reasons": 8, "pcie_gen": 5},
-            {"at": 3.5, "power_w": 710, "hw_thermal_s": 5.25},
-        ]
-    )
+    first = {"at": 1.0, "power_w": 600, "hw_thermal_s": 5.0, "reasons": 4, "pcie_gen": 1}
+    second = {"at": 2.0, "power_w": 700, "hw_thermal_s": 5.0, "reasons": 8, "pcie_gen": 5}
+    found = summarise([first, second, {"at": 3.5, "power_w": 710, "hw_thermal_s": 5.25, "lost": "GPU is lost"}])
     assert found["power_w"] == {"mean": 670.0, "min": 600, "max": 710}
-    assert found["hw_thermal_s"] == 0.25
-    assert found["reasons"] == 12
+    assert (found["hw_thermal_s"], found["reasons"], found["lost"]) == (0.25, 12, "GPU is lost")
     assert found["pcie_gen"] == 5  # links sleep when idle: the best that was seen
     assert (found["readings"], found["seconds"]) == (3, 2.5)
 
 
-def test_nothing_read_says_nothing() -> None:
+def test_what_says_nothing_is_left_out() -> None:
     assert summarise([]) == {"readings": 0}
-
-
-def test_one_reading_of_a_counter_says_nothing_about_a_time() -> None:
-    found = summarise([{"at": 1.0, "hw_thermal_s": 5.0}])
-    assert "hw_thermal_s" not in found
-    assert "seconds" not in found
-
-
-def test_a_counter_that_went_back_says_nothing() -> None:
-    """It was reset meanwhile: its difference would hide any throttling, or even be negative."""
-    assert "hw_thermal_s" not in summarise(readings(5.0, 9.0, 0.0, 0.5))
+    assert not {"hw_thermal_s", "seconds"} & summarise([{"at": 1.0, "hw_thermal_s": 5.0}]).keys(), (
+        "one reading, no time"
+    )
+    assert "hw_thermal_s" not in summarise(readings(5.0, 9.0, 0.0, 0.5)), "it was reset: that may hide any throttling"
 
 
 COPY = Measurement("host_copy.h2d", "GPU-0", "GB/s", 55.0, (55.0,), started=100.0, ended=101.0)
@@ -101,13 +89,8 @@ def test_a_cpuset_far_from_the_device_excuses_a_slow_copy_and_nothing_else() -> 
     far = replace(COPY, conditions={"numa": "far", "numa_node": 1})
     assert "NUMA node 1" in str(misplaced(far))
     assert misplaced(COPY) is None
-    limit = Limit("host_copy.h2d", "GB/s", floor=60.0)
     again = replace(far, disturbance=misplaced(far))
-    assert judge([again, again], limit).status is Status.INCONCLUSIVE
-
-
-def test_a_lost_device_is_remembered() -> None:
-    assert summarise([{"at": 1.0}, {"at": 2.0, "lost": "GPU is lost"}, {"at": 3.0}])["lost"] == "GPU is lost"
+    assert judge([again, again], Limit("host_copy.h2d", "GB/s", floor=60.0)).status is Status.INCONCLUSIVE
 
 
 # -- disturbance
@@ -116,7 +99,6 @@ def test_a_lost_device_is_remembered() -> None:
 @pytest.mark.parametrize(
     ("summary", "cpus", "disturbed"),
     [
-        ({"seconds": 10.0, "steal_s": 0.0}, 1, False),
         ({"seconds": 10.0, "steal_s": 0.4}, 1, False),
         ({"seconds": 10.0, "steal_s": 0.6}, 1, True),
         ({"seconds": 10.0, "steal_s": 0.6}, 2, False),  # of all its CPUs' time
@@ -124,7 +106,6 @@ def test_a_lost_device_is_remembered() -> None:
         ({"seconds": 0.0, "steal_s": 0.6}, 1, False),
         ({"seconds": 10.0, "foreign_s": 0.9}, 1, False),
         ({"seconds": 10.0, "foreign_s": 1.1}, 1, True),
-        ({"seconds": 10.0, "foreign_s": 1.1}, 2, False),
         ({}, 1, False),
     ],
 )
@@ -168,32 +149,24 @@ def test_what_only_the_sensor_knows_of_a_soak(
     assert (found.samples, found.peak, found.subject) == ((), None, "GPU-0")
 
 
-def test_no_throttling_holds() -> None:
-    assert status(soaked(readings(7.0, 7.0, 7.0, 7.0, 7.0))) is Status.PASS
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        ([], Status.UNMEASURED),  # the sensor never answered
-        (readings(None, None, None, None, None), Status.UNMEASURED),  # this driver cannot say
-        (readings(7.0), Status.UNMEASURED),
-        (readings(7.0, 7.0), Status.UNMEASURED),  # the sensor died after 15 of 60 s
-        (readings(7.0, 7.0, 7.0, 7.0, 7.0, every=5.0), Status.UNMEASURED),
-        (readings(7.0, 7.0, 7.0, None, None), Status.UNMEASURED),  # the counter died half way, the others did not
-        (readings(None, None, 7.0, 7.0, 7.0), Status.UNMEASURED),
-        (readings(9.0, 9.0, 0.0, 0.0, 0.0), Status.UNMEASURED),  # the driver was loaded again
-        ([*readings(7.0, 7.0, 7.0, 7.0, 7.0), {"at": 161.0, "lost": "GPU is lost"}], Status.FAIL),
-        (readings(7.0, 7.0, 7.0, 7.0, 8.0), Status.FAIL),
-    ],
-)
-@pytest.mark.parametrize("metric", [name for name in SOAK_METRICS if "throttle" in name])
-def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling(
-    made: list[dict[str, Any]], expected: Status, metric: str
-) -> None:
-    name, _ = SOAK_METRICS[metric]
-    renamed = [{(name if key == "hw_thermal_s" else key): value for key, value in each.items()} for each in made]
-    assert status(soaked(renamed, metric)) is expected
+def test_a_soak_that_was_not_watched_throughout_is_not_free_of_throttling() -> None:
+    steady = readings(7.0, 7.0, 7.0, 7.0, 7.0)
+    blind = [
+        [],  # the sensor never answered
+        readings(None, None, None, None, None),  # this driver cannot say
+        readings(7.0),
+        readings(7.0, 7.0),  # the sensor died after 15 of 60 s
+        readings(7.0, 7.0, 7.0, 7.0, 7.0, every=5.0),
+        readings(7.0, 7.0, 7.0, None, None),  # the counter died half way, the others did not
+        readings(None, None, 7.0, 7.0, 7.0),
+        readings(9.0, 9.0, 0.0, 0.0, 0.0),  # the driver was loaded again
+    ]
+    every = [*blind, steady, [*steady, {"at": 161.0, "lost": "GPU is lost"}], readings(7.0, 7.0, 7.0, 7.0, 8.0)]
+    expected = [Status.UNMEASURED] * len(blind) + [Status.PASS, Status.FAIL, Status.FAIL]
+    for metric, (name, _) in SOAK_METRICS.items():
+        if "throttle" in metric:
+            renamed = json.loads(json.dumps(every).replace("hw_thermal_s", name))
+            assert [status(soaked(made, metric)) for made in renamed] == expected, metric
 
 
 @pytest.mark.parametrize(("name", "mask"), [("hw_thermal_s", 0x48), ("sw_thermal_s", 0x20), ("hw_power_brake_s", 0x88)])
@@ -205,45 +178,41 @@ def test_a_counter_that_stands_still_does_not_hide_a_reason_that_holds(name: str
     assert name in summarise(held)["sampled"]
 
 
-@pytest.mark.parametrize("made", [
-    [{"at": 100.0 + place, "hw_thermal_s": 7.0, "reasons": 0x48 * (place in (20, 40))} for place in range(61)],
-    [{"at": 100.0 + place, "hw_thermal_s": 7.0 + 1e-3 * (place > 20), "reasons": 0x48 * (20 <= place < 23)}
-     for place in range(61)],
-])  # fmt: skip
-def test_a_counter_that_counts_is_believed(made: list[dict[str, Any]]) -> None:
+def test_a_counter_that_counts_is_believed() -> None:
     """One reading proves no duration, and a counter that moves knows more than the readings beside it."""
-    assert status(soaked(made)) is Status.PASS
+    still = [{"at": 100.0 + at, "hw_thermal_s": 7.0, "reasons": 0x48 * (at in (20, 40))} for at in range(61)]
+    moves = [
+        {"at": 100.0 + at, "hw_thermal_s": 7.0 + 1e-3 * (at > 20), "reasons": 0x48 * (20 <= at < 23)}
+        for at in range(61)
+    ]
+    assert [status(soaked(made)) for made in (still, moves)] == [Status.PASS, Status.PASS]
 
 
-@pytest.mark.parametrize(("every", "expected"), [(1.0, Status.PASS), (20.0, Status.UNMEASURED)])
-def test_reasons_that_are_sampled_say_nothing_of_a_gap(every: float, expected: Status) -> None:
+def test_reasons_that_are_sampled_say_nothing_of_a_gap() -> None:
     """A counter goes on while nobody looks; a reason that came and went in between was seen by nobody."""
-    made = [{"at": 100.0 + every * place, "reasons": 0} for place in range(round(60 / every) + 1)]
-    assert status(soaked(made)) is expected
+    for every, expected in ((1, Status.PASS), (20, Status.UNMEASURED)):
+        assert status(soaked([{"at": 100.0 + at, "reasons": 0} for at in range(0, 61, every)])) is expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"), [("device", Status.FAIL), ("need", Status.UNMEASURED), ("external", Status.INCONCLUSIVE)]
-)
-def test_a_soak_that_broke_says_nothing_good_about_heat(kind: Any, expected: Status) -> None:
-    broken = replace(SOAK, trouble=Trouble(kind, "why"))
-    found = soak_measurements(broken, GPU, summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0)))
-    assert len(found) == len(SOAK_METRICS)
-    assert {status(each) for each in found} == {expected}
-    verdicts = [judge([each], Limit(each.metric, each.unit, ceiling=1e9)) for each in found]
-    assert {(each.value, sentence_of(each)) for each in verdicts} == {(None, "why")}, (
-        "no row says that 0 s <= 1e9 s fails"
+def test_a_soak_that_broke_says_nothing_good_about_heat() -> None:
+    kinds: tuple[tuple[Any, Status], ...] = (
+        ("device", Status.FAIL),
+        ("need", Status.UNMEASURED),
+        ("external", Status.INCONCLUSIVE),
     )
+    for kind, expected in kinds:
+        broken = replace(SOAK, trouble=Trouble(kind, "why"))
+        found = soak_measurements(broken, GPU, summarise(readings(7.0, 7.0, 7.0, 7.0, 7.0)))
+        verdicts = [judge([each], Limit(each.metric, each.unit, ceiling=1e9)) for each in found]
+        assert {each.metric for each in found} == set(SOAK_METRICS)
+        assert {(each.status, each.value, sentence_of(each)) for each in verdicts} == {(expected, None, "why")}
 
 
-@pytest.mark.parametrize(
-    ("mask", "seconds"),
-    [(0x00, 0.0), (0x08, 60.0), (0x48, 0.0), (0x88, 0.0), (0x04, 0.0)],
-)
-def test_a_hardware_slowdown_that_names_no_reason_is_counted_by_itself(mask: int, seconds: float) -> None:
+def test_a_hardware_slowdown_that_names_no_reason_is_counted_by_itself() -> None:
     """Beside heat (0x40) or power brake (0x80), which have counters, it would count twice."""
-    made = [{"at": 100.0 + place, "reasons": mask, "hw_thermal_s": 0.0} for place in range(61)]
-    assert soaked(made, "soak.throttle.hw_slowdown").value == seconds
+    for mask in (0x00, 0x08, 0x48, 0x88, 0x04):
+        made = [{"at": 100.0 + place, "reasons": mask, "hw_thermal_s": 0.0} for place in range(61)]
+        assert soaked(made, "soak.throttle.hw_slowdown").value == (60.0 if mask == 0x08 else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -276,9 +245,9 @@ def test_each_reading_counts_where_there_are_few() -> None:
 
 
 def test_two_readings_at_one_time_are_no_share_of_a_time() -> None:
+    made = readings(7.0, 7.0, name="sw_thermal_s", every=0.0)
     short = replace(SOAK, ended=SOAK.started)
-    found = soaked(readings(7.0, 7.0, name="sw_thermal_s", every=0.0), "soak.throttle.sw_thermal", short)
-    assert status(found) is Status.UNMEASURED
+    assert status(soaked(made, "soak.throttle.sw_thermal", short)) is Status.UNMEASURED
 
 
 # -- whether a soak loaded the device
@@ -304,7 +273,6 @@ def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: fl
         (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
         (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
         (soaking(600, [50, 60, 70]), HOT, "soak too light to test cooling: drew 600 of 700 W and was still warming at"),
-        (soaking(600, [50, 70, 60]), HOT, "drew 600 of 700 W and was still warming at"),
         (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
         (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit
         ([], HOT, None),
@@ -320,8 +288,6 @@ def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
 
 def test_what_proves_little_is_marginal_where_it_holds_and_no_excuse_where_it_does_not() -> None:
     weak = replace(SOAK, samples=(), details={"unproven": "it was too cold"})
-    floor = Limit("soak.rate", "TFLOPS", floor=600.0)
-    verdict = judge([weak], replace(floor, floor=600.0))
-    assert verdict.status is Status.MARGINAL
-    assert sentence_of(verdict).endswith("it was too cold")
-    assert judge([weak, weak], replace(floor, floor=800.0)).status is Status.FAIL
+    verdict = judge([weak], Limit("soak.rate", "TFLOPS", floor=600.0))
+    assert (verdict.status, sentence_of(verdict).endswith("it was too cold")) == (Status.MARGINAL, True)
+    assert judge([weak, weak], Limit("soak.rate", "TFLOPS", floor=800.0)).status is Status.FAIL
