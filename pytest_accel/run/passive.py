@@ -206,7 +206,7 @@ class _Check:
 def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        found = last_run(place, node, rehearsal=rehearsal, trusts=True)
+        found = last_run(place, node, rehearsal=rehearsal)
     except BadFile as bad:
         return bad
     if found is None and place.is_file():

@@ -169,7 +169,6 @@ def test_what_no_round_or_not_every_round_shows_is_nothing() -> None:
 def test_the_family_of_a_metric() -> None:
     families = {
         ("stream.triad", "GB/s"): "memory",
-        ("host_copy_all.h2d", "GB/s"): "host link",
         ("mine.step", "ms"): "other",
         ("host_copy_all.h2d", "GB/s"): "host link",
         ("mine.delay", "us"): "latency",

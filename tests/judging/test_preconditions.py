@@ -10,6 +10,7 @@ import pytest
 import shipped
 
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import preconditions
 from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.probes.declare import declarations
