@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
 
@@ -57,9 +56,7 @@ def rules(path: str) -> set[tuple[str, int]]:
     ("line", "rule"),
     [
         ("datasheet: {memory: {type: GDDR6}}", "memory"),
-        ("datasheet: {memory: {clock_mhz: 2000}}", "memory"),
         ("datasheet: {compute: {units: 114}}", "peak-arithmetic"),
-        ("datasheet: {compute: {tensor_clock_mhz: 1980}}", "peak-arithmetic"),
         ("datasheet: {tflops: {bf16: 1979}}", "dtypes"),
         ("datasheet: {temperature: {shutdown_c: 80}}", "power"),
         ("platforms: {hgx8: {pcie: {gen: 3}}}", "pcie-rate"),
@@ -129,13 +126,11 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
     ("limit", "extends", "finding"),
     [
         ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "h100-sxm", "8, expected at least 16 (platform hgx8"),
-        ("health.pcie_width: {equals: 8, unit: count, SOURCE}", "h100-pcie", "8, expected at least 16 (platform"),
         ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "h100-sxm", "3, expected at least 5 (platform"),
         ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "h100-sxm", "12, expected at least 18 (platform hgx8"),
         ("health.xgmi_up: {floor: 6, unit: count, SOURCE}", "mi300x", "6, expected at least 7 (platform oam8"),
         ("inventory.clock_max: {floor: 1500, unit: MHz, SOURCE}", "h100-sxm", "1500, expected at least 1980 (data"),
         ("health.pcie_width: {floor: 16, unit: count, SOURCE}", "h100-sxm", ""),
-        ("inventory.pcie_gen_max: {floor: 5, unit: count, SOURCE}", "h100-sxm", ""),
         ("inventory.pcie_gen_max: {same_on_all: true, unit: count, SOURCE}", "h100-sxm", ""),
     ],
 )
@@ -174,7 +169,6 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
         ("hgx8", "peer_copy.one_way", 300, True),  # healthy 363.43
         ("hgx8", "peer_copy.one_way", 320, False),
         ("hgx8", "host_copy.h2d", 46, True),  # 54.8
-        ("hgx8", "host_copy.h2d", 50, False),
         ("hgx8", "all_reduce.busbw@8GiB", 400, True),  # 478.87
         ("", "stream.triad", 2450, True),  # 2970
         ("", "matmul.bf16", 500, False),  # 676 by another method
@@ -213,14 +207,6 @@ def test_a_figure_of_the_same_part_is_not_called_copied_from_its_sibling(tmp_pat
 # -- figures beside each other
 
 
-def test_a_metric_that_the_platform_cannot_have_is_refused(tmp_path: Path) -> None:
-    path = own(tmp_path, "platforms: {single: {limits: {peer_copy.one_way: {floor: 350, unit: GB/s, SOURCE}}}}")
-    with pytest.raises(
-        BadFile, match=r"peer_copy.one_way: has a limit, but is not applicable: platform single has one"
-    ):
-        loader.load(path)
-
-
 @pytest.mark.parametrize(
     ("limits", "rule"),
     [
@@ -232,7 +218,6 @@ def test_a_metric_that_the_platform_cannot_have_is_refused(tmp_path: Path) -> No
         ('"all_reduce.busbw@1GiB": {floor: 430, unit: GB/s, algorithm: nvls, SOURCE}', ""),
         ("host_copy.both: {floor: 40, reference: 45, unit: GB/s, SOURCE}", "related"),  # h2d alone has a floor of 52.06
         ("host_copy_all.h2d: {floor: 60, unit: GB/s, SOURCE}", "related"),  # one alone has 54.8
-        ("host_copy_all.h2d: {floor: 50, unit: GB/s, SOURCE}", ""),
     ],
 )
 def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limits: str, rule: str) -> None:
