@@ -137,52 +137,37 @@ SLIPS = [
     # what no run would accept, all at once
     (("floor: 48", "floor: 0"), [("schema", 16, "")]),
     (("sku: mine", "sku: [mine"), [("schema", 2, "")]),
-    (("{floor: 48, unit: TFLOPS, source: SOURCE}", "{floor: 48, unit: TFLOPS}"), [("schema", 16, "")]),
     # order
     (("floor: 1200", "floor: 1300"), [("healthy", 15, "limits.matmul.fp8")]),
     (("ceiling: 60", "ceiling: 45"), [("healthy", 24, "limits.ddp.step_ms")]),
     # physics
     (("floor: 48", "floor: 68"), [("physics", 16, "limits.matmul.fp32")]),
     (("floor: 48", "floor: 26"), [("physics", 16, "limits.matmul.fp32")]),
-    (("reference: 3180", "reference: 3400"), [("physics", 19, "limits.stream.read")]),
     (("reference: 725", "reference: 1000"),
      [("physics", 20, "limits.soak.rate"), ("burst", 20, "limits.soak.rate"), ("related", 20, "limits.soak.rate")]),
-    (("reference: 396.4", "reference: 460"), [("physics", 34, f"{LIMITS}.peer_copy.one_way")]),
-    (("algorithm: nvls, source: SOURCE}\n  single", "algorithm: ring, source: SOURCE}\n  single"),
-     [("physics", 35, ALL_REDUCE)]),
-    (("reference: 478.9", "reference: 790"), [("physics", 35, ALL_REDUCE)]),
-    (("soak.power: {floor: 600", "soak.power: {floor: 701"), [("physics", 21, "limits.soak.power")]),
     (("floor: 48, unit: TFLOPS", "floor: 0.3, unit: of peak"), [("physics", 16, "limits.matmul.fp32")]),
     # powers of ten
     (("reference: 3180", "reference: 3.18"), [("physics", 19, "limits.stream.read")]),
-    (("reference: 55,", "reference: 55000,"), [("physics", 33, f"{LIMITS}.host_copy.h2d")]),
     (("gb: 80", "gb: 81559"), [("physics", 8, "datasheet.memory.gb")]),
     (("tensor_clock_mhz: 1830", "tensor_clock_mhz: 1.83"),
      [("physics", 9, "datasheet.compute.tensor_clock_mhz"), ("peak-arithmetic", 6, BF16)]),
     # burst figures on sustained limits
     (("reference: 730", "reference: 794.5"), [("burst", 14, "limits.matmul.bf16")]),
-    (("floor: 1200, reference: 1290", "floor: 1300, reference: 1380"), [("burst", 15, "limits.matmul.fp8")]),
     # the datasheet against itself
     (("bf16: 989.4, fp16: 989.4", "bf16: 1000, fp16: 1000"), [("peak-arithmetic", 6, BF16)]),
-    (("units: 132", "units: 114"), [("peak-arithmetic", 6, f"{TFLOPS}.fp32"), ("peak-arithmetic", 6, BF16)]),
     (("clock_mhz: 2619", "clock_mhz: 2419"), [("memory", 8, MEMORY)]),
     (("sku: mine\n", "sku: mine\ntitle: Mine of 94 GB\n"), [("memory", 9, "datasheet.memory.gb")]),
     (("sku: mine\n", "sku: mine\ntitle: Mine of 80GB\n"), []),
     (("bf16: 989.4, fp16: 989.4", "bf16: 989.4, fp16: 950"), [("dtypes", 6, f"{TFLOPS}.fp16")]),
     (("fp8: 1978.9", "fp8: 3957.8"),
      [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
-    (("fp8: 1978.9", "fp8: 989.4"),
-     [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_burst.fp8")]),
-    (("fp64: 67", "fp64: 19.5"), [("dtypes", 6, f"{TFLOPS}.fp64")]),
     (("fp64: 67", "fp64: 1.25"), []),  # cut
     (("fp64: 67", "fp64: 67, fp64_vector: 80"),
      [("dtypes", 6, f"{TFLOPS}.fp64_vector")] * 2),
     (("int8: 1978.9", "int8: 1978.9, fp4: 3957.8"), [("dtypes", 6, f"{TFLOPS}.fp4")]),
     (("watts: 650", "watts: 750"), [("power", 10, "datasheet.power.watts")]),
-    (("min_watts: 200", "min_watts: 660"), [("power", 10, "datasheet.power.min_watts")]),
     (("power_watts: 700", "power_watts: 190"),
      [("power", 30, f"{HGX8}.power_watts"), ("physics", 21, "limits.soak.power")]),
-    (("slowdown_c: 89", "slowdown_c: 98"), [("power", 11, "datasheet.temperature.slowdown_c")]),
     (("shutdown_c: 95", "shutdown_c: 203"), [("power", 11, "datasheet.temperature.shutdown_c")]),
     # the limit by itself
     (("floor: 1200", "floor: 880"), [("healthy", 15, "limits.matmul.fp8")]),
@@ -204,7 +189,6 @@ SLIPS = [
     (("gen: 5", "gen: 4"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),
     (("lanes: 16", "lanes: 12"), [("pcie-rate", 28, f"{HGX8}.pcie.lanes")]),
     (("gen: 5", "gen: 16"), [("pcie-rate", 28, f"{HGX8}.pcie.gen")]),
-    (("count: 18", "count: 12"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("type: nvlink4", "type: 18x200GbE RoCE"), []),
     (("type: nvlink4", "type: 18x100GbE RoCE"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("power_watts: 700", "fabric: {nics: 8, gbit_per_s: 50, link: roce, source: SOURCE}"),
@@ -226,8 +210,6 @@ SLIPS = [
     (("floor: 48, unit: TFLOPS, source: SOURCE",
       "floor: 48, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-12}"),
      [("source", 16, "limits.matmul.fp32.source.date")]),
-    (("    source: SOURCE\n    limits", "    source: {kind: published, by: us, date: 2027-01-01}\n    limits"),
-     [("source", 31, f"{HGX8}.source.date")]),
 ]  # fmt: skip
 
 

@@ -55,7 +55,6 @@ def rules(path: str) -> set[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("datasheet: {memory: {type: GDDR6}}", "memory"),
         ("datasheet: {compute: {units: 114}}", "peak-arithmetic"),
         ("datasheet: {tflops: {bf16: 1979}}", "dtypes"),
         ("datasheet: {temperature: {shutdown_c: 80}}", "power"),
@@ -126,8 +125,6 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
     ("limit", "extends", "finding"),
     [
         ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "h100-sxm", "8, expected at least 16 (platform hgx8"),
-        ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "h100-sxm", "3, expected at least 5 (platform"),
-        ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "h100-sxm", "12, expected at least 18 (platform hgx8"),
         ("health.xgmi_up: {floor: 6, unit: count, SOURCE}", "mi300x", "6, expected at least 7 (platform oam8"),
         ("inventory.clock_max: {floor: 1500, unit: MHz, SOURCE}", "h100-sxm", "1500, expected at least 1980 (data"),
         ("health.pcie_width: {floor: 16, unit: count, SOURCE}", "h100-sxm", ""),
@@ -148,16 +145,16 @@ def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:
     assert requirements.limits(loader.load(path), narrow, 1)["health.pcie_width"].equals == 8
 
 
-@pytest.mark.parametrize("metric", ["health.pcie_width", "inventory.pcie_gen_max", "inventory.count"])
-def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tmp_path: Path, metric: str) -> None:
+def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tmp_path: Path) -> None:
     """A file that stands alone overrides no shipped one, and yet lets pass what its platform does not."""
     path = tmp_path / "alone.yaml"
-    path.write_text(
-        f"sku: alone\nvendor: nvidia\nlimits: {{{metric}: {{floor: 1, unit: count, {SOURCE}}}}}\n"
-        f"platforms: {{node: {{devices: 8, pcie: {{gen: 5, lanes: 16}}, {SOURCE}}}}}\n"
-    )
-    sku = loader.load(str(path))
-    assert requirements.limits(sku, sku.platforms["node"], 8)[metric].overridden
+    for metric in ("health.pcie_width", "inventory.pcie_gen_max", "inventory.count"):
+        path.write_text(
+            f"sku: alone\nvendor: nvidia\nlimits: {{{metric}: {{floor: 1, unit: count, {SOURCE}}}}}\n"
+            f"platforms: {{node: {{devices: 8, pcie: {{gen: 5, lanes: 16}}, {SOURCE}}}}}\n"
+        )
+        sku = loader.load(str(path))
+        assert requirements.limits(sku, sku.platforms["node"], 8)[metric].overridden, metric
 
 
 # -- floors that are too low
@@ -168,22 +165,15 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
     [
         ("hgx8", "peer_copy.one_way", 300, True),  # healthy 363.43
         ("hgx8", "peer_copy.one_way", 320, False),
-        ("hgx8", "host_copy.h2d", 46, True),  # 54.8
         ("hgx8", "all_reduce.busbw@8GiB", 400, True),  # 478.87
         ("", "stream.triad", 2450, True),  # 2970
         ("", "matmul.bf16", 500, False),  # 676 by another method
-        ("", "matmul.bf16", 450, True),
     ],
 )
 def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
     limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: published, by: them, date: 2026-08}}}}}}'
     path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)
     assert ("healthy" in {rule for rule, *_ in found(path)}) is expected
-
-
-def test_a_reference_of_degraded_parts_does_not_hide_that_the_floor_is_low(tmp_path: Path) -> None:
-    path = own(tmp_path, "platforms: {hgx8: {limits: {peer_copy.one_way: {floor: derived, reference: 250, SOURCE}}}}")
-    assert ("healthy", 3) in rules(path)
 
 
 def test_a_floor_below_that_of_the_extended_file_needs_a_healthy_figure(tmp_path: Path) -> None:
@@ -243,7 +233,6 @@ platforms:
     [
         ("gb_per_s: 300", []),
         ("gb_per_s: 310", [("link-rate", 6)]),
-        ("gb_per_s: 900", [("link-rate", 6)]),  # both directions
         ("count: 36, gb_per_s: 900", [("link-rate", 6)]),
     ],
 )
@@ -262,7 +251,6 @@ def test_the_rate_of_a_link_is_a_possible_number_of_its_type(
     ("line", "key"),
     [
         ("datasheet: {power: {watts: 650}}", "datasheet.power.watts"),
-        ("datasheet: {temperature: {slowdown_c: 93}}", "datasheet.temperature.slowdown_c"),
         ("platforms: {hgx8: {power_watts: 650}}", ""),  # the shipped file states none: a new fact
         ("platforms: {hgx8: {link: {type: nvlink5}}}", "platforms.hgx8.link.type"),
     ],
