@@ -42,14 +42,10 @@ def test_no_reason_is_kept_that_nobody_needs() -> None:
 @pytest.mark.parametrize(
     ("name", "place", "says"),
     [
-        ("matmul.mxfp8", 2, "FAIL, MARGINAL"),  # no file limits it
         ("host_copy.latency", 2, "FAIL"),
         ("host_copy.latency_p99", 4, "the tail of a distribution"),
-        ("soak.throttle.hw_thermal", 1, "vendor's file rejects"),
-        ("power_limit_w", 1, "FAIL or MARGINAL"),
         ("ecc_uncorrectable_volatile", 1, "`counters.ecc_uncorrectable`"),
         ("pcie_width", 0, "implied rejects"),
-        ("reasons", 1, "by our load"),
         ("fru_id", 3, "names the part"),
         ("host.smt", 2, "nobody publishes"),
     ],
