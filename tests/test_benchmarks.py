@@ -54,57 +54,33 @@ def test_overhead_prints_a_ratio_for_every_metric(tmp_path: Path) -> None:
 def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
     """What the record states, as shares of the wall clock."""
     record = tmp_path / "record.json"
-    seconds = {
-        "wall": 40.0,
-        "starting": 6.0,
-        "preparing": 3.0,
-        "warm_up": 5.0,
-        "measuring": 15.0,
-        "checks": 1.0,
-        "waiting": 0.0,
-        "rest": 10.0,
-    }
-    record.write_text(
-        json.dumps({"state": "finished", "run": {"seconds": seconds, "probes": {"matmul.bf16": {"measuring": 2.5}}}})
-    )
+    seconds = {"wall": 40.0, "starting": 6.0, "preparing": 3.0, "warm_up": 5.0, "measuring": 15.0, "checks": 1.0}
+    run_entry = {"seconds": {**seconds, "waiting": 0.0, "rest": 10.0}, "probes": {"matmul.bf16": {"measuring": 2.5}}}
+    record.write_text(json.dumps({"state": "finished", "run": run_entry}))
 
     done = run("where_time_goes.py", str(record))
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"^rest +10\.00 s +25\.0%", done.stdout, re.MULTILINE)
     assert re.search(r"^matmul\.bf16 +0\.00 +0\.00 +2\.50 +0\.00$", done.stdout, re.MULTILINE)
+    record.write_text(json.dumps({"state": "running", "run": {}}))
+    assert "has not ended (state: running)" in run("where_time_goes.py", str(tmp_path)).stderr
 
 
-def test_where_time_goes_needs_a_run_that_has_ended(tmp_path: Path) -> None:
-    """A record that is still being written has no wall clock yet."""
-    (tmp_path / "record.json").write_text(json.dumps({"state": "running", "run": {}}))
+def test_repeatability_reads_records_and_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path: Path) -> None:
+    """Four runs of one device at 100, 102, 100 and 102 with a floor of 91: spread 1.14 %, a gauge ratio of 0.115.
 
-    done = run("where_time_goes.py", str(tmp_path))
-
-    assert done.returncode == 1
-    assert "has not ended (state: running)" in done.stderr
-
-
-def test_repeatability_reads_records(tmp_path: Path) -> None:
-    """Four runs of one device at 100, 102, 100 and 102 with a floor of 91: spread 1.14 %, a gauge ratio of 0.115."""
-    places = [record_of(tmp_path / str(run), 100.0 + 2 * (run % 2)) for run in range(4)]
-
-    done = run("repeatability.py", "--records", *map(str, places))
-
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stdout.splitlines() if line.startswith("matmul.bf16")).split()
-    assert row[:6] == ["matmul.bf16", "1", "4", "101", "TFLOPS", "1.14%"]
-    assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
-
-
-def test_repeatability_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path: Path) -> None:
-    """The spread of the four runs above, as a threshold file: a value of 101 comes with 101 +- t sqrt(2) spread."""
+    By that spread a value of 101 comes with 101 +- t sqrt(2) spread.
+    """
     places = [record_of(tmp_path / str(run), 100.0 + 2 * (run % 2)) for run in range(4)]
     written = tmp_path / "own.yaml"
 
     done = run("repeatability.py", "--records", *map(str, places), "--spread", str(written))
 
     assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("matmul.bf16")).split()
+    assert row[:6] == ["matmul.bf16", "1", "4", "101", "TFLOPS", "1.14%"]
+    assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
     low, high = foreseen(measured, loader.load(str(written))).details["next_run"]
     assert (low + high) / 2 == pytest.approx(101)
@@ -228,20 +204,6 @@ def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
     assert (h2d["verdict"], d2h["verdict"]) == ("NOT RUN: nvbandwidth printed no figure of it",) * 2
     assert (copy["what"], copy["theirs"], copy["unit"]) == ("stream.copy", 2 * 1116.30, "GB/s")
     assert missing["verdict"] == "NOT RUN: there is no cuda-stream or omp-stream among the builds"
-
-
-def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -> None:
-    """No step is begun, and the report has a line with its reason for every run and every tool."""
-    pytest.importorskip("torch")
-
-    done = run("gpu_session.py", str(tmp_path), "--minutes", "0", "--cpu")
-
-    assert done.returncode == 0, done.stderr
-    report = (tmp_path / "session" / "session.md").read_text()
-    assert "Predictions: 0 HELD, 0 HELD IN PART, 0 NOT HELD, 12 NOT RUN." in report
-    assert all(re.search(rf"^\| V{n} .*\| NOT RUN: ", report, re.MULTILINE) for n in range(1, 13))
-    assert all(re.search(rf"^\| {tool} .*\| NOT RUN: ", report, re.MULTILINE) for tool in ("BabelStream", "gpu-burn"))
-    assert "* quick: `NOT RUN: it is planned with 85 s, and 0 were left`" in report
 
 
 def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:
