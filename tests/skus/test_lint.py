@@ -145,6 +145,8 @@ SLIPS = [
     (("floor: 48", "floor: 26"), [("physics", 16, "limits.matmul.fp32")]),
     (("reference: 725", "reference: 1000"),
      [("physics", 20, "limits.soak.rate"), ("burst", 20, "limits.soak.rate"), ("related", 20, "limits.soak.rate")]),
+    (("algorithm: nvls, source: SOURCE}\n  single", "algorithm: ring, source: SOURCE}\n  single"),
+     [("physics", 35, ALL_REDUCE)]),
     (("floor: 48, unit: TFLOPS", "floor: 0.3, unit: of peak"), [("physics", 16, "limits.matmul.fp32")]),
     # powers of ten
     (("reference: 3180", "reference: 3.18"), [("physics", 19, "limits.stream.read")]),

@@ -49,6 +49,35 @@ def rules(path: str) -> set[tuple[str, int]]:
     return {(rule, line) for rule, line, _, _ in found(path)}
 
 
+@pytest.mark.parametrize(
+    ("extends", "line", "rules_found"),
+    [
+        # sparse rates as dense ones: PyTorch's device table, reports on the H100
+        ("h100-sxm", "datasheet: {tflops: {bf16: 1979, fp16: 1979, fp8: 3958}}", {"dtypes", "peak-arithmetic"}),
+        ("l4", "datasheet: {tflops: {fp8: 485}}", {"dtypes"}),
+        ("rtx-4090", "datasheet: {tflops: {fp8: 660.6}}", {"dtypes"}),  # the rate with fp16 accumulation
+        ("h100-sxm", "datasheet: {tflops: {tf32: 156}}", {"dtypes"}),
+        ("l4", "datasheet: {memory: {gb_per_s: 3350}}", {"memory"}),
+        # the A100 table with FP8 in it, twice published
+        ("a100-sxm-40gb", "datasheet: {tflops: {fp8: 624}}", {"dtypes"}),
+        # MI350X's peak on MI355X; a clock that shipping Gaudi3 do not run; H100's reported clock for its tensor clock
+        ("mi355x", "datasheet: {tflops: {bf16: 2300, fp16: 2300}}", {"peak-arithmetic"}),
+        ("gaudi3", "datasheet: {tflops: {bf16: 1835, fp8: 1835}}", {"peak-arithmetic"}),
+        ("h100-sxm", "datasheet: {tflops: {bf16: 1070, fp16: 1070, fp8: 2140}}", {"dtypes", "peak-arithmetic"}),
+        # the "dual" H100 NVL; both directions of a link; bits for bytes
+        ("h100-nvl", "datasheet: {memory: {gb_per_s: 7800}}", {"memory"}),
+        ("h100-sxm", "platforms: {hgx8: {link: {gb_per_s: 900}}}", {"link-rate"}),
+        ("h100-sxm", "platforms: {hgx8: {pcie: {gb_per_s: 128}}}", {"pcie-rate"}),
+        ("a100-sxm-40gb", "platforms: {hgx8: {pcie: {gb_per_s: 252}}}", {"pcie-rate"}),
+    ],
+)
+def test_a_slip_of_a_published_datasheet_is_found(
+    tmp_path: Path, extends: str, line: str, rules_found: set[str]
+) -> None:
+    found_here = {rule for rule, place in rules(own(tmp_path, line, extends=extends)) if place == 3}
+    assert rules_found <= found_here, found_here
+
+
 # -- whose finding it is
 
 
