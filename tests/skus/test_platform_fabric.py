@@ -28,14 +28,10 @@ def test_the_nics_of_a_platform_give_each_device_its_wire_rate(
     assert (fabric.port_rate(found), found.wire_gb_per_s) == (each, node)
 
 
-@pytest.mark.parametrize(
-    ("sku", "platform"),
-    [("h100-sxm", "hgx8"), ("gb200", "gb200-tray"), ("gb300", "vm-passthrough"), ("cpu", "host")],
-)
-def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate(sku: str, platform: str) -> None:
-    found = shipped.load(sku).platforms[platform]
-    assert fabric.port_rate(found) is None
-    assert fabric.expected(found, 4, 32) == {}
+def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate() -> None:
+    for sku, platform in (("h100-sxm", "hgx8"), ("gb200", "gb200-tray"), ("gb300", "vm-passthrough"), ("cpu", "host")):
+        found = shipped.load(sku).platforms[platform]
+        assert (fabric.port_rate(found), fabric.expected(found, 4, 32)) == (None, {}), sku
 
 
 @pytest.mark.parametrize(
