@@ -68,19 +68,13 @@ def test_a_figure_that_nobody_stated_makes_no_limit() -> None:
     assert requirements.limits(a10, a10.platforms["single"], 1)["inventory.clock_max"].floor is None
 
 
-@pytest.mark.parametrize(
-    ("sku", "floor"),
-    [("b200-sxm", 700), ("b300-sxm", 1000), ("h100-pcie", 300), ("h100-nvl", 350), ("h200-sxm", 700), ("mi300x", 750)],
-)
-def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered(sku: str, floor: float) -> None:
-    part = shipped.load(sku)
-    for platform in part.platforms.values():
-        assert requirements.limits(part, platform, 1)["inventory.power_limit_default"].floor == floor
-
-
-def test_a_platform_may_have_a_power_limit_of_its_own() -> None:
-    platform = replace(HGX8, power_watts=500.0)
-    assert requirements.limits(H100, platform, 8)["inventory.power_limit_default"].floor == 500
+def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered() -> None:
+    least = {"b200-sxm": 700, "b300-sxm": 1000, "h100-pcie": 300, "h100-nvl": 350, "h200-sxm": 700, "mi300x": 750}
+    for part in map(shipped.load, least):
+        limits = [requirements.limits(part, platform, 1) for platform in part.platforms.values()]
+        assert {each["inventory.power_limit_default"].floor for each in limits} == {least[part.name]}, part.name
+    own = requirements.limits(H100, replace(HGX8, power_watts=500.0), 8)
+    assert own["inventory.power_limit_default"].floor == 500, "a platform may have one of its own"
 
 
 def own(folder: Path, text: str) -> Sku:

@@ -38,21 +38,17 @@ def test_a_waived_failure_keeps_what_was_found() -> None:
     assert not found.fails
 
 
-@pytest.mark.parametrize("status", list(Status))
-def test_only_what_would_fail_is_waived(status: Status) -> None:
-    found = waivers().apply(replace(BROKEN, status=status))
-    assert bool(found.waiver) == (status in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE))
+def test_only_what_would_fail_is_waived_and_never_what_says_what_was_measured() -> None:
+    waived = {status for status in Status if waivers().apply(replace(BROKEN, status=status)).waiver}
+    assert waived == {Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE}
+    for metric in NEVER:
+        assert waivers(replace(ENTRY, limit=metric)).apply(replace(BROKEN, metric=metric)).waiver is None
 
 
-@pytest.mark.parametrize("metric", NEVER)
-def test_what_says_what_was_measured_is_never_waived(metric: str) -> None:
-    assert waivers(replace(ENTRY, limit=metric)).apply(replace(BROKEN, metric=metric)).waiver is None
-
-
-@pytest.mark.parametrize("value", [None, 700.0])
-def test_a_device_at_fault_is_never_waived(value: float | None) -> None:
+def test_a_device_at_fault_is_never_waived() -> None:
     """It was lost, hung, crashed, or its result was wrong: that is no matter of limits."""
-    lost = Measurement("host.memory", NODE, "GB", value, trouble=Trouble("device", "GPU is lost"))
+    lost = Measurement("host.memory", NODE, "GB", 700.0, trouble=Trouble("device", "GPU is lost"))
+    assert not waivable(judge([replace(lost, value=None)], LIMIT))
     assert not waivable(judge([lost], LIMIT))
     assert waivable(judge([replace(lost, trouble=Trouble("need", "root"))], LIMIT))
     assert waivable(judge([replace(lost, trouble=Trouble("external", "steal"))], LIMIT))
@@ -61,13 +57,10 @@ def test_a_device_at_fault_is_never_waived(value: float | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "covered"),
     [
-        ({}, True),
         ({"limit": "host.memory_usable"}, False),
         ({"until": TODAY}, True),  # its last day
         ({"until": date(2026, 11, 20)}, False),
-        ({"host": "node17"}, True),
         ({"host": "node18"}, False),
-        ({"devices": ("GPU-1",)}, True),
         ({"devices": ("1650",)}, True),
         ({"devices": ("GPU-2", "1651")}, False),
         ({"devices": ("GPU-11",)}, False),  # whole names
