@@ -31,24 +31,32 @@ pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--collective-kib", "64")
+TINY = ("--seconds", "0.05", "--side", "64", "--mib", "1")
+PRINTED = {
+    ("overhead.py", "--pairs", "1", "--collective-kib", "64", *TINY): [
+        rf"^{metric} +torch +[\d.e+-]+ +[\d.e+-]+ \S+ +\d+\.\d{{3}} "
+        for metric in (r"matmul\.fp32", r"stream\.copy", r"stream\.triad", r"stream\.read")
+    ],
+    ("together.py", "--turns", "1", *TINY): [
+        rf"^{metric} " for metric in (r"matmul\.fp32", r"host_copy_all\.h2d", r"host_copy_all\.d2h", r"stream\.read")
+    ],
+    ("search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"): [
+        r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ",
+        "median share of the scan's winner",
+    ],
+}
+"""Benchmarks with little to do, and the lines that each prints."""
 
 
 @pytest.mark.nightly
-def test_overhead_prints_a_ratio_for_every_metric(tmp_path: Path) -> None:
-    """One tiny pair of everything: a row for each probe against the plain torch loop, and the figures as JSON."""
+@pytest.mark.parametrize("words", PRINTED, ids=lambda words: words[0])
+def test_a_benchmark_prints_what_it_promises(words: tuple[str, ...]) -> None:
     pytest.importorskip("torch")
-    written = tmp_path / "overhead.json"
-
-    done = run("overhead.py", *TINY, "--json", str(written))
-
+    done = run(*words)
+    if "one device has nobody to work together with" in done.stderr:
+        pytest.skip("a processor of one core is one device")
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^(\S+) +torch +[\d.e+-]+ +[\d.e+-]+ \S+ +(\d+\.\d{3}) ", done.stdout, re.MULTILINE)
-    results = json.loads(written.read_text())["results"]
-    assert [metric for metric, _ in rows] == list(results)
-    assert {"matmul.fp32", "stream.copy", "stream.triad", "stream.read"} <= set(results)
-    assert all(float(ratio) > 0 for _, ratio in rows)
-    assert all(len(rates) == 1 for result in results.values() for rates in result["rates"].values())
+    assert [line for line in PRINTED[words] if not re.search(line, done.stdout, re.MULTILINE)] == []
 
 
 def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
@@ -96,39 +104,6 @@ def record_of(folder: Path, value: float) -> Path:
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
     write(Run(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
-
-
-@pytest.mark.nightly
-def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    written = tmp_path / "together.json"
-
-    done = run("together.py", "--turns", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--json", str(written))
-
-    if "one device has nobody to work together with" in done.stderr:
-        pytest.skip("a processor of one core is one device")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(written.read_text())
-    assert set(found) == {"matmul.fp32", "host_copy_all.h2d", "host_copy_all.d2h"} | {
-        f"stream.{op}" for op in ("copy", "triad", "read")
-    }
-    for devices in found.values():
-        assert len(devices) > 1
-        assert all(alone > 0 and together > 0 for turns in devices.values() for alone, together in turns)
-    assert len(done.stdout.splitlines()) == 1 + sum(map(len, found.values()))
-
-
-@pytest.mark.nightly
-def test_search_compares_with_a_scan() -> None:
-    pytest.importorskip("torch")
-
-    done = run(
-        "search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ", done.stdout, re.MULTILINE)
-    assert "median share of the scan's winner" in done.stdout
 
 
 def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
