@@ -156,6 +156,7 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         ("floor: 600", "one_of: [700, '600']", 7, "one_of '600': expected a number, since the unit is TFLOPS"),
         ("floor: 600", "floor: 600, one_of: [700]", 7, "has floor and one_of, but only one of them would be judged"),
         ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "unit of its reference"),
+        (LIMIT, "600", 7, "limits.matmul.bf16: expected a mapping, found 600"),
         # its source
         ("kind: measured", "kind: guessed", 7, "source.kind: 'guessed' is not known"),
         ("date: 2026-11", "date: soon", 7, "source.date: expected a date such as 2026-11"),
