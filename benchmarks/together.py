@@ -44,7 +44,7 @@ def main() -> None:
     chosen = parser.parse_args()
     every = {}
     with tempfile.TemporaryDirectory(prefix="pytest-accel-together-") as folder:
-        ours = Ours(Path(folder))
+        ours = Ours(Path(folder), None)
         if len(ours.devices) < 2:
             raise SystemExit("one device has nobody to work together with")
         print(f"{'metric':<20}{'device':<8}{'alone':>10}{'together':>10}  {'share':>6}  all turns")

@@ -132,46 +132,18 @@ def others() -> list[Verdict]:
     """Verdicts of every other status."""
     first = device(0).uuid
     near = Limit("stream.triad", "GB/s", floor=2700.0, origin="h100-sxm.yaml:164", advises=True)
-    return [
-        Verdict(
-            "stream.triad",
-            first,
-            Status.MARGINAL,
-            worded("2710 GB/s, within 2% of it"),
-            "GB/s",
-            2710.0,
-            2700.0,
-            margin=0.004,
-            limit=near,
-        ),
-        Verdict(
-            "host_copy.h2d",
-            first,
-            Status.INCONCLUSIVE,
-            worded("a foreign process took 40% of the time"),
-            "GB/s",
-            40.0,
-            52.0,
-            margin=-0.2,
-            limit=near,
-        ),
-        Verdict(
-            "health.fabric", first, Status.UNMEASURED, worded("nvidia-fabricmanager is not installed"), limit=COUNTED
-        ),
-        Verdict("peer_copy.both", first, Status.NOT_APPLICABLE, worded("one device is expected here")),
-        Verdict("soak.power", first, Status.NOT_APPLICABLE, worded("measured, no limit"), "W", 700.0),
-        Verdict(
-            "host.acs",
-            NODE,
-            Status.FAIL,
-            worded("enabled, expected disabled"),
-            "text",
-            "enabled",
-            expected="disabled",
-            limit=COUNTED,
-            waiver=WAIVER,
-        ),
+    close = {"unit": "GB/s", "value": 2710.0, "floor": 2700.0, "margin": 0.004, "limit": near}
+    foreign = {"unit": "GB/s", "value": 40.0, "floor": 52.0, "margin": -0.2, "limit": near}
+    acs = {"unit": "text", "value": "enabled", "expected": "disabled", "limit": COUNTED, "waiver": WAIVER}
+    told: list[tuple[str, str, Status, str, dict[str, Any]]] = [
+        ("stream.triad", first, Status.MARGINAL, "2710 GB/s, within 2% of it", close),
+        ("host_copy.h2d", first, Status.INCONCLUSIVE, "a foreign process took 40% of the time", foreign),
+        ("health.fabric", first, Status.UNMEASURED, "nvidia-fabricmanager is not installed", {"limit": COUNTED}),
+        ("peer_copy.both", first, Status.NOT_APPLICABLE, "one device is expected here", {}),
+        ("soak.power", first, Status.NOT_APPLICABLE, "measured, no limit", {"unit": "W", "value": 700.0}),
+        ("host.acs", NODE, Status.FAIL, "enabled, expected disabled", acs),
     ]
+    return [Verdict(metric, subject, status, worded(text), **more) for metric, subject, status, text, more in told]
 
 
 def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:

@@ -31,80 +31,64 @@ pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-TINY = ("--pairs", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--collective-kib", "64")
+TINY = ("--seconds", "0.05", "--side", "64", "--mib", "1")
+PRINTED = {
+    ("overhead.py", "--pairs", "1", "--collective-kib", "64", *TINY): [
+        rf"^{metric} +torch +[\d.e+-]+ +[\d.e+-]+ \S+ +\d+\.\d{{3}} "
+        for metric in (r"matmul\.fp32", r"stream\.copy", r"stream\.triad", r"stream\.read")
+    ],
+    ("together.py", "--turns", "1", *TINY): [
+        rf"^{metric} " for metric in (r"matmul\.fp32", r"host_copy_all\.h2d", r"host_copy_all\.d2h", r"stream\.read")
+    ],
+    ("search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"): [
+        r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ",
+        "median share of the scan's winner",
+    ],
+}
+"""Benchmarks with little to do, and the lines that each prints."""
 
 
 @pytest.mark.nightly
-def test_overhead_prints_a_ratio_for_every_metric(tmp_path: Path) -> None:
-    """One tiny pair of everything: a row for each probe against the plain torch loop, and the figures as JSON."""
+@pytest.mark.parametrize("words", PRINTED, ids=lambda words: words[0])
+def test_a_benchmark_prints_what_it_promises(words: tuple[str, ...]) -> None:
     pytest.importorskip("torch")
-    written = tmp_path / "overhead.json"
-
-    done = run("overhead.py", *TINY, "--json", str(written))
-
+    done = run(*words)
+    if "one device has nobody to work together with" in done.stderr:
+        pytest.skip("a processor of one core is one device")
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^(\S+) +torch +[\d.e+-]+ +[\d.e+-]+ \S+ +(\d+\.\d{3}) ", done.stdout, re.MULTILINE)
-    results = json.loads(written.read_text())["results"]
-    assert [metric for metric, _ in rows] == list(results)
-    assert {"matmul.fp32", "stream.copy", "stream.triad", "stream.read"} <= set(results)
-    assert all(float(ratio) > 0 for _, ratio in rows)
-    assert all(len(rates) == 1 for result in results.values() for rates in result["rates"].values())
+    assert [line for line in PRINTED[words] if not re.search(line, done.stdout, re.MULTILINE)] == []
 
 
 def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
     """What the record states, as shares of the wall clock."""
     record = tmp_path / "record.json"
-    seconds = {
-        "wall": 40.0,
-        "starting": 6.0,
-        "preparing": 3.0,
-        "warm_up": 5.0,
-        "measuring": 15.0,
-        "checks": 1.0,
-        "waiting": 0.0,
-        "rest": 10.0,
-    }
-    record.write_text(
-        json.dumps({"state": "finished", "run": {"seconds": seconds, "probes": {"matmul.bf16": {"measuring": 2.5}}}})
-    )
+    seconds = {"wall": 40.0, "starting": 6.0, "preparing": 3.0, "warm_up": 5.0, "measuring": 15.0, "checks": 1.0}
+    run_entry = {"seconds": {**seconds, "waiting": 0.0, "rest": 10.0}, "probes": {"matmul.bf16": {"measuring": 2.5}}}
+    record.write_text(json.dumps({"state": "finished", "run": run_entry}))
 
     done = run("where_time_goes.py", str(record))
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"^rest +10\.00 s +25\.0%", done.stdout, re.MULTILINE)
     assert re.search(r"^matmul\.bf16 +0\.00 +0\.00 +2\.50 +0\.00$", done.stdout, re.MULTILINE)
+    record.write_text(json.dumps({"state": "running", "run": {}}))
+    assert "has not ended (state: running)" in run("where_time_goes.py", str(tmp_path)).stderr
 
 
-def test_where_time_goes_needs_a_run_that_has_ended(tmp_path: Path) -> None:
-    """A record that is still being written has no wall clock yet."""
-    (tmp_path / "record.json").write_text(json.dumps({"state": "running", "run": {}}))
+def test_repeatability_reads_records_and_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path: Path) -> None:
+    """Four runs of one device at 100, 102, 100 and 102 with a floor of 91: spread 1.14 %, a gauge ratio of 0.115.
 
-    done = run("where_time_goes.py", str(tmp_path))
-
-    assert done.returncode == 1
-    assert "has not ended (state: running)" in done.stderr
-
-
-def test_repeatability_reads_records(tmp_path: Path) -> None:
-    """Four runs of one device at 100, 102, 100 and 102 with a floor of 91: spread 1.14 %, a gauge ratio of 0.115."""
-    places = [record_of(tmp_path / str(run), 100.0 + 2 * (run % 2)) for run in range(4)]
-
-    done = run("repeatability.py", "--records", *map(str, places))
-
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stdout.splitlines() if line.startswith("matmul.bf16")).split()
-    assert row[:6] == ["matmul.bf16", "1", "4", "101", "TFLOPS", "1.14%"]
-    assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
-
-
-def test_repeatability_writes_a_file_by_which_the_next_run_is_foreseen(tmp_path: Path) -> None:
-    """The spread of the four runs above, as a threshold file: a value of 101 comes with 101 +- t sqrt(2) spread."""
+    By that spread a value of 101 comes with 101 +- t sqrt(2) spread.
+    """
     places = [record_of(tmp_path / str(run), 100.0 + 2 * (run % 2)) for run in range(4)]
     written = tmp_path / "own.yaml"
 
     done = run("repeatability.py", "--records", *map(str, places), "--spread", str(written))
 
     assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("matmul.bf16")).split()
+    assert row[:6] == ["matmul.bf16", "1", "4", "101", "TFLOPS", "1.14%"]
+    assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
     low, high = foreseen(measured, loader.load(str(written))).details["next_run"]
     assert (low + high) / 2 == pytest.approx(101)
@@ -120,39 +104,6 @@ def record_of(folder: Path, value: float) -> Path:
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
     write(Run(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
-
-
-@pytest.mark.nightly
-def test_together_has_a_share_for_every_metric_and_device(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    written = tmp_path / "together.json"
-
-    done = run("together.py", "--turns", "1", "--seconds", "0.05", "--side", "64", "--mib", "1", "--json", str(written))
-
-    if "one device has nobody to work together with" in done.stderr:
-        pytest.skip("a processor of one core is one device")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(written.read_text())
-    assert set(found) == {"matmul.fp32", "host_copy_all.h2d", "host_copy_all.d2h"} | {
-        f"stream.{op}" for op in ("copy", "triad", "read")
-    }
-    for devices in found.values():
-        assert len(devices) > 1
-        assert all(alone > 0 and together > 0 for turns in devices.values() for alone, together in turns)
-    assert len(done.stdout.splitlines()) == 1 + sum(map(len, found.values()))
-
-
-@pytest.mark.nightly
-def test_search_compares_with_a_scan() -> None:
-    pytest.importorskip("torch")
-
-    done = run(
-        "search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"
-    )
-
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ", done.stdout, re.MULTILINE)
-    assert "median share of the scan's winner" in done.stdout
 
 
 def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
@@ -228,20 +179,6 @@ def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
     assert (h2d["verdict"], d2h["verdict"]) == ("NOT RUN: nvbandwidth printed no figure of it",) * 2
     assert (copy["what"], copy["theirs"], copy["unit"]) == ("stream.copy", 2 * 1116.30, "GB/s")
     assert missing["verdict"] == "NOT RUN: there is no cuda-stream or omp-stream among the builds"
-
-
-def test_a_session_that_has_no_time_left_says_so_of_everything(tmp_path: Path) -> None:
-    """No step is begun, and the report has a line with its reason for every run and every tool."""
-    pytest.importorskip("torch")
-
-    done = run("gpu_session.py", str(tmp_path), "--minutes", "0", "--cpu")
-
-    assert done.returncode == 0, done.stderr
-    report = (tmp_path / "session" / "session.md").read_text()
-    assert "Predictions: 0 HELD, 0 HELD IN PART, 0 NOT HELD, 12 NOT RUN." in report
-    assert all(re.search(rf"^\| V{n} .*\| NOT RUN: ", report, re.MULTILINE) for n in range(1, 13))
-    assert all(re.search(rf"^\| {tool} .*\| NOT RUN: ", report, re.MULTILINE) for tool in ("BabelStream", "gpu-burn"))
-    assert "* quick: `NOT RUN: it is planned with 85 s, and 0 were left`" in report
 
 
 def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:

@@ -109,34 +109,21 @@ def test_a_file_of_ones_own_is_valid(text: str, tmp_path: Path) -> None:
 
 BROKEN = [
     (WHOLE, "sku: mine\n", "", "sku"),
-    (WHOLE, "vendor: nvidia\n", "", "vendor"),
-    (WHOLE, "platforms:\n  hgx8: {devices: 8, link: {type: nvlink4, count: 18}}\n", "", "platforms"),
-    (WHOLE, "unit: TFLOPS, ", "", "unit"),
     (WHOLE, "unit: TFLOPS", "unit: GFLOPS", "unit"),
     (WHOLE, ", source: {kind: measured, by: us, date: 2026-11}}\n  inventory", "}\n  inventory", "source"),
-    (WHOLE, "kind: datasheet, by: NVIDIA", "kind: datasheet", "by"),
     (WHOLE, "kind: datasheet", "kind: rumour", "kind"),
     (WHOLE, "date: 2026}", "date: lately}", "date"),
-    (WHOLE, "date: 2026}", "date: 26}", "date"),
     (WHOLE, "floor: 600", "flor: 600", "flor"),
-    (WHOLE, "floor: 600", "floor: 600 TFLOPS", "floor"),
     (WHOLE, "floor: 600", "floor: 0", "floor"),
     (WHOLE, "floor: 600", "floor: 600, levels: [nightly]", "levels"),
-    (WHOLE, "floor: 600", "floor: 600, levels: quick", "levels"),
-    (WHOLE, "floor: 600", "floor: 600, effect: error", "effect"),
     (WHOLE, "floor: 600", "floor: 600, software: {nccl: '2.18'}", "software"),
     (WHOLE, ">=550.54, <600", "550.54", "version"),
     (WHOLE, "bf16: 1000", "bf16: -1", "bf16"),
-    (WHOLE, "bf16: 1000", "bf17: 1000", "bf17"),
-    (WHOLE, "devices: 8", "devices: eight", "devices"),
     (WHOLE, "devices: 8", "devices: 8.5", "devices"),
-    (WHOLE, "type: nvlink4, ", "", "type"),
     (WHOLE, "names: [NVIDIA Mine]", "names: NVIDIA Mine", "names"),
     (WHOLE, "sku: mine", "sku: mine\nexplained: [{rule: loose, key: x}]", "reason"),
     (WHOLE, "sku: mine", "sku: mine\nspread: {matmul: {between_runs: 0.3}}", "between_runs"),
-    (WHOLE, "sku: mine", "sku: mine\nnotes: none", "notes"),
     (OWN, "    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}\n", "", "source"),
-    (OWN, "kind: measured, ", "", "kind"),
     (OWN, "floor: 690", "floor: 690\n    ranks: many", "ranks"),
     (OWN, "link: {count: 12}", "links: {count: 12}", "links"),
 ]
@@ -239,15 +226,6 @@ FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-memory, device: 3}
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("sku", ["h100-sxm", "mi300x"])
-def test_the_record_of_an_accepted_node_is_valid(sku: str, tmp_path: Path) -> None:
-    ran = as_user.pytest(tmp_path, f"--accel-simulate={sku}", "-k", "inventory or stream", sku=sku, paths=())
-    assert "SIMULATED HELD" in ran.out
-    assert wrong(RECORD, ran.record) == []
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(FAULT)
     waiver = "{limit: host.acs, reason: known, by: us, until: 2099-12-31}"
@@ -260,27 +238,3 @@ def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     again = json.loads((tmp_path / "again" / "record.json").read_text(encoding="utf-8"))
     assert again["judged_from"]
     assert wrong(RECORD, again) == []
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.devices
-def test_the_record_of_a_cpu_is_valid_held_or_broken(tmp_path: Path) -> None:
-    as_user.write(
-        tmp_path,
-        test_own="""
-        @accel_min_tflops(tflops=1e-6)
-        def test_holds(accel_check):
-            accel_check(probes.matmul, dtype="fp32", m=64, n=64, k=64)
-        """,
-        test_broken="""
-        def test_breaks(accel_check):
-            raise KeyError("a bug")
-        """,
-    )
-    held = as_user.pytest(tmp_path, paths=("test_own.py",))
-    assert "HELD" in held.closing
-    assert wrong(RECORD, held.record) == []
-    broken = as_user.pytest(tmp_path)
-    assert "BROKEN" in broken.closing
-    assert wrong(RECORD, broken.record) == []

@@ -78,11 +78,6 @@ def test_wheel_adds_the_plugin(installed: Path, tmp_path: Path) -> None:
     assert "--accel-sku" in run([installed / "python", "-m", "pytest", "--help"], cwd=tmp_path)
 
 
-def test_wheel_adds_the_command(installed: Path, tmp_path: Path) -> None:
-    """With the wheel installed, there is a `pytest-accel` command."""
-    assert run([installed / "pytest-accel", "--help"], cwd=tmp_path)
-
-
 def test_wheel_has_the_suite(installed: Path, tmp_path: Path) -> None:
     """From an empty directory, naming a SKU is enough to collect the packaged suite."""
     out = run([installed / "python", "-m", "pytest", "--accel-sku=auto", "--collect-only", "-q"], cwd=tmp_path)

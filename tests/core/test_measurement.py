@@ -15,6 +15,7 @@ def test_a_fact_has_no_estimate() -> None:
     fact = Measurement("inventory.count", "node", "count", 8)
     assert fact.estimate is None
     assert fact.of_peak is None
+    assert found((), Peak(1000.0, "datasheet")).of_peak is None
 
 
 def test_a_number_of_hundreds_of_digits_is_none_that_can_be_drawn() -> None:
@@ -28,12 +29,6 @@ def test_a_rate_is_work_over_time() -> None:
     assert estimate.mean == pytest.approx(1200.0)
     assert estimate.n == 3
     assert estimate.low < 1200 < estimate.high
-
-
-def test_durations_have_their_mean() -> None:
-    step = Measurement("ddp.step_ms", "node", "ms", samples=(10.0, 11.0, 12.0))
-    assert step.estimate is not None
-    assert step.estimate.mean == pytest.approx(11.0)
 
 
 def test_a_block_that_never_ended_is_no_rate_above_zero() -> None:
@@ -61,10 +56,6 @@ def test_noise_of_the_value_alone_does_not_raise_its_fraction() -> None:
     fraction = found((100.0, 300.0) * 20, Peak(0.0, "beside", samples=(300.0,) * 40)).of_peak
     assert fraction is not None
     assert fraction.mean == pytest.approx(0.5)  # the mean of the ratios is 0.667
-
-
-def test_no_samples_are_no_fraction() -> None:
-    assert found((), Peak(1000.0, "datasheet")).of_peak is None
 
 
 def test_the_identity_of_a_device_is_its_uuid() -> None:

@@ -48,12 +48,9 @@ def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id:
     ("found", "known"),
     [
         (device(), True),
-        (device(pci_id=None), True),
         (device(model=""), True),  # by its PCI id, where it reports no name
         (device(model="", pci_id="10de:2335"), False),
-        (device(model="", pci_id=None), False),
         (device(model="NVIDIA H100 80GB HBM3e"), False),  # whole names only
-        (device(model="NVIDIA H100"), False),
         (device(model="NVIDIA H200"), False),  # even with the PCI id of an H100
         (device(pci_id="10de:2335"), False),  # nor an H200 that calls itself an H100
         (device(driver="amd"), False),
@@ -63,13 +60,10 @@ def test_a_device_is_recognised_by_its_whole_name(found: Device, known: bool) ->
     assert made().recognises(found) is known
 
 
-def test_a_file_that_knows_no_name_goes_by_the_pci_id() -> None:
+def test_a_file_goes_by_what_it_matches() -> None:
     by_id = made(match={"pci_ids": ["10de:2330"]})
     assert by_id.recognises(device("NVIDIA H100 of a vendor's own naming"))
     assert not by_id.recognises(device(pci_id="10de:2335"))
-
-
-def test_a_file_without_match_is_for_any_device_of_its_vendor() -> None:
     assert made(match={}).recognises(device("anything"))
     assert not made(match={}).recognises(device(driver="amd"))
 
@@ -102,7 +96,6 @@ CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, "row", "bf16 datasheet peak", "classes
         ({"advises": True}, Effect.ADVISES, None, False),
         ({"advises": True, "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
         ({"levels": ()}, Effect.INFORMS, None, False),
-        ({"levels": (), "advises": True}, Effect.INFORMS, None, False),
         ({"if_supported": True}, Effect.REJECTS, Basis.METHOD, False),
     ],
 )

@@ -27,19 +27,12 @@ from pytest_accel.core.stats import (
     [
         # the t table of any textbook, two-sided
         (0.95, 1, 12.706),
-        (0.95, 2, 4.303),
         (0.95, 10, 2.228),
-        (0.95, 30, 2.042),
         (0.99, 4, 4.604),
         (0.999, 1, 636.619),
-        (0.999, 2, 31.599),
-        (0.999, 3, 12.924),
         (0.999, 4, 8.610),
-        (0.999, 7, 5.408),
         (0.999, 11, 4.437),
-        (0.999, 17, 3.965),
         (0.999, 39, 3.558),
-        (0.999, 199, 3.340),
         (0.999, 1e9, 3.2905),
     ],
 )
@@ -71,15 +64,20 @@ def test_correlated_samples_are_worth_fewer() -> None:
     assert autocorrelation(drift) == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_one_or_two_samples_bound_nothing(n: int) -> None:
-    found = estimate([100.0, 102.0][:n])
-    assert (found.low, found.high) == (-math.inf, math.inf)
-    assert found.relative_half_width == math.inf
+def test_what_few_or_equal_samples_bound() -> None:
+    for samples in ([100.0], [100.0, 102.0]):
+        found = estimate(samples)
+        assert (found.low, found.high, found.relative_half_width) == (-math.inf, math.inf, math.inf)
+        assert next_run(found, 0.01).high == math.inf
+    equal = estimate([5.0] * 8)
+    assert (equal.low, equal.high, equal.correlation) == (5.0, 5.0, 0.0)
+    assert estimate([-1.0, 0.0, 1.0]).relative_half_width == math.inf
+    with pytest.raises(ValueError, match="no samples"):
+        estimate([])
 
 
 def test_the_bounds_of_a_noisy_rate_are_physical() -> None:
-    """However noisy the blocks are, no bound is a negative rate."""
+    """However noisy the blocks are, no bound is a negative rate; of what can be negative it is."""
     noisy = [100.0, 1.0] * 6
     rate = estimate_rate(noisy)
     assert 0 <= rate.low < rate.mean < rate.high
@@ -87,25 +85,7 @@ def test_the_bounds_of_a_noisy_rate_are_physical() -> None:
     assert again.low == 0
     ratio = estimate_ratio(noisy, [1.0, 100.0] * 6)
     assert 0 <= ratio.low < ratio.mean < ratio.high
-
-
-def test_a_quantity_that_can_be_negative_keeps_its_lower_bound() -> None:
-    droop = estimate([-0.01, 0.01, 0.0, 0.02, -0.02])
-    assert next_run(droop, between=0.1).low < 0
-
-
-def test_equal_samples_are_known_exactly() -> None:
-    found = estimate([5.0] * 8)
-    assert (found.low, found.high, found.correlation) == (5.0, 5.0, 0.0)
-
-
-def test_mean_of_zero_has_no_relative_width() -> None:
-    assert estimate([-1.0, 0.0, 1.0]).relative_half_width == math.inf
-
-
-def test_no_samples_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no samples"):
-        estimate([])
+    assert next_run(estimate([-0.01, 0.01, 0.0, 0.02, -0.02]), between=0.1).low < 0
 
 
 def test_a_rate_is_the_inverse_of_the_mean_time_with_its_interval() -> None:
@@ -136,12 +116,12 @@ def test_a_ratio_of_what_moves_together_is_known_better_than_either() -> None:
     assert found.relative_half_width < 1e-6 < estimate(drift).relative_half_width
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_sample_that_is_no_number_leaves_nothing_known(bad: float) -> None:
+def test_a_sample_that_is_no_number_leaves_nothing_known() -> None:
     """It must neither crash the sampling loop nor be averaged away."""
-    found = estimate([100.0] * 8 + [bad])
-    assert not math.isfinite(found.mean)
-    assert (found.low, found.high) == (-math.inf, math.inf)
+    for bad in (math.nan, math.inf, -math.inf):
+        found = estimate([100.0] * 8 + [bad])
+        assert not math.isfinite(found.mean)
+        assert (found.low, found.high) == (-math.inf, math.inf)
 
 
 def series(shortest: int, longest: int) -> list[Any]:
@@ -189,16 +169,9 @@ def test_the_next_run_lies_in_the_interval_that_was_printed(between: float, with
 
 def test_a_spread_of_few_runs_is_known_less_well() -> None:
     found = estimate([100.0] * 8)
+    assert between_runs([98.0, 100.0, 102.0]) == pytest.approx(0.02)
     assert next_run(found, 0.01, runs=3).high - 100 > 2 * (next_run(found, 0.01).high - 100) > 0
     assert next_run(found, 0.01).high - 100 == pytest.approx(1.96 * math.sqrt(2), rel=1e-3)
-
-
-def test_one_sample_foresees_nothing() -> None:
-    assert next_run(estimate([100.0]), 0.01).high == math.inf
-
-
-def test_spread_between_runs_is_a_share_of_their_mean() -> None:
-    assert between_runs([98.0, 100.0, 102.0]) == pytest.approx(0.02)
 
 
 def ar1(rng: random.Random, n: int, correlation: float) -> Iterator[float]:
@@ -206,12 +179,6 @@ def ar1(rng: random.Random, n: int, correlation: float) -> Iterator[float]:
     for _ in range(n):
         yield 100 + x
         x = correlation * x + math.sqrt(1 - correlation**2) * rng.gauss(0, 1)
-
-
-def test_no_value_of_eight_is_three_deviations_from_their_mean() -> None:
-    """Why neighbours are never judged by mean - 3 sigma: of 8 devices the worst possible one reaches 2.47."""
-    node = [100.0] * 7 + [1.0]
-    assert (fmean(node) - min(node)) / stdev(node) == pytest.approx(7 / math.sqrt(8))
 
 
 # -- the median

@@ -58,12 +58,9 @@ def test_a_missing_file_names_the_folder_that_a_relative_path_begins_at(tmp_path
     ("raw", "why"),
     [
         (b"[" * 200_000, "x: is nested more than 64 levels deep"),
-        (b'{"a":' * 100 + b"1", "x: is nested more than 64 levels deep"),
         (b"[" + b"9" * 5_000 + b"]", "x: holds a whole number of 5,000 digits (9999999999...)"),
-        (b"[1e999999999]", "x: holds a number that nothing measures (1e999999999)"),
         (b"[-1e200]", "x: holds a number that nothing measures (-1e200)"),
         (b"[NaN]", "x: holds NaN, which is no number of JSON"),
-        (b"[-Infinity]", "x: holds -Infinity, which is no number of JSON"),
         (b"{\n1}", "x:2: is not JSON: Expecting property name enclosed in double quotes (column 1)"),
         (b"", "x:1: is not JSON: Expecting value (column 1)"),
         (b"[\n\xff]", "x:2: is not UTF-8 text"),
@@ -130,12 +127,9 @@ def test_a_file_of_the_kernel_is_read_though_it_states_no_size() -> None:
         untrusted.read_host("/dev/zero")
 
 
-def test_a_file_of_lines_is_read_line_by_line(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"one\ntwo\nthree")
-    assert list(untrusted.lines(tmp_path / "log")) == [b"one\n", b"two\n", b"three"]
-
-
 def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"one\ntwo")
+    assert list(untrusted.lines(tmp_path / "log")) == [b"one\n", b"two"]
     (tmp_path / "log").write_bytes(b"one\n" + b"x" * 100_000)
     with pytest.raises(BadFile, match=r"log: holds a line of 65,536 bytes or more"):
         list(untrusted.lines(tmp_path / "log"))

@@ -21,19 +21,11 @@ def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
     return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", findings), [*map(str, findings.errors)]
 
 
-def test_every_value_knows_its_line(tmp_path: Path) -> None:
-    root = parsed(tmp_path, "sku: x\nlimits:\n  a.b:\n    floor: 3\n")
-    assert root.data["limits"].data["a.b"].data["floor"].where == "mine.yaml:4"
-    assert root.plain() == {"sku": "x", "limits": {"a.b": {"floor": 3}}}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "mine.yaml:1: the file is empty"),
-        ("# nothing but a comment\n", "mine.yaml:1: the file is empty"),
         ("- sku: x\n", "mine.yaml:1: the file is not a mapping; it must begin with 'sku: NAME'"),
-        ("just text\n", "mine.yaml:1: the file is not a mapping; it must begin with 'sku: NAME'"),
         ("sku: x\nlimits:\n\tfloor: 1\n", "mine.yaml:3: a tab is used for indentation"),
         ("sku: x\nvendor: y\nsku: z\n", "mine.yaml:3: key 'sku' is given twice (first in line 1)"),
         ("sku: [x\nvendor: y\n", "mine.yaml:2: "),
@@ -41,7 +33,6 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
         ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: date: '2026-13-45' cannot be read as a date: 2026-11-23"),
         ("sku: !secret x\n", "mine.yaml:1: sku: 'x' cannot be read as !secret"),
         ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
-        ("sku: \x00\n", "mine.yaml:1: is not text: it holds a NUL character"),
         ("sku: \x07\n", "mine.yaml: holds a character that YAML does not allow (U+0007)"),
         (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"),
     ],
@@ -50,11 +41,6 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text:
     with pytest.raises(BadFile) as bad:
         parsed(tmp_path, text)
     assert message in str(bad.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"none\.yaml: cannot be read: No such file"):
-        yaml_nodes.read(tmp_path / "none.yaml", "none.yaml")
 
 
 @pytest.mark.parametrize(
@@ -68,23 +54,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
             "the file has more than 20,000 values",
         ),
-        ("".join(f"key{n}: 1\n" for n in range(50_000)), "the file has more than 20,000 values"),
-        ("a: !!bool maybe", "mine.yaml:1: a: 'maybe' cannot be read as true or false"),
-        ("a: !!timestamp x", "mine.yaml:1: a: 'x' cannot be read as a date: 2026-11-23"),
-        ("a: !!int x", "mine.yaml:1: a: 'x' cannot be read as a whole number"),
         ("sku: x\na:\n  !!int", "mine.yaml:3: a: '' cannot be read as a whole number"),
-        ("a: [!!int -]", "mine.yaml:1: '-' cannot be read as a whole number"),
-        ("a: !!seq x", "mine.yaml:1: a: 'x' cannot be read as seq"),
         ("a: !!set {x, y}", "mine.yaml:1: the tag tag:yaml.org,2002:set is not known"),
         (
             "a: " + "9" * 5_000,
             "mine.yaml:1: a: '" + "9" * 39 + "... (5,002 characters) cannot be read as a whole number",
         ),
-        ("a: 0x" + "f" * 5_000, "(5,004 characters) cannot be read as a whole number"),
         ("? [a]\n: 1", "mine.yaml:1: a key is text or a number"),
         ("a: *b", "mine.yaml:1: found undefined alias 'b'"),
         ('sku: x\na: "\\U00110000"', "mine.yaml:2: found invalid Unicode character escape code"),
-        ('sku: x\na: "\\UFFFFFFFF"', "mine.yaml:2: found invalid Unicode character escape code"),
         (f"%YAML 1.{'9' * 5_000}\n---\na: 1", "mine.yaml:1: found extremely long version number"),
         ("#" * 2_000_000, "mine.yaml: is 2,000,000 bytes large; the largest file that is read has 1,048,576"),
     ],
@@ -142,10 +120,9 @@ def test_a_close_choice_is_not_buried_under_many(choices: int, all_listed: bool)
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
     root = parsed(tmp_path, "a: &a {floor: 1, unit: s}\nb:\n  <<: *a\n  floor: 2\n")
     assert root.plain()["b"] == {"floor": 2, "unit": "s"}
-
-
-def test_an_anchor_may_be_given_to_another_value(tmp_path: Path) -> None:
-    assert parsed(tmp_path, "a: &x 1\nb: *x\nc: &x 2\nd: *x\n").plain() == {"a": 1, "b": 1, "c": 2, "d": 2}
+    assert root.data["b"].data["floor"].where == "mine.yaml:4"
+    again = parsed(tmp_path, "a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
+    assert again.plain() == {"a": 1, "b": 1, "c": 2, "d": 2}, "an anchor may be given to another value"
 
 
 @pytest.mark.parametrize(
@@ -153,13 +130,11 @@ def test_an_anchor_may_be_given_to_another_value(tmp_path: Path) -> None:
     [
         (yaml_nodes.text, "' padded '", "padded"),
         (yaml_nodes.number, "1.5", 1.5),
-        (yaml_nodes.number, "-3", -3),
         (yaml_nodes.number, "1.0e+9", 1e9),
         (yaml_nodes.positive, "0.5", 0.5),
         (yaml_nodes.count, "8", 8),
         (yaml_nodes.flag, "true", True),
         (yaml_nodes.date, "2026", "2026"),
-        (yaml_nodes.date, "2026-11", "2026-11"),
         (yaml_nodes.date, "2026-11-21", "2026-11-21"),
         (yaml_nodes.one_of("quick", "long"), "quick", "quick"),
         (yaml_nodes.list_of(yaml_nodes.count), "[1, 2]", [1, 2]),
@@ -175,29 +150,19 @@ def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -
     ("check", "yaml", "message"),
     [
         (yaml_nodes.text, "''", "it: expected text, found ''"),
-        (yaml_nodes.text, "3", "it: expected text, found 3"),
         (yaml_nodes.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
         (yaml_nodes.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
-        (yaml_nodes.number, "'3,400'", "it: expected a number, found '3,400'; write 3400, without separators"),
         (yaml_nodes.number, "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
         (yaml_nodes.number, "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
-        (yaml_nodes.number, "1e999999999", "it: expected a number, found '1e999999999'"),
         (yaml_nodes.number, "yes", "it: expected a number, found True"),
-        (yaml_nodes.number, "", "it: expected a number, found None"),
         (yaml_nodes.number, ".nan", "it: expected a finite number, found nan"),
-        (yaml_nodes.number, ".inf", "it: expected a finite number, found inf"),
-        (yaml_nodes.number, "-.inf", "it: expected a finite number, found -inf"),
         (yaml_nodes.positive, "0", "it: expected a number above zero, found 0"),
-        (yaml_nodes.positive, "-1", "it: expected a number above zero, found -1"),
         (yaml_nodes.positive, ".nan", "it: expected a finite number, found nan"),
         (yaml_nodes.count, "0", "it: expected a whole number above zero, found 0"),
-        (yaml_nodes.count, "1.5", "it: expected a whole number above zero, found 1.5"),
         (yaml_nodes.count, "true", "it: expected a whole number above zero, found True"),
         (yaml_nodes.flag, "'yes'", "it: expected true or false, found 'yes'"),
         (yaml_nodes.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
         (yaml_nodes.date, "2026-13", "it: expected a date such as"),
-        (yaml_nodes.date, "26-11", "it: expected a date such as"),
-        (yaml_nodes.one_of("quick", "long"), "qick", "it: 'qick' is not known; did you mean 'quick'?"),
         (yaml_nodes.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
         (yaml_nodes.list_of(yaml_nodes.count), "3", "it: expected a list, found 3"),
         (yaml_nodes.mapping_of(yaml_nodes.number), "[1]", "it: expected a mapping, found [1]"),
@@ -216,15 +181,6 @@ def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: C
     assert len(found) == 1
     assert found[0].startswith("mine.yaml:1: ")
     assert message in found[0]
-
-
-def test_all_mistakes_are_reported_at_once() -> None:
-    findings = Findings()
-    for line in (3, 9):
-        findings.add(Located(None, "mine.yaml", line), "wrong")
-    with pytest.raises(BadFile) as bad:
-        findings.raise_if_any()
-    assert str(bad.value) == "mine.yaml:3: wrong\nmine.yaml:9: wrong"
 
 
 def test_merging_replaces_values_and_whole_keys_and_keeps_the_rest(tmp_path: Path) -> None:

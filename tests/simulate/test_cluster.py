@@ -64,17 +64,13 @@ def test_a_healthy_pair_reaches_what_healthy_ports_do(write: Callable[[str], str
         (HEAD.replace("dgx", "dgy"), r"cluster.yaml:2: platform: 'dgy' is not known; did you mean 'dgx'"),
         (HEAD.replace("h100-sxm", "h100-sxn"), "cluster.yaml:1: sku: .*h100-sxm"),
         (HEAD.replace("dgx", "single"), "cluster.yaml: 'gb_per_s' is missing: what a healthy pair reaches; single"),
-        (HEAD + "leafs: 16\n", "cluster.yaml:4: unknown key 'leafs'; did you mean 'leaf'"),
         (HEAD + "congestion: 1\n", "cluster.yaml:4: congestion: expected a share from 0 on, below 1, found 1"),
         (HEAD + "faults:\n  - {fault: slow-nod, node: 1}\n", "cluster.yaml:5: faults.fault: 'slow-nod' .*'slow-node'"),
         (HEAD + "faults:\n  - {fault: slow-node}\n", "cluster.yaml:5: .*'node' is missing"),
         (HEAD + "faults:\n  - {fault: slow-node, node: 64}\n", "cluster.yaml:5: node: there is no node 64; .* has 64"),
-        (HEAD + "faults:\n  - {fault: slow-node, node: -1}\n", "cluster.yaml:5: node: there is no node -1"),
-        (HEAD + "faults:\n  - {fault: slow-pair, nodes: [3, 99]}\n", "cluster.yaml:5: node: there is no node 99"),
         (HEAD + "faults:\n  - {fault: slow-pair, nodes: [3, 3]}\n", "cluster.yaml:5: nodes: expected the numbers of"),
         (HEAD + "faults:\n  - {fault: dead-rail, node: 1, rail: 8}\n", "cluster.yaml:5: rail: there is no rail 8"),
         (HEAD + "faults:\n  - {fault: slow-leaf, leaf: 0}\n", "cluster.yaml:5: leaf: there is no leaf 0; .* has 0"),
-        (HEAD + "faults:\n  - {fault: slow-leaf, leaf: 4}\nleaf: 16\n", "cluster.yaml:5: leaf: there is no leaf 4"),
         (HEAD + "faults:\n  - {fault: wrong-data, node: 1, share: 2}\n", "cluster.yaml:5: .*share above 0, 1 at most"),
         (HEAD + "faults: [slow-node]\n", "cluster.yaml:4: faults: expected a mapping such as {fault: slow-node"),
     ],
@@ -186,12 +182,14 @@ def test_every_fault_is_found_as_the_list_says(capsys: pytest.CaptureFixture[str
 # -- rehearsals
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_sick_tray_of_an_nvlink_domain_is_named(seed: int) -> None:
+def test_the_sick_tray_of_an_nvlink_domain_is_named() -> None:
     """Eighteen trays of four: an NVL72."""
-    run = run_simulated(cluster(18, fault("slow-node", node=seed % 18, by=0.125), devices=4, domain=18, seed=seed))
-    assert run.rounds[0].kind == "domain"
-    assert [place for place, each in enumerate(run.conclusion.findings) if each.found == "slow"] == [seed % 18]
+    named = {}
+    for seed in range(20):
+        run = run_simulated(cluster(18, fault("slow-node", node=seed % 18, by=0.125), devices=4, domain=18, seed=seed))
+        assert run.rounds[0].kind == "domain"
+        named[seed] = [place for place, each in enumerate(run.conclusion.findings) if each.found == "slow"]
+    assert named == {seed: [seed % 18] for seed in range(20)}
 
 
 def test_a_rehearsal_is_the_same_every_time() -> None:

@@ -17,19 +17,17 @@ import shipped
 import torch_has
 from as_user import Ran
 from as_user import pytest as run_pytest
+from probe_device import AtOnce
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
-from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import inventory
-from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records
@@ -42,7 +40,6 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
-from pytest_accel.skus import requirements
 
 PAIR = """
 sku: pair
@@ -120,7 +117,6 @@ def test_a_node_file(write: Callable[..., str]) -> None:
         ("fault: slow-compute, device: 1, by: 12", r"node.yaml:4: .*by: expected a share between 0 and 1, found 12"),
         ("fault: hang, device: 1, by: 0.1", r"node.yaml:4: unknown key .*by'.*known: at, device, fault"),
         ("fault: driver-not-loaded, device: 1", r"node.yaml:4: unknown key .*device'"),
-        ("fault: device-missing, device: 1, at: soak", r"node.yaml:4: unknown key .*at'"),
     ],
 )
 def test_every_mistake_is_named_with_its_line(write: Callable[..., str], fault: str, said: str) -> None:
@@ -298,23 +294,6 @@ def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Cal
         opened.read(second)
 
 
-NVIDIA = [sku.name for sku in shipped.every() if sku.vendor == "nvidia"]
-
-
-@pytest.mark.parametrize("name", NVIDIA)
-def test_every_nvidia_part_is_simulated_as_what_its_file_says(
-    name: str, driver: Callable[[Model], NvidiaDriver], tmp_path: Path
-) -> None:
-    healthy = load(name)
-    devices = driver(Model.read(model(healthy, tmp_path))).discover()
-    assert [healthy.sku.mismatch(device) for device in devices] == [None] * healthy.devices
-    limits = requirements.limits(healthy.sku, healthy.platform, healthy.devices)
-    found = inventory.Discovery(tuple(devices))
-    for metric in set(limits) & set(FACT_METRICS):
-        verdicts = [judge([each], limits[metric]) for each in inventory.facts(metric, found, healthy.sku)]
-        assert not any(each.fails for each in verdicts if each.status is not Status.UNMEASURED), metric
-
-
 @pytest.mark.parametrize(
     ("fault", "metric", "value"),
     [
@@ -360,29 +339,6 @@ def test_the_bus_shows_a_device_that_the_library_does_not_know(
 
 
 # -- the device that a probe is handed
-
-
-class AtOnce:
-    """A gate for one device: always open."""
-
-    def working(self) -> None: ...
-
-    def ready(self) -> None: ...
-
-    def block(self, seconds: float, warm: bool) -> None: ...
-
-    def step(self, what: str, subjects: tuple[str, ...]) -> None:
-        pass
-
-    def tuning(self, begins: bool) -> None: ...
-
-    def settled(self) -> None: ...
-
-    def released(self) -> bool:
-        return True
-
-    def agree(self, value: float) -> float:
-        return value
 
 
 def only(found: Iterator[ProbeResult]) -> ProbeResult:
@@ -445,31 +401,13 @@ def test_single_calls_take_the_time_of_the_model_too(device: Callable[..., Simul
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
-def test_a_flipped_bit_in_a_single_call_is_found(device: Callable[..., SimulatedDevice], dtype: str) -> None:
-    asked = {"dtype": dtype, "shapes": {dtype: [2048, 2048, 13312]}}
-    with pytest.raises(WrongResult):
-        list(device("fault: wrong-result, device: 1").run(probes.matmul_mamf, asked))
-
-
-def test_the_same_twice(device: Callable[..., SimulatedDevice]) -> None:
-    runs = [only(device("fault: slow-compute, device: 1").run(probes.matmul, ASKED)).samples for _ in range(2)]
-    assert runs[0] == runs[1]
-
-
-def test_a_slow_device(device: Callable[..., SimulatedDevice]) -> None:
-    healthy, slow = (
-        statistics.mean(only(device(*faults).run(probes.matmul, ASKED)).samples)
-        for faults in ((), ("fault: slow-compute, device: 1, by: 0.2",))
-    )
-    assert slow == pytest.approx(0.8 * healthy, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("what", "probe", "conditions"),
     [
         ("matmul", probes.matmul, ASKED),
         ("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}),
+        ("matmul", probes.matmul_mamf, {"dtype": "bf16", "shapes": {"bf16": [2048, 2048, 13312]}}),
+        ("matmul", probes.matmul_mamf, {"dtype": "fp8", "shapes": {"fp8": [2048, 2048, 13312]}}),
         ("matmul", probes.matmul, {**ASKED, "dtype": "int8"}),
         ("copy", probes.stream, {"op": "copy", "mib": 4096}),
         ("copy", probes.host_copy, {"direction": "both", "mib": 256}),
@@ -601,28 +539,6 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
 
 
 @pytest.mark.slow
-def test_the_sick_device_is_the_one_that_is_named(tmp_path: Path, write: Callable[..., str]) -> None:
-    done = rehearse(tmp_path, write("fault: slow-memory, device: 1"), "-k", "triad")
-    assert done.exit == 1
-    assert done.closing.startswith("SIMULATED REJECTED gpu1: stream.triad")
-    assert done.statuses("stream.triad") == {"gpu0": "PASS", "gpu1": "FAIL"}
-
-
-@pytest.mark.nightly  # each by itself: test_fault_matrix.py; a hang beside a slow device: plugin/test_screen.py
-def test_a_device_lost_in_the_middle_and_one_that_hangs(tmp_path: Path, write: Callable[..., str]) -> None:
-    file = write("fault: hang, device: 0, at: stream", "fault: device-lost, device: 1, at: matmul")
-    done = rehearse(tmp_path, file, "--accel-patience=5", "-k", "stream or bf16")
-    assert done.exit == 1
-    assert done.statuses("stream.triad") == {"gpu0": "FAIL", "gpu1": "PASS"}
-    assert done.statuses("matmul.bf16") == {"gpu0": "FAIL", "gpu1": "FAIL"}
-    hung, lost = (
-        done.measurements(metric, name)[0] for metric, name in (("stream.copy_kernel", "gpu0"), ("matmul.bf16", "gpu1"))
-    )
-    assert "its process sent nothing for 15 s" in hung["trouble"]["reason"]
-    assert "the simulated device is lost" in lost["trouble"]["reason"]
-
-
-@pytest.mark.slow
 def test_a_device_that_hung_is_not_waited_for_again(tmp_path: Path, write: Callable[..., str]) -> None:
     """Its first answer decides; what it was not asked any more is no pass, and the other device is judged in full."""
     done = rehearse(tmp_path, write("fault: hang, device: 1"), "--accel-patience=5", "-k", "stream")
@@ -640,11 +556,3 @@ def test_the_wrong_product(tmp_path: Path, write: Callable[..., str]) -> None:
     assert done.exit == 1
     assert done.closing.startswith("SIMULATED REJECTED")
     assert done.statuses("inventory.sku") == {"gpu0": "FAIL"}
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_an_all_reduce_whose_payload_is_wrong_names_its_rank(tmp_path: Path, write: Callable[..., str]) -> None:
-    done = rehearse(tmp_path, write("fault: wrong-result, device: 1, what: collective"), "-k", "all_reduce")
-    assert done.exit == 1
-    assert "gpu1: WrongResult" in done.closing or "wrong on rank 1" in done.closing

@@ -28,6 +28,8 @@ FIGURES = {
 def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
     limits = requirements.limits(H100, HGX8, 8)
     assert {metric: limits[metric].floor for metric in FIGURES} == FIGURES
+    assert limits["inventory.clock_max"].same_on_all
+    assert (limits["inventory.pcie_gen_max"].floor, limits["inventory.pcie_gen_max"].equals) == (5, None), "or newer"
     power = limits["inventory.power_limit_default"]
     assert power.source == H100.datasheet.source_of("power")
     assert power.origin == "datasheet of h100-sxm: power.watts"
@@ -66,24 +68,13 @@ def test_a_figure_that_nobody_stated_makes_no_limit() -> None:
     assert requirements.limits(a10, a10.platforms["single"], 1)["inventory.clock_max"].floor is None
 
 
-def test_a_highest_clock_has_to_be_that_of_the_datasheet_and_the_same_on_all() -> None:
-    limit = requirements.limits(H100, HGX8, 8)["inventory.clock_max"]
-    assert (limit.floor, limit.same_on_all) == (1980, True)
-
-
-@pytest.mark.parametrize(
-    ("sku", "floor"),
-    [("b200-sxm", 700), ("b300-sxm", 1000), ("h100-pcie", 300), ("h100-nvl", 350), ("h200-sxm", 700), ("mi300x", 750)],
-)
-def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered(sku: str, floor: float) -> None:
-    part = shipped.load(sku)
-    for platform in part.platforms.values():
-        assert requirements.limits(part, platform, 1)["inventory.power_limit_default"].floor == floor
-
-
-def test_a_platform_may_have_a_power_limit_of_its_own() -> None:
-    platform = replace(HGX8, power_watts=500.0)
-    assert requirements.limits(H100, platform, 8)["inventory.power_limit_default"].floor == 500
+def test_a_part_whose_power_is_configurable_is_held_to_the_least_that_is_delivered() -> None:
+    least = {"b200-sxm": 700, "b300-sxm": 1000, "h100-pcie": 300, "h100-nvl": 350, "h200-sxm": 700, "mi300x": 750}
+    for part in map(shipped.load, least):
+        limits = [requirements.limits(part, platform, 1) for platform in part.platforms.values()]
+        assert {each["inventory.power_limit_default"].floor for each in limits} == {least[part.name]}, part.name
+    own = requirements.limits(H100, replace(HGX8, power_watts=500.0), 8)
+    assert own["inventory.power_limit_default"].floor == 500, "a platform may have one of its own"
 
 
 def own(folder: Path, text: str) -> Sku:
@@ -133,16 +124,11 @@ def test_every_link_has_the_rate_of_its_type(link: dict[str, object], metric: st
     assert limits[metric].floor == floor
 
 
-def test_a_newer_pcie_generation_than_the_platform_states_holds() -> None:
-    limit = requirements.limits(H100, HGX8, 8)["inventory.pcie_gen_max"]
-    assert (limit.floor, limit.equals) == (5, None)
-
-
-@pytest.mark.parametrize("kind", ["Infinity Fabric bridge", "ICI", "RoCE 200GbE", "Xe Link"])
-def test_links_that_no_library_counts_make_no_limit(kind: str) -> None:
+def test_links_that_no_library_counts_make_no_limit() -> None:
     """An AMD card has no NVLinks: the limit of a healthy MI210 with bridges could never be judged."""
-    platform = replace(HGX8, link={"type": kind, "topology": "mesh", "count": 3})
-    assert not {"health.nvlink_up", "health.xgmi_up"} & set(implied.limits(H100, platform))
+    for kind in ("Infinity Fabric bridge", "ICI", "RoCE 200GbE", "Xe Link"):
+        platform = replace(HGX8, link={"type": kind, "topology": "mesh", "count": 3})
+        assert not {"health.nvlink_up", "health.xgmi_up"} & set(implied.limits(H100, platform)), kind
 
 
 def test_nics_are_demanded_by_the_number_and_the_rate_of_the_platform() -> None:

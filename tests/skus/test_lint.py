@@ -124,10 +124,6 @@ def found(*names: str) -> list[tuple[str, int, str]]:
     return [(each.rule, each.line, each.key) for each in lint.lint(names, TODAY).open]
 
 
-def test_the_files_that_the_slips_are_made_in_are_good(shipped: Path) -> None:
-    assert found() == []
-
-
 @pytest.mark.slow
 def test_every_shipped_limit_that_its_method_makes_an_advice_says_so() -> None:
     assert [each for each in lint.lint([], TODAY).findings if each.rule == "effect"] == []
@@ -140,74 +136,45 @@ ALL_REDUCE = f"{LIMITS}.all_reduce.busbw@8GiB"
 SLIPS = [
     # what no run would accept, all at once
     (("floor: 48", "floor: 0"), [("schema", 16, "")]),
-    (("floor: 48", "flor: 48"), [("schema", 16, "")]),
-    (("floor: 48, unit: TFLOPS", "floor: 48, unit: GB/s"), [("schema", 16, "")]),
     (("sku: mine", "sku: [mine"), [("schema", 2, "")]),
-    (("{floor: 48, unit: TFLOPS, source: SOURCE}", "{floor: 48, unit: TFLOPS}"), [("schema", 16, "")]),
-    (("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp32]"), [("schema", 16, "")]),
-    (("floor: 48", "floor: 48, software: {torch: new}"), [("schema", 16, "")]),
     # order
     (("floor: 1200", "floor: 1300"), [("healthy", 15, "limits.matmul.fp8")]),
     (("ceiling: 60", "ceiling: 45"), [("healthy", 24, "limits.ddp.step_ms")]),
     # physics
     (("floor: 48", "floor: 68"), [("physics", 16, "limits.matmul.fp32")]),
     (("floor: 48", "floor: 26"), [("physics", 16, "limits.matmul.fp32")]),
-    (("reference: 3180", "reference: 3400"), [("physics", 19, "limits.stream.read")]),
     (("reference: 725", "reference: 1000"),
      [("physics", 20, "limits.soak.rate"), ("burst", 20, "limits.soak.rate"), ("related", 20, "limits.soak.rate")]),
-    (("reference: 55,", "reference: 64,"), [("physics", 33, f"{LIMITS}.host_copy.h2d")]),
-    (("reference: 396.4", "reference: 460"), [("physics", 34, f"{LIMITS}.peer_copy.one_way")]),
     (("algorithm: nvls, source: SOURCE}\n  single", "algorithm: ring, source: SOURCE}\n  single"),
      [("physics", 35, ALL_REDUCE)]),
-    (("reference: 478.9", "reference: 790"), [("physics", 35, ALL_REDUCE)]),
-    (("soak.power: {floor: 600", "soak.power: {floor: 701"), [("physics", 21, "limits.soak.power")]),
     (("floor: 48, unit: TFLOPS", "floor: 0.3, unit: of peak"), [("physics", 16, "limits.matmul.fp32")]),
     # powers of ten
     (("reference: 3180", "reference: 3.18"), [("physics", 19, "limits.stream.read")]),
-    (("reference: 3180", "reference: 318"), [("physics", 19, "limits.stream.read")]),
-    (("reference: 55,", "reference: 55000,"), [("physics", 33, f"{LIMITS}.host_copy.h2d")]),
-    (("floor: 48", "floor: 4800"), [("physics", 16, "limits.matmul.fp32")]),
     (("gb: 80", "gb: 81559"), [("physics", 8, "datasheet.memory.gb")]),
     (("tensor_clock_mhz: 1830", "tensor_clock_mhz: 1.83"),
      [("physics", 9, "datasheet.compute.tensor_clock_mhz"), ("peak-arithmetic", 6, BF16)]),
     # burst figures on sustained limits
     (("reference: 730", "reference: 794.5"), [("burst", 14, "limits.matmul.bf16")]),
-    (("floor: 1200, reference: 1290", "floor: 1300, reference: 1380"), [("burst", 15, "limits.matmul.fp8")]),
-    (("floor: 1200, reference: 1290", "floor: 1402"), [("burst", 15, "limits.matmul.fp8")]),
     # the datasheet against itself
     (("bf16: 989.4, fp16: 989.4", "bf16: 1000, fp16: 1000"), [("peak-arithmetic", 6, BF16)]),
-    (("fp32: 67,", "fp32: 66,"), [("peak-arithmetic", 6, f"{TFLOPS}.fp32")]),
-    (("units: 132", "units: 114"), [("peak-arithmetic", 6, f"{TFLOPS}.fp32"), ("peak-arithmetic", 6, BF16)]),
     (("clock_mhz: 2619", "clock_mhz: 2419"), [("memory", 8, MEMORY)]),
-    (("bus_bits: 5120", "bus_bits: 6144"), [("memory", 8, MEMORY)]),
     (("sku: mine\n", "sku: mine\ntitle: Mine of 94 GB\n"), [("memory", 9, "datasheet.memory.gb")]),
     (("sku: mine\n", "sku: mine\ntitle: Mine of 80GB\n"), []),
-    (("type: HBM3,", "type: GDDR6,"), [("memory", 8, MEMORY)]),
     (("bf16: 989.4, fp16: 989.4", "bf16: 989.4, fp16: 950"), [("dtypes", 6, f"{TFLOPS}.fp16")]),
     (("fp8: 1978.9", "fp8: 3957.8"),
      [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_best.fp8")]),
-    (("fp8: 1978.9", "fp8: 989.4"),
-     [("dtypes", 6, FP8), ("physics", 15, "limits.matmul.fp8"), ("physics", 18, "limits.matmul_best.fp8")]),
-    (("int8: 1978.9", "int8: 3957.8"), [("dtypes", 6, f"{TFLOPS}.int8")]),
-    (("tf32: 494.7", "tf32: 156"), [("dtypes", 6, f"{TFLOPS}.tf32")]),
-    (("fp64: 67", "fp64: 134"), [("dtypes", 6, f"{TFLOPS}.fp64")]),
-    (("fp64: 67", "fp64: 19.5"), [("dtypes", 6, f"{TFLOPS}.fp64")]),
     (("fp64: 67", "fp64: 1.25"), []),  # cut
     (("fp64: 67", "fp64: 67, fp64_vector: 80"),
      [("dtypes", 6, f"{TFLOPS}.fp64_vector")] * 2),
     (("int8: 1978.9", "int8: 1978.9, fp4: 3957.8"), [("dtypes", 6, f"{TFLOPS}.fp4")]),
-    (("architecture: Hopper", "architecture: Ampere"), [("dtypes", 6, FP8)]),
     (("watts: 650", "watts: 750"), [("power", 10, "datasheet.power.watts")]),
-    (("min_watts: 200", "min_watts: 660"), [("power", 10, "datasheet.power.min_watts")]),
     (("power_watts: 700", "power_watts: 190"),
      [("power", 30, f"{HGX8}.power_watts"), ("physics", 21, "limits.soak.power")]),
-    (("slowdown_c: 89", "slowdown_c: 98"), [("power", 11, "datasheet.temperature.slowdown_c")]),
     (("shutdown_c: 95", "shutdown_c: 203"), [("power", 11, "datasheet.temperature.shutdown_c")]),
     # the limit by itself
     (("floor: 1200", "floor: 880"), [("healthy", 15, "limits.matmul.fp8")]),
     (("floor: 1200", "floor: 1280"), [("healthy", 15, "limits.matmul.fp8")]),
     (("ceiling: 0.05", "ceiling: 5"), [("ceiling", 22, "limits.soak.droop_slow")]),
-    (("ceiling: 0.05", "ceiling: -0.05"), [("ceiling", 22, "limits.soak.droop_slow")]),
     (("ceiling: 87", "ceiling: 105"), [("ceiling", 23, "limits.inventory.slowdown_temperature")]),
     (("floor: 600, unit: W", "floor: 600, ceiling: 1000, unit: W"), [("ceiling", 21, "limits.soak.power")]),
     (("floor: 48", "ceiling: 48"), [("ceiling", 16, "limits.matmul.fp32")]),
@@ -222,11 +189,8 @@ SLIPS = [
      [("effect", 16, "limits.matmul.fp32")]),
     # links
     (("gen: 5", "gen: 4"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),
-    (("gb_per_s: 63", "gb_per_s: 128"), [("pcie-rate", 28, f"{HGX8}.pcie.gb_per_s")]),
     (("lanes: 16", "lanes: 12"), [("pcie-rate", 28, f"{HGX8}.pcie.lanes")]),
     (("gen: 5", "gen: 16"), [("pcie-rate", 28, f"{HGX8}.pcie.gen")]),
-    (("count: 18", "count: 12"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
-    (("type: nvlink4", "type: NVLink 5"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("type: nvlink4", "type: 18x200GbE RoCE"), []),
     (("type: nvlink4", "type: 18x100GbE RoCE"), [("link-rate", 29, f"{HGX8}.link.gb_per_s")]),
     (("power_watts: 700", "fabric: {nics: 8, gbit_per_s: 50, link: roce, source: SOURCE}"),
@@ -248,8 +212,6 @@ SLIPS = [
     (("floor: 48, unit: TFLOPS, source: SOURCE",
       "floor: 48, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-12}"),
      [("source", 16, "limits.matmul.fp32.source.date")]),
-    (("    source: SOURCE\n    limits", "    source: {kind: published, by: us, date: 2027-01-01}\n    limits"),
-     [("source", 31, f"{HGX8}.source.date")]),
 ]  # fmt: skip
 
 
@@ -293,15 +255,6 @@ def test_a_slip_beside_another_file(
 ) -> None:
     edit(shipped, *changes, name="sister")
     assert sorted(found()) == sorted(expected)
-
-
-def test_a_figure_that_a_file_explains_is_counted_and_its_reason_kept(shipped: Path) -> None:
-    edit(shipped, ("floor: 1200", "floor: 880"))
-    with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: healthy, key: limits.matmul.*, reason: the only one in use}]\n")
-    report = lint.lint([], TODAY)
-    assert report.clean
-    assert [(each.rule, each.explained) for each in report.findings] == [("healthy", "the only one in use")]
 
 
 @pytest.mark.parametrize(
@@ -384,17 +337,6 @@ def test_what_a_file_of_the_vendor_says_is_found_once(shipped: Path) -> None:
     assert found("mine") == []
 
 
-def test_an_explanation_is_added_to_those_of_the_extended_file(shipped: Path) -> None:
-    edit(shipped, ("floor: 1200", "floor: 880"))
-    with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: healthy, key: limits.matmul.fp8, reason: in use}]\n")
-    text = "extends: mine\nlimits: {matmul.fp32: {floor: 26, source: SOURCE}}\n"
-    path = own(shipped, f"{text}explained: [{{rule: physics, key: limits.matmul.fp32, reason: capped at 400 W}}]\n")
-    report = lint.lint([path], TODAY)
-    assert {each.rule: each.explained for each in report.findings} == {"physics": "capped at 400 W", "healthy": ""}
-    assert [each.explained for each in report.below] == ["in use"]
-
-
 # -- the command
 
 
@@ -431,7 +373,7 @@ def test_notes_alone_are_no_failure(shipped: Path, capsys: pytest.CaptureFixture
 def test_what_is_explained_is_shown_on_demand(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"))
     with (shipped / "mine.yaml").open("a") as file:
-        file.write("explained: [{rule: healthy, key: limits.matmul.fp8, reason: the only one in use}]\n")
+        file.write("explained: [{rule: healthy, key: limits.matmul.*, reason: the only one in use}]\n")
     assert run(capsys) == (0, ["2 files, 16 limits: 0 errors, 0 warnings, 0 notes, 1 explained"])
     status, lines = run(capsys, "--all")
     assert status == 0

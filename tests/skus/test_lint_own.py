@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
 
@@ -50,16 +49,42 @@ def rules(path: str) -> set[tuple[str, int]]:
     return {(rule, line) for rule, line, _, _ in found(path)}
 
 
+@pytest.mark.parametrize(
+    ("extends", "line", "rules_found"),
+    [
+        # sparse rates as dense ones: PyTorch's device table, reports on the H100
+        ("h100-sxm", "datasheet: {tflops: {bf16: 1979, fp16: 1979, fp8: 3958}}", {"dtypes", "peak-arithmetic"}),
+        ("l4", "datasheet: {tflops: {fp8: 485}}", {"dtypes"}),
+        ("rtx-4090", "datasheet: {tflops: {fp8: 660.6}}", {"dtypes"}),  # the rate with fp16 accumulation
+        ("h100-sxm", "datasheet: {tflops: {tf32: 156}}", {"dtypes"}),
+        ("l4", "datasheet: {memory: {gb_per_s: 3350}}", {"memory"}),
+        # the A100 table with FP8 in it, twice published
+        ("a100-sxm-40gb", "datasheet: {tflops: {fp8: 624}}", {"dtypes"}),
+        # MI350X's peak on MI355X; a clock that shipping Gaudi3 do not run; H100's reported clock for its tensor clock
+        ("mi355x", "datasheet: {tflops: {bf16: 2300, fp16: 2300}}", {"peak-arithmetic"}),
+        ("gaudi3", "datasheet: {tflops: {bf16: 1835, fp8: 1835}}", {"peak-arithmetic"}),
+        ("h100-sxm", "datasheet: {tflops: {bf16: 1070, fp16: 1070, fp8: 2140}}", {"dtypes", "peak-arithmetic"}),
+        # the "dual" H100 NVL; both directions of a link; bits for bytes
+        ("h100-nvl", "datasheet: {memory: {gb_per_s: 7800}}", {"memory"}),
+        ("h100-sxm", "platforms: {hgx8: {link: {gb_per_s: 900}}}", {"link-rate"}),
+        ("h100-sxm", "platforms: {hgx8: {pcie: {gb_per_s: 128}}}", {"pcie-rate"}),
+        ("a100-sxm-40gb", "platforms: {hgx8: {pcie: {gb_per_s: 252}}}", {"pcie-rate"}),
+    ],
+)
+def test_a_slip_of_a_published_datasheet_is_found(
+    tmp_path: Path, extends: str, line: str, rules_found: set[str]
+) -> None:
+    found_here = {rule for rule, place in rules(own(tmp_path, line, extends=extends)) if place == 3}
+    assert rules_found <= found_here, found_here
+
+
 # -- whose finding it is
 
 
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("datasheet: {memory: {type: GDDR6}}", "memory"),
-        ("datasheet: {memory: {clock_mhz: 2000}}", "memory"),
         ("datasheet: {compute: {units: 114}}", "peak-arithmetic"),
-        ("datasheet: {compute: {tensor_clock_mhz: 1980}}", "peak-arithmetic"),
         ("datasheet: {tflops: {bf16: 1979}}", "dtypes"),
         ("datasheet: {temperature: {shutdown_c: 80}}", "power"),
         ("platforms: {hgx8: {pcie: {gen: 3}}}", "pcie-rate"),
@@ -109,9 +134,12 @@ def test_a_shipped_explanation_does_not_cover_a_value_of_another_file(tmp_path: 
 
 
 def test_a_shipped_explanation_covers_what_the_shipped_file_finds(tmp_path: Path) -> None:
-    path = own(tmp_path, "limits: {stream.triad: {floor: 3000, unit: GB/s, SOURCE}}", extends="gaudi3")
-    report = lint.lint([path], TODAY)
+    """And one of the file's own is added to those."""
+    why = "explained: [{rule: datasheet-differs, key: datasheet.power.watts, reason: capped by the rack}]"
+    lines = "limits: {stream.triad: {floor: 3000, unit: GB/s, SOURCE}}", "datasheet: {power: {watts: 650}}", why
+    report = lint.lint([own(tmp_path, *lines, extends="gaudi3")], TODAY)
     assert report.clean, lint_report.text(report)
+    assert "capped by the rack" in {each.explained for each in report.findings}
     assert "dtypes" in {each.rule for each in report.below if each.explained}
 
 
@@ -129,13 +157,9 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
     ("limit", "extends", "finding"),
     [
         ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "h100-sxm", "8, expected at least 16 (platform hgx8"),
-        ("health.pcie_width: {equals: 8, unit: count, SOURCE}", "h100-pcie", "8, expected at least 16 (platform"),
-        ("inventory.pcie_gen_max: {floor: 3, unit: count, SOURCE}", "h100-sxm", "3, expected at least 5 (platform"),
-        ("health.nvlink_up: {floor: 12, unit: count, SOURCE}", "h100-sxm", "12, expected at least 18 (platform hgx8"),
         ("health.xgmi_up: {floor: 6, unit: count, SOURCE}", "mi300x", "6, expected at least 7 (platform oam8"),
         ("inventory.clock_max: {floor: 1500, unit: MHz, SOURCE}", "h100-sxm", "1500, expected at least 1980 (data"),
         ("health.pcie_width: {floor: 16, unit: count, SOURCE}", "h100-sxm", ""),
-        ("inventory.pcie_gen_max: {floor: 5, unit: count, SOURCE}", "h100-sxm", ""),
         ("inventory.pcie_gen_max: {same_on_all: true, unit: count, SOURCE}", "h100-sxm", ""),
     ],
 )
@@ -153,16 +177,16 @@ def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:
     assert requirements.limits(loader.load(path), narrow, 1)["health.pcie_width"].equals == 8
 
 
-@pytest.mark.parametrize("metric", ["health.pcie_width", "inventory.pcie_gen_max", "inventory.count"])
-def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tmp_path: Path, metric: str) -> None:
+def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tmp_path: Path) -> None:
     """A file that stands alone overrides no shipped one, and yet lets pass what its platform does not."""
     path = tmp_path / "alone.yaml"
-    path.write_text(
-        f"sku: alone\nvendor: nvidia\nlimits: {{{metric}: {{floor: 1, unit: count, {SOURCE}}}}}\n"
-        f"platforms: {{node: {{devices: 8, pcie: {{gen: 5, lanes: 16}}, {SOURCE}}}}}\n"
-    )
-    sku = loader.load(str(path))
-    assert requirements.limits(sku, sku.platforms["node"], 8)[metric].overridden
+    for metric in ("health.pcie_width", "inventory.pcie_gen_max", "inventory.count"):
+        path.write_text(
+            f"sku: alone\nvendor: nvidia\nlimits: {{{metric}: {{floor: 1, unit: count, {SOURCE}}}}}\n"
+            f"platforms: {{node: {{devices: 8, pcie: {{gen: 5, lanes: 16}}, {SOURCE}}}}}\n"
+        )
+        sku = loader.load(str(path))
+        assert requirements.limits(sku, sku.platforms["node"], 8)[metric].overridden, metric
 
 
 # -- floors that are too low
@@ -173,23 +197,15 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
     [
         ("hgx8", "peer_copy.one_way", 300, True),  # healthy 363.43
         ("hgx8", "peer_copy.one_way", 320, False),
-        ("hgx8", "host_copy.h2d", 46, True),  # 54.8
-        ("hgx8", "host_copy.h2d", 50, False),
         ("hgx8", "all_reduce.busbw@8GiB", 400, True),  # 478.87
         ("", "stream.triad", 2450, True),  # 2970
         ("", "matmul.bf16", 500, False),  # 676 by another method
-        ("", "matmul.bf16", 450, True),
     ],
 )
 def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
     limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: published, by: them, date: 2026-08}}}}}}'
     path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)
     assert ("healthy" in {rule for rule, *_ in found(path)}) is expected
-
-
-def test_a_reference_of_degraded_parts_does_not_hide_that_the_floor_is_low(tmp_path: Path) -> None:
-    path = own(tmp_path, "platforms: {hgx8: {limits: {peer_copy.one_way: {floor: derived, reference: 250, SOURCE}}}}")
-    assert ("healthy", 3) in rules(path)
 
 
 def test_a_floor_below_that_of_the_extended_file_needs_a_healthy_figure(tmp_path: Path) -> None:
@@ -213,14 +229,6 @@ def test_a_figure_of_the_same_part_is_not_called_copied_from_its_sibling(tmp_pat
 # -- figures beside each other
 
 
-def test_a_metric_that_the_platform_cannot_have_is_refused(tmp_path: Path) -> None:
-    path = own(tmp_path, "platforms: {single: {limits: {peer_copy.one_way: {floor: 350, unit: GB/s, SOURCE}}}}")
-    with pytest.raises(
-        BadFile, match=r"peer_copy.one_way: has a limit, but is not applicable: platform single has one"
-    ):
-        loader.load(path)
-
-
 @pytest.mark.parametrize(
     ("limits", "rule"),
     [
@@ -232,7 +240,6 @@ def test_a_metric_that_the_platform_cannot_have_is_refused(tmp_path: Path) -> No
         ('"all_reduce.busbw@1GiB": {floor: 430, unit: GB/s, algorithm: nvls, SOURCE}', ""),
         ("host_copy.both: {floor: 40, reference: 45, unit: GB/s, SOURCE}", "related"),  # h2d alone has a floor of 52.06
         ("host_copy_all.h2d: {floor: 60, unit: GB/s, SOURCE}", "related"),  # one alone has 54.8
-        ("host_copy_all.h2d: {floor: 50, unit: GB/s, SOURCE}", ""),
     ],
 )
 def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limits: str, rule: str) -> None:
@@ -258,7 +265,6 @@ platforms:
     [
         ("gb_per_s: 300", []),
         ("gb_per_s: 310", [("link-rate", 6)]),
-        ("gb_per_s: 900", [("link-rate", 6)]),  # both directions
         ("count: 36, gb_per_s: 900", [("link-rate", 6)]),
     ],
 )
@@ -277,7 +283,6 @@ def test_the_rate_of_a_link_is_a_possible_number_of_its_type(
     ("line", "key"),
     [
         ("datasheet: {power: {watts: 650}}", "datasheet.power.watts"),
-        ("datasheet: {temperature: {slowdown_c: 93}}", "datasheet.temperature.slowdown_c"),
         ("platforms: {hgx8: {power_watts: 650}}", ""),  # the shipped file states none: a new fact
         ("platforms: {hgx8: {link: {type: nvlink5}}}", "platforms.hgx8.link.type"),
     ],

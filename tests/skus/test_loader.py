@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 from shipped import every as every_sku
 
-from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import circumstances
-from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader, products, requirements
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
@@ -122,29 +120,10 @@ def test_datasheet_peaks_follow_from_the_hardware(name: str, dtype: str, peak: f
     assert loader.load(name).datasheet.tflops[dtype] == pytest.approx(peak, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
-def test_nvlink4_payload_follows_from_the_links(name: str) -> None:
-    link = loader.load(name).platforms["hgx8"].link
-    assert link["count"] * 26.562 * 0.9412 == pytest.approx(link["gb_per_s"], rel=2e-3)
-
-
-@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
-def test_a_lost_nvlink_of_eighteen_is_below_a_derived_floor(name: str) -> None:
-    limit = loader.load(name).platforms["hgx8"].limits["peer_copy.one_way"]
-    if limit.of_reference is not None:
-        assert limit.of_reference > 17 / 18
-    assert (declaration_for(probes.peer_copy).derived_floor or 0) > 17 / 18
-
-
 def test_names_are_found_and_near_ones_suggested() -> None:
     assert loader.names() == SHIPPED
     with pytest.raises(BadFile, match="no SKU named 'h100-sxn'; did you mean 'h100-sxm'"):
         loader.load("h100-sxn")
-
-
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(BadFile, match=r"gone/own\.yaml: there is no such threshold file"):
-        loader.load("gone/own.yaml")
 
 
 # -- mistakes
@@ -164,57 +143,27 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
     ("old", "new", "line", "message"),
     [
         # the limit itself
-        ("unit: TFLOPS", "unit: GB/s", 7, "limits.matmul.bf16: unit GB/s should be TFLOPS"),
         ("unit: TFLOPS", "unit: TFLOP", 7, "unit: 'TFLOP' is not known; did you mean 'TFLOPS'"),
         ("unit: TFLOPS, ", "", 7, "limits.matmul.bf16: 'unit' is missing"),
-        ("floor: 600", "flor: 600", 7, "unknown key 'limits.matmul.bf16.flor'; did you mean 'floor'"),
-        ("floor: 600", "floor: 6e2", 7, "floor: expected a number, found '6e2'; YAML reads 6e2 as text, write 600"),
-        ("floor: 600", "floor: 600 TFLOPS", 7, "floor: expected a number, found '600 TFLOPS'"),
-        ("floor: 600", "floor:", 7, "floor: expected a number, found None"),
-        ("floor: 600", "floor: .nan", 7, "floor: expected a finite number, found nan"),
-        ("floor: 600", "ceiling: .inf", 7, "ceiling: expected a finite number, found inf"),
-        ("floor: 600", "floor: 0", 7, "floor 0 is not above zero, so nothing could break it"),
-        ("floor: 600", "floor: -600", 7, "floor -600 is not above zero, so nothing could break it"),
-        ("floor: 600", "floor: 600, ceiling: 500", 7, "limits.matmul.bf16: floor 600 is above ceiling 500"),
         ("floor: 600", "floor: 600, software: {nccl: '2.18+'}", 7, "software.nccl: '2.18+' is not a comparison"),
         ("floor: 600", "floor: 600, software: {nccl: 2.18}", 7, "software.nccl: expected text, found 2.18"),
         ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
-        ("floor: 600", "ceiling: 600, warn: 700", 7, "warn 700 lies past the bound"),
-        ("floor: 600", "floor: 600, at: {quick: {warn: 500}}", 7, "limits.matmul.bf16.at.quick: warn 500 lies past"),
         ("floor: 600", "floor: 600, at: {nightly: {warn: 700}}", 7, "bf16.at.nightly'; known"),
-        ("floor: 600", "reference: 700", 7, "bf16: needs one of floor, ceiling, equals, one_of, version"),
-        ("floor: 600", "warn: 700", 7, "limits.matmul.bf16: needs one of"),
         ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
-        ("floor: 600", "floor: derived", 7, "limits.matmul.bf16: a derived floor needs a reference"),
         ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is not a fraction of a peak in (0, 1]"),
-        ("floor: 600", "floor: 600, levels: [qick]", 7, "levels: 'qick' is not known; did you mean 'quick'"),
-        ("floor: 600", "floor: 600, levels: quick", 7, "levels: expected a list, found 'quick'"),
         ("floor: 600", f"floor: 1{'0' * 400}", 7, "... (403 characters) cannot be read as a whole number"),
-        ("floor: 600", "floor: 600, equals: 700", 7, "has floor and equals, but only one of them would be judged"),
-        ("floor: 600", "same_on_all: false", 7, "limits.matmul.bf16: needs one of"),
-        ("floor: 600", "equals: '600'", 7, "equals '600': expected a number, since the unit is TFLOPS"),
-        ("floor: 600", "equals: [600]", 7, "equals [600]: expected a number"),
-        ("floor: 600", "one_of: 600", 7, "one_of: expected a list, found 600"),
         ("floor: 600", "one_of: []", 7, "one_of is empty, so every value would break it"),
         ("floor: 600", "one_of: [700, '600']", 7, "one_of '600': expected a number, since the unit is TFLOPS"),
         ("floor: 600", "floor: 600, one_of: [700]", 7, "has floor and one_of, but only one of them would be judged"),
-        ("floor: 600, unit: TFLOPS", "equals: off, unit: text", 7, "expected text, since the unit is text; YAML"),
         ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "unit of its reference"),
-        ("matmul.bf16: {f", "matmul.bf61: {f", 7, "no probe measures matmul.bf61; did you mean 'matmul.bf16'"),
         (LIMIT, "600", 7, "limits.matmul.bf16: expected a mapping, found 600"),
         # its source
-        (f", source: {SOURCE}", "", 7, "limits.matmul.bf16: 'source' is missing"),
-        ("by: us, ", "", 7, "limits.matmul.bf16.source: 'by' is missing"),
         ("kind: measured", "kind: guessed", 7, "source.kind: 'guessed' is not known"),
         ("date: 2026-11", "date: soon", 7, "source.date: expected a date such as 2026-11"),
         ("date: 2026-11", "date: 2026-11, devices: none", 7, "source.devices: expected a whole number above zero"),
         (LIMIT, f"{{version: '>=1.2', unit: TFLOPS, source: {SOURCE}}}", 7, "unit TFLOPS should be version"),
-        (LIMIT, f"{{version: 550.54, unit: version, source: {SOURCE}}}", 7, "version: expected text, found 550.54"),
-        ("unit: TFLOPS", "unit: GFLOPS", 7, "matmul.bf16.unit: GFLOPS is not used; write floor: 0.6, unit: TFLOPS"),
-        ("unit: TFLOPS", "unit: ms", 7, "limits.matmul.bf16: unit ms should be TFLOPS"),
         ("  matmul.bf16: {floor: 600", "  matmull.bf16: {floor: 600", 7,
          "no probe measures matmull.bf16; did you mean 'matmul.bf16'"),
-        ("  matmul.bf16: {floor: 600", "  hbm_bandwidth: {floor: 600", 7, "no probe measures hbm_bandwidth; "),
         ("  matmul.bf16: {floor: 600", "  inventory.memroy: {floor: 600", 7,
          "no driver states inventory.memroy; did you mean 'inventory.memory'"),
         ("  matmul.bf16: {floor: 600", "  host.numa_balancin: {floor: 600", 7,
@@ -222,27 +171,18 @@ LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
         # the rest
         ("sku: mine\n", "", 1, "the file: 'sku' is missing"),
         ("vendor: nvidia", "vendor: nvida", 2, "vendor: 'nvida' is not known; did you mean 'nvidia'"),
-        ("match: {names:", "match: {nams:", 3, "unknown key 'match.nams'; did you mean 'names'"),
-        ("[NVIDIA Mine]", "NVIDIA Mine", 3, "match.names: expected a list, found 'NVIDIA Mine'"),
-        ("[NVIDIA Mine]", "[]", 3, "match: needs names or pci_ids"),
-        ("bf16: 1000", "bf16: 1e3", 5, "datasheet.tflops.bf16: expected a number, found '1e3'"),
         ("bf16: 1000", "bf16: 0", 5, "datasheet.tflops.bf16: expected a number above zero"),
-        ("bf16: 1000", "bf61: 1000", 5, "unknown key 'datasheet.tflops.bf61'; did you mean 'bf16'"),
         ("bf16: 1000}", "fp8: 9}\n  unsupported: [bf16]", 8, "bf16: has a limit, but is not applicable: mine has no"),
         ("limits:", "not_applicable: {matmul.bf16: no time}\nlimits:", 8, "not applicable: no time"),
         ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
+        ("limits:", f"limits:\n  odd.metric: {{floor: derived, reference: 5, unit: s, source: {SOURCE}}}", 7,
+         "limits.odd.metric: odd.metric has no rule for a derived floor"),
         ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
-        ("limits:", "budgets: {quick: {matmul: 0}}\nlimits:", 6, "budgets.quick.matmul: expected a number above zero"),
         ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "matmull: is no packaged probe; did you mean 'matmul'"),
-        ("limits:", "probes: {matmul: {mm: 64}}\nlimits:", 6, "probes.matmul.mm: matmul has no such condition"),
         ("limits:", "probes: {matmul: {m: -64}}\nlimits:", 6, "probes.matmul.m: expected a whole number above zero"),
         ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
-        ("devices: 8", "devices: eight", 9, "platforms.hgx8.devices: expected a whole number above zero"),
-        ("devices: 8", "devices: 8, pcie: {gb_per_sec: 63}", 9, "unknown key 'platforms.hgx8.pcie.gb_per_sec'"),
         ("devices: 8", "devices: 8, link: {count: 18}", 9, "platforms.hgx8.link: 'type' is missing"),
         ("\n  hgx8: {devices: 8}", " {}", 8, "platforms: needs at least one"),
-        ("  hgx8:", "\thgx8:", 9, "a tab is used for indentation"),
-        ("vendor: nvidia", "vendor: nvidia\nvendor: amd", 3, "key 'vendor' is given twice (first in line 2)"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_file_line_key_and_value(
@@ -259,12 +199,6 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         tmp_path, GOOD.replace("nvidia", "nvida").replace("floor", "flor").replace("devices: 8", "devices: 0")
     )
     assert [line.split(":")[1] for line in text.splitlines()] == ["2", "7", "9"]
-
-
-def test_no_rule_derives_a_floor_for_an_unknown_probe(tmp_path: Path) -> None:
-    limit = f"  odd.metric: {{floor: derived, reference: 5, unit: s, source: {SOURCE}}}\n"
-    text = refused(tmp_path, GOOD.replace("platforms:", limit + "platforms:"))
-    assert "mine.yaml:8: limits.odd.metric: odd.metric has no rule for a derived floor" in text
 
 
 def test_a_derived_floor_is_the_stated_share_of_the_reference(tmp_path: Path) -> None:
@@ -319,24 +253,11 @@ def test_measuring_in_another_way_counts_as_overriding(tmp_path: Path, change: s
     assert {metric for metric, limit in own.limits.items() if limit.overridden} == metrics
 
 
-def test_another_precision_overrides_every_limit(tmp_path: Path) -> None:
-    own = load(tmp_path, "extends: h100-sxm\nprecision: 0.5\n")
-    assert all(
-        limit.overridden for limit in own.written_on(own.platforms["single"]).values() if limit.metric in own.limits
-    )
-
-
-def test_another_number_of_devices_counts_as_overriding(tmp_path: Path) -> None:
-    own = load(tmp_path, "extends: h100-sxm\nplatforms: {hgx8: {devices: 7}}\n")
-    assert own.platforms["hgx8"].overridden
-    assert not own.platforms["single"].overridden
-
-
 @pytest.mark.parametrize(
-    "change", ["virtual: true", "pcie: {lanes: 8}", "link: {count: 17}", "link: {topology: bridge}"]
+    "change", ["devices: 7", "virtual: true", "pcie: {lanes: 8}", "link: {count: 17}", "link: {topology: bridge}"]
 )
-def test_other_links_count_as_overriding(tmp_path: Path, change: str) -> None:
-    """What the platform says of the links is what the devices are held against; a virtual function has none."""
+def test_another_platform_counts_as_overriding(tmp_path: Path, change: str) -> None:
+    """What the platform says is what the devices are held against; a virtual function has no links."""
     own = load(tmp_path, f"extends: h100-sxm\nplatforms: {{hgx8: {{{change}}}}}\n")
     limits = requirements.limits(own, own.platforms["hgx8"], 8)
     assert limits["inventory.count"].overridden
@@ -356,18 +277,10 @@ def test_a_bound_takes_the_place_of_one_of_another_kind(tmp_path: Path) -> None:
     assert (limit.floor, limit.same_on_all, limit.overridden) == (690, False, True)
 
 
-def test_a_list_of_versions_takes_the_place_of_sameness(tmp_path: Path) -> None:
-    listed = f"{{one_of: [96.00.A5.00.03, 96.00.A5.00.04], effect: advises, source: {SOURCE}}}"
-    limit = load(tmp_path, extending(f"  inventory.vbios: {listed}")).limits["inventory.vbios"]
-    assert (limit.one_of, limit.same_on_all) == (("96.00.A5.00.03", "96.00.A5.00.04"), False)
-    assert (limit.unit, limit.advises, limit.overridden) == ("version", True, True)
-
-
 def test_a_chain_of_own_files_counts_what_each_overrides(tmp_path: Path) -> None:
     write(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"), "middle.yaml")
     own = load(tmp_path, extending(f"  matmul.tf32: {{floor: 300, source: {SOURCE}}}", base="middle.yaml"))
     assert {metric for metric, limit in own.limits.items() if limit.overridden} == {"matmul.bf16", "matmul.tf32"}
-    assert len(own.files) == 5
 
 
 def test_an_own_file_of_a_shipped_name_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,17 +325,14 @@ def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_pa
         ("h100-sxn", "mine.yaml:1: extends: no SKU named 'h100-sxn'; did you mean 'h100-sxm'"),
         ("gone.yaml", "gone.yaml: there is no such threshold file"),
         ("mine.yaml", "mine.yaml:1: extends: mine.yaml leads back to this file"),
+        ("other.yaml", "other.yaml:1: extends: mine.yaml leads back to this file"),
         ("[h100-sxm]", "mine.yaml:1: extends: expected text, found ['h100-sxm']"),
         ("", "mine.yaml:1: extends: expected text, found None"),
     ],
 )
 def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, message: str) -> None:
-    assert message in refused(tmp_path, f"extends: {extends}\n")
-
-
-def test_a_cycle_over_two_files_is_named(tmp_path: Path) -> None:
     write(tmp_path, "extends: mine.yaml\n", "other.yaml")
-    assert "other.yaml:1: extends: mine.yaml leads back to this file" in refused(tmp_path, "extends: other.yaml\n")
+    assert message in refused(tmp_path, f"extends: {extends}\n")
 
 
 def test_a_limit_rejects_or_advises_as_its_own_source_allows(tmp_path: Path) -> None:
@@ -470,8 +380,12 @@ def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: st
 
 
 def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
-    own = copied(tmp_path, ("  matmul.bf16:\n", "  matmul.fp64:\n"))
-    assert own.left_out == ("matmul.bf16",)
+    """One of the SKU or of its platform; and one that recognises other devices."""
+    assert copied(tmp_path, ("  matmul.bf16:\n", "  matmul.fp64:\n")).left_out == ("matmul.bf16",)
+    peers = copied(tmp_path, ("      peer_copy.one_way: &peers\n", "      peer_copy.both: &peers\n"))
+    assert "peer_copy.one_way" in peers.left_out
+    own = copied(tmp_path, ('  names: ["NVIDIA H100 80GB HBM3"]', '  names: ["NVIDIA H100 80GB HBM3", NVIDIA H800]'))
+    assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
 
 
 @pytest.mark.parametrize(
@@ -496,29 +410,14 @@ def test_a_copy_under_another_name_of_its_platform_counts(tmp_path: Path) -> Non
     assert [metric for metric, limit in limits.items() if limit.overridden] == ["host_copy.h2d"]
 
 
-def test_a_copy_without_a_limit_of_its_platform_counts(tmp_path: Path) -> None:
-    own = copied(tmp_path, ("      peer_copy.one_way: &peers\n", "      peer_copy.both: &peers\n"))
-    assert "peer_copy.one_way" in own.left_out
-
-
-def test_a_copy_that_recognises_any_device_counts(tmp_path: Path) -> None:
-    own = copied(tmp_path, ('  names: ["NVIDIA H100 80GB HBM3"]', '  names: ["NVIDIA H100 80GB HBM3", NVIDIA H800]'))
-    assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
-
-
-@pytest.mark.parametrize("extends", [True, False])
-def test_a_dtype_that_is_said_to_be_unsupported_is_named(tmp_path: Path, extends: bool) -> None:
-    """It would not be measured, and no limit asks for it."""
-    text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{unsupported: [fp6, fp4, fp64], source: {SOURCE}}}\n"
-    copy = ("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp64]")
-    own = load(tmp_path, text) if extends else copied(tmp_path, copy)
-    assert own.other_datasheet == ("unsupported.fp64",)
-
-
 def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:
+    """A dtype that is said to be unsupported would not be measured, and no limit asks for it."""
     assert copied(tmp_path, ("bf16: 989.4", "bf16: 500.0")).other_datasheet == ("tflops.bf16",)
-    text = f"sku: ours\nextends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n"
-    own = load(tmp_path, text)
+    copy = copied(tmp_path, ("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp64]"))
+    assert copy.other_datasheet == ("unsupported.fp64",)
+    own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{unsupported: [fp6, fp4, fp64], source: {SOURCE}}}\n")
+    assert own.other_datasheet == ("unsupported.fp64",)
+    own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n")
     assert own.other_datasheet == ("tflops.bf16",)
     around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
     assert list(around.other_datasheet) == ["tflops.bf16"]

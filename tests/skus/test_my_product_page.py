@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -35,9 +34,3 @@ def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: P
 @pytest.mark.parametrize("command", [each for each in TYPED if each.startswith("pytest-accel ")])
 def test_a_command_of_the_page_exists(command: str) -> None:
     main.parsed(shlex.split(command.partition(" > ")[0])[1:])
-
-
-def test_the_options_of_the_page_exist(request: pytest.FixtureRequest) -> None:
-    named = set(re.findall(r"--(accel-[a-z-]+)", PAGE.read_text(encoding="utf-8")))
-    assert "accel-sku" in named
-    assert not [each for each in named if not hasattr(request.config.option, each.replace("-", "_"))]

@@ -23,7 +23,8 @@ def listed(folder: Path, text: str, encoding: str = "utf-8") -> packing_list.Pac
         ("serial\n", ":1: there is no row below the header"),
         ("node,slot\n", ":1: column 'serial' is missing; choose from serial, node, slot"),
         ("serial,nod\n", ":1: column 'nod' is not known; choose from"),
-        ("serial,nod\n", "did you mean 'node'?"),
+        ("serial,node,\na,n1,7\n", ":2: "),
+        ("serial,,node\na,,n1\n", ":1: "),
         ("serial,node,serial\n", ":1: column 'serial' is there twice"),
         ("serial,node\na\n", ":2: has 1 cells, the header 2"),
         ("serial,node\n,n1\n", ":2: column 'serial' is empty"),
@@ -31,12 +32,10 @@ def listed(folder: Path, text: str, encoding: str = "utf-8") -> packing_list.Pac
             "serial\n1.65052E+12\n",
             ":2: column 'serial': '1.65052E+12': a spreadsheet wrote a number, and digits are lost",
         ),
-        ("serial\n1650524000123.0\n", ":2: column 'serial': '1650524000123.0': a spreadsheet wrote a number"),
         ("serial\na\nb\u200b\n", r":3: column 'serial': 'b\u200b' holds an invisible character"),
         ("serial\nSIM\uff10\uff11\n", r":2: column 'serial': 'SIM\uff10\uff11' holds a character that is not ASCII"),
         ("serial,node\na,n1\u202e\n", r":2: column 'node': 'n1\u202e' holds an invisible character"),
         ("serial,slot\na,\nb,slot 3\n", ":3: column 'slot': 'slot 3' is no slot; write the index of the device"),
-        ("serial,slot\na,0000:1b:00\n", ":2: column 'slot': '0000:1b:00' is no slot"),
         ("serial,node,slot\na,n1,3\nb,n1,gpu3\n", ":3: column 'slot': 'gpu3' of n1 is listed in line 2"),
         ('serial\n"a\n', ":2: the line is not CSV"),
         ("serial\na\n\nA\n", ":4: column 'serial': 'A' is in line 2 already"),
@@ -77,11 +76,8 @@ def test_all_errors_are_told_at_once_and_no_flood_of_them(tmp_path: Path) -> Non
 def test_what_spreadsheets_write_is_read(tmp_path: Path, text: str) -> None:
     found = listed(tmp_path, text)
     assert [(each.serial, each.node) for each in found.rows] == [("0123", "n1"), ("b", "n2")]
-
-
-def test_serial_numbers_that_only_look_like_a_number_of_a_spreadsheet_are_read(tmp_path: Path) -> None:
-    found = listed(tmp_path, "serial,slot\n7E12,gpu0\n7e+1,1\n1.5,00000000:1B:00.0\n")
-    assert [each.serial for each in found.rows] == ["7E12", "7e+1", "1.5"]
+    alike = listed(tmp_path, "serial,slot\n7E12,gpu0\n7e+1,1\n1.5,00000000:1B:00.0\n")
+    assert [each.serial for each in alike.rows] == ["7E12", "7e+1", "1.5"], "no number of a spreadsheet"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +85,12 @@ def test_serial_numbers_that_only_look_like_a_number_of_a_spreadsheet_are_read(t
     [
         (["n1"], "N1.example.org", "n1"),
         (["n1.example.org"], "n1", "n1.example.org"),
-        (["n1.a", "n1.b"], "n1.b", "n1.b"),
         (["n1.a", "n1.b"], "n1", ""),
         (["n1.a"], "n1.b", ""),
         (["n1", "n1.a"], "n1", "n1.a"),
         (["n1", "n1.a"], "n1.b", ""),
         (["10.0.0.1", "10.0.0.2"], "10.0.0.2", "10.0.0.2"),
         (["10.0.0.1"], "10.0.0.2", ""),
-        (["10.0.0.1"], "10", ""),
     ],
 )
 def test_a_node_is_found_with_and_without_its_domain(names: list[str], name: str, found: str) -> None:
@@ -126,12 +120,6 @@ def test_a_serial_is_found_in_any_writing_and_one_without_its_zeros_is_told(tmp_
 def test_what_a_spreadsheet_adds_around_the_table_is_passed_over(tmp_path: Path, text: str) -> None:
     (row,) = listed(tmp_path, text).rows
     assert (row.serial, row.node) == ("a", "n1")
-
-
-@pytest.mark.parametrize("text", ["serial,node,\na,n1,7\n", "serial,,node\na,,n1\n"])
-def test_a_cell_without_a_column_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(BadFile):
-        listed(tmp_path, text)
 
 
 def test_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:

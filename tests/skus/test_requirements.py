@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import required_part
+from pytest_accel.skus.readiness import not_judged, required_part
 
 H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -68,11 +68,6 @@ def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
     assert set(requirements.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
 
 
-def test_a_changed_number_of_devices_counts_as_overridden() -> None:
-    assert not requirements.limits(H100, HGX8, 8)["inventory.count"].overridden
-    assert requirements.limits(H100, replace(HGX8, overridden=True), 8)["inventory.count"].overridden
-
-
 def test_missing_devices_are_required_too() -> None:
     """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
     around = circumstances(H100, HGX8, "quick", requirements.limits(H100, HGX8, 8), uuids(7))
@@ -90,46 +85,44 @@ def test_what_concerns_the_node_is_required_once() -> None:
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_limit_is_required_at_its_levels_only(level: str) -> None:
+def test_a_limit_is_required_at_its_levels_only() -> None:
     limits = {"a.b": Limit("a.b", "s", ceiling=1, levels=("long",), origin="mine.yaml:3")}
-    keys = requirements.required(limits, level, uuids(1))
-    assert keys == ([("a.b", "GPU-0", "mine.yaml:3")] if level == "long" else [])
+    found = [requirements.required(limits, level, uuids(1)) for level in LEVELS]
+    assert found == [[], [], [("a.b", "GPU-0", "mine.yaml:3")]]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_h100_may_be_accepted_on_a_full_board(level: str) -> None:
-    assert requirements.unfit(H100, HGX8, level) is None
+def test_the_h100_may_be_accepted_on_a_full_board() -> None:
+    assert [requirements.unfit(H100, HGX8, level) for level in LEVELS] == [None] * 3
 
 
-PARTS = ("matrix units", "memory", "host link", "sustained load", "collectives")
-
-
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", ["matrix units", "memory", "host link", "sustained load", "collectives"])
 def test_a_file_without_limits_on_a_part_accepts_nobody(part: str) -> None:
     sku = without(part)
-    why = requirements.unfit(sku, sku.platforms["hgx8"], "quick")
-    assert why is not None
-    assert part in why
+    assert part in str(requirements.unfit(sku, sku.platforms["hgx8"], "quick"))
+    needed = requirements.unfit(sku, sku.platforms["single"], "quick")
+    assert (needed is None) is (part == "collectives"), "one device needs no peers"
 
 
-@pytest.mark.parametrize("part", ["peer links", "collectives"])
-def test_one_device_needs_no_peers(part: str) -> None:
-    sku = without(part)
-    assert requirements.unfit(sku, sku.platforms["single"], "quick") is None
+def test_a_node_without_a_fabric_is_accepted_without_collectives() -> None:
+    sku = without("collectives")
+    for link in ({}, {"topology": "bridge"}):
+        platform = replace(HGX8, link=link, limits=sku.platforms["hgx8"].limits)
+        assert requirements.unfit(sku, platform, "quick") is None
+        assert "collectives" in not_judged(sku, platform)
 
 
-def test_limits_of_another_level_accept_nobody() -> None:
-    limits = {name: replace(each, levels=("long",)) for name, each in H100.limits.items()}
-    sku = replace(H100, limits=limits)
-    assert "matrix units" in str(requirements.unfit(sku, HGX8, "quick"))
-    assert requirements.unfit(sku, HGX8, "long") is None
+def test_a_rule_is_enough_for_a_sustained_load() -> None:
+    limits = {metric: limit for metric, limit in H100.limits.items() if metric != "soak.rate"}
+    assert requirements.unfit(replace(H100, limits=limits), HGX8, "standard") is None
 
 
 def test_limits_that_ask_for_nothing_accept_nobody() -> None:
     """`if_supported` lets a device off that turns out not to have the path: no ground to accept it on."""
     limits = {name: replace(each, if_supported=name.startswith("matmul")) for name, each in H100.limits.items()}
     assert "matrix units" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
+    limits = {name: replace(each, levels=("long",)) for name, each in H100.limits.items()}
+    assert "matrix units" in str(requirements.unfit(replace(H100, limits=limits), HGX8, "quick"))
+    assert requirements.unfit(replace(H100, limits=limits), HGX8, "long") is None
 
 
 def test_a_file_that_recognises_no_device_accepts_nobody() -> None:
@@ -151,9 +144,7 @@ def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
 def test_advice_is_no_limit_to_accept_against() -> None:
     advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], advises=True, beneath=None)}
     kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
-    why = requirements.unfit(replace(H100, limits=kept), HGX8, "standard")
-    assert why is not None
-    assert why.endswith("for matrix units")
+    assert str(requirements.unfit(replace(H100, limits=kept), HGX8, "standard")).endswith("for matrix units")
 
 
 def test_what_cannot_exist_on_the_platform_is_not_required() -> None:

@@ -38,21 +38,17 @@ def test_a_waived_failure_keeps_what_was_found() -> None:
     assert not found.fails
 
 
-@pytest.mark.parametrize("status", list(Status))
-def test_only_what_would_fail_is_waived(status: Status) -> None:
-    found = waivers().apply(replace(BROKEN, status=status))
-    assert bool(found.waiver) == (status in (Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE))
+def test_only_what_would_fail_is_waived_and_never_what_says_what_was_measured() -> None:
+    waived = {status for status in Status if waivers().apply(replace(BROKEN, status=status)).waiver}
+    assert waived == {Status.FAIL, Status.UNMEASURED, Status.INCONCLUSIVE}
+    for metric in NEVER:
+        assert waivers(replace(ENTRY, limit=metric)).apply(replace(BROKEN, metric=metric)).waiver is None
 
 
-@pytest.mark.parametrize("metric", NEVER)
-def test_what_says_what_was_measured_is_never_waived(metric: str) -> None:
-    assert waivers(replace(ENTRY, limit=metric)).apply(replace(BROKEN, metric=metric)).waiver is None
-
-
-@pytest.mark.parametrize("value", [None, 700.0])
-def test_a_device_at_fault_is_never_waived(value: float | None) -> None:
+def test_a_device_at_fault_is_never_waived() -> None:
     """It was lost, hung, crashed, or its result was wrong: that is no matter of limits."""
-    lost = Measurement("host.memory", NODE, "GB", value, trouble=Trouble("device", "GPU is lost"))
+    lost = Measurement("host.memory", NODE, "GB", 700.0, trouble=Trouble("device", "GPU is lost"))
+    assert not waivable(judge([replace(lost, value=None)], LIMIT))
     assert not waivable(judge([lost], LIMIT))
     assert waivable(judge([replace(lost, trouble=Trouble("need", "root"))], LIMIT))
     assert waivable(judge([replace(lost, trouble=Trouble("external", "steal"))], LIMIT))
@@ -61,13 +57,10 @@ def test_a_device_at_fault_is_never_waived(value: float | None) -> None:
 @pytest.mark.parametrize(
     ("changes", "covered"),
     [
-        ({}, True),
         ({"limit": "host.memory_usable"}, False),
         ({"until": TODAY}, True),  # its last day
         ({"until": date(2026, 11, 20)}, False),
-        ({"host": "node17"}, True),
         ({"host": "node18"}, False),
-        ({"devices": ("GPU-1",)}, True),
         ({"devices": ("1650",)}, True),
         ({"devices": ("GPU-2", "1651")}, False),
         ({"devices": ("GPU-11",)}, False),  # whole names
@@ -182,19 +175,14 @@ def test_a_file_is_read_with_its_lines_and_its_hash(tmp_path: Path) -> None:
 
 ENTRIES = {
     "empty": ("", ":1: the file is empty; it must begin with 'waivers:'"),
-    "no mapping": ("- limit: a.b\n", ":1: the file is not a mapping; it must begin with 'waivers:'"),
-    "other file": ("sku: x\n", ":1: unknown key 'sku'"),
-    "no list": ("waivers: host.acs\n", ":1: waivers: expected a list"),
     "missing": ("waivers:\n  - {limit: host.acs, reason: x, by: me}\n", ":2: waivers: 'until' is missing"),
     "unknown": (WHOLE + "    untill: 2027-01-01\n", ":8: unknown key 'waivers.untill'; did you mean 'until'"),
     "month": (WHOLE.replace("2026-12-31", "2026-12"), ":5: waivers.until: expected a date such as 2026-12-31"),
     "no day": (WHOLE.replace("2026-12-31", "2026-02-30"), ":5: "),
     "product": (WHOLE.replace("host.acs", "inventory.sku"), ":2: waivers.limit: inventory.sku can never be waived"),
     "no metric": (WHOLE.replace("host.acs", "everything"), ":2: waivers.limit: 'everything' is not a metric"),
-    "no reason": (WHOLE.replace("no peer copies here", '""'), ":3: waivers.reason: expected text"),
     "no device": (WHOLE.replace('["GPU-1", "1650"]', "[]"), ":6: waivers.devices: names no device"),
     "invisible": (WHOLE.replace('"1650"', '"16\u200b50"'), r":6: '16\u200b50' holds an invisible character"),
-    "number": (WHOLE.replace('["GPU-1", "1650"]', "[1650]"), ":6: waivers.devices: expected text, found 1650"),
 }
 
 
@@ -203,13 +191,6 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, sentence: s
     with pytest.raises(BadFile) as bad:
         load(written(tmp_path, text), "node17", TODAY)
     assert f"waivers.yaml{sentence}" in str(bad.value)
-
-
-def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
-    text = WHOLE.replace("host.acs", "inventory.sku").replace("2026-12-31", "soon")
-    with pytest.raises(BadFile) as bad:
-        load(written(tmp_path, text), "node17", TODAY)
-    assert len(str(bad.value).splitlines()) == 2
 
 
 # -- as a user sees it
@@ -247,17 +228,6 @@ def test_a_waived_limit_passes_and_is_seen(tmp_path: Path) -> None:
     assert [each["reason"] for each in ran.record["waivers"]["used"]] == ["a small one"]
     assert len(ran.record["waivers"]["sha256"]) == 64
     assert 'name="accel.waived" value="a small one"' in (tmp_path / "junit.xml").read_text()
-
-
-@pytest.mark.devices
-def test_what_is_not_waived_fails_as_ever(tmp_path: Path) -> None:
-    as_user.write(tmp_path, test_own=TESTS)
-    written(tmp_path, WAIVED)
-    ran = as_user.pytest(tmp_path, "--accel-waivers=waivers.yaml")
-
-    assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("REJECTED node: inventory.count")
-    assert "1 failed, 1 waived" in ran.out
 
 
 def test_a_bad_file_refuses_the_run(tmp_path: Path) -> None:

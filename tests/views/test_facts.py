@@ -27,13 +27,3 @@ def test_every_fact_has_a_row() -> None:
     assert len(rows) == len(DEVICE_FACTS) + len(HOST_FACTS)
     assert {line.count("|") for line in rows[: len(DEVICE_FACTS)]} == {6}
     assert {line.count("|") for line in rows[len(DEVICE_FACTS) :]} == {8}
-
-
-def test_what_nobody_judges_is_said_to_be_recorded_only() -> None:
-    (row,) = [line for line in page().splitlines() if line.startswith("| `library_version`")]
-    assert row.endswith("| record only |")
-
-
-def test_what_takes_root_is_said() -> None:
-    (row,) = [line for line in page().splitlines() if line.startswith("| `acs`")]
-    assert "CAP_SYS_ADMIN" in row

@@ -8,14 +8,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import html5lib
-import in_process
 import pytest
 import report_record
 from report_record import FLOOR, HOSTILE, SLOW, device, readings, record, saved
@@ -46,13 +44,6 @@ def made(folder: Path, found: Run | None = None) -> str:
 def usual() -> str:
     """The report of a record without its readings."""
     return page.page(record(), None, "no file")
-
-
-@pytest.fixture
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
 
 
 def tree(text: str) -> Any:
@@ -97,12 +88,10 @@ def test_the_data_of_the_plots_cannot_end_their_element() -> None:
     assert any("</script><b>0" in json.dumps(each) for each in json.loads(plots.text).values())
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "gpu\x1b]0;owned\x07", "a\nb"])
-def test_control_characters_are_visible(text: str) -> None:
+def test_control_characters_are_visible() -> None:
     found = record()
-    found.run["host"] = text
-    shown = text.encode("unicode_escape").decode() if text != HOSTILE else "\\x1b[2J\\x07\\u202e"
-    assert shown in words(page.page(found, None))
+    found.run["host"] = f"{HOSTILE}gpu\x1b]0;owned\na"
+    assert "\\x1b[2J\\x07\\u202egpu\\x1b]0;owned\\na" in words(page.page(found, None))
 
 
 def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
@@ -141,6 +130,8 @@ def test_eight_devices_take_less_than_two_megabytes() -> None:
 def test_the_first_words_are_result_node_serials_and_reasons() -> None:
     text = words(usual())
     beginning = text[: text.index("Overview")]
+    decided = text[text.index("Limits that decided") : text.index("Overview The worst")]
+    assert f"FAIL gpu{SLOW} matmul.bf16 ≥ 650 TFLOPS" in decided
     for wanted in (
         "REJECTED gpu3: matmul.bf16 630.1 TFLOPS",
         "At least one limit is broken.",
@@ -201,22 +192,13 @@ def test_the_devices_that_fail_come_first_with_what_happened() -> None:
     assert third.startswith("gpu0")
 
 
-def test_limits_that_decided_are_before_the_appendix() -> None:
+def test_every_status_is_told_by_word_and_sign() -> None:
     text = words(usual())
-    decided = text[text.index("Limits that decided") : text.index("Overview The worst")]
-    assert f"FAIL gpu{SLOW} matmul.bf16 ≥ 650 TFLOPS" in decided
-
-
-@pytest.mark.parametrize("status", Status)
-def test_every_status_is_told_by_word_and_sign(status: Status) -> None:
-    assert f"{SIGNS[status]} {status.value}" in words(usual())
-    if status is not Status.NOT_APPLICABLE:
-        cells = [each for each in tree(usual()).iter(f"{HTML}span") if "badge" in each.get("class", "")]
-        assert any(status.value in "".join(each.itertext()) for each in cells)
-
-
-def test_the_signs_differ() -> None:
+    assert [status for status in Status if f"{SIGNS[status]} {status.value}" not in text] == []
     assert len(set(SIGNS.values())) == len(SIGNS)
+    badges = [each for each in tree(usual()).iter(f"{HTML}span") if "badge" in each.get("class", "")]
+    told = " ".join("".join(each.itertext()) for each in badges)
+    assert [status for status in Status if status.value not in told] == [Status.NOT_APPLICABLE]
 
 
 def row_of(name: str, text: str) -> tuple[str, list[str]]:
@@ -306,27 +288,17 @@ def test_a_record_without_an_end_says_so() -> None:
     assert "ACCEPTED" not in text.replace("ACCEPTED 8/8 devices", "")  # that is the earlier record
 
 
+def test_a_simulated_node_is_told_first() -> None:
+    found = record()
+    found.run["simulated"] = {"node": "node.yaml", "faults": []}
+    text = words(page.page(found, None, "no file"))
+    assert text.startswith("SIMULATED REJECTED: "), "the title of the page"
+    assert "The node is a simulated one" in text
+
+
 def test_a_node_without_devices_has_a_report() -> None:
     found = Run(run={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, word="NOT JUDGED"))
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fast")
-def test_a_run_of_a_sick_node_is_shown_with_all_of_its_verdicts(tmp_path: Path) -> None:
-    node = tmp_path / "node.yaml"
-    node.write_text("{sku: h100-sxm, platform: hgx8, faults: [{fault: thermal-slowdown, device: 3}]}")
-    here, closing = in_process.run(node, tmp_path / "out", measured=["soak"])
-
-    text = words(page.page(here.ledger.record, None, "the run wrote none"))
-
-    assert closing.line in text
-    assert "The node is a simulated one" in text
-    assert text.startswith("SIMULATED REJECTED: ")  # the title of the page
-    assert "There are no traces: the run wrote none." in text
-    assert {each.metric for each in here.ledger.verdicts} - {
-        name for name in text.replace(",", " ").split() if "." in name
-    } == set()
 
 
 # -- the sensor's readings
@@ -459,16 +431,11 @@ def test_the_command_tells_that_a_record_was_changed(tmp_path: Path, capsys: pyt
     assert "the record was changed after it was written" in words(capsys.readouterr().out)
 
 
-def without_jinja(program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program of Python in which Jinja2 cannot be imported."""
-    script = f"import sys; sys.modules['jinja2'] = None; {program}"
-    return subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=cwd, check=False)
-
-
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
     path = saved(tmp_path, record())
-    program = "from pytest_accel.cli.main import main; sys.exit(main())"
-    ran = without_jinja(program, "report", str(path), "--format", "html", cwd=tmp_path)
+    script = "import sys; sys.modules['jinja2'] = None; from pytest_accel.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "report", str(path), "--format", "html"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 4
     assert (
         ran.stderr.splitlines()[-1]

@@ -108,15 +108,6 @@ def test_the_filters_narrow_the_table(opened: chromium.Page) -> None:
     assert "a foreign process took 40% of the time" in only
 
 
-def test_a_link_shows_the_row_that_a_filter_hides(opened: chromium.Page) -> None:
-    form = "document.querySelector('[data-filters=table-figures]')"
-    opened.evaluate(f"{form}.elements.text.value = 'nothing like it'; {form}.dispatchEvent(new Event('input'))")
-    assert opened.evaluate(f"{ROWS}.length") == 0
-    opened.evaluate("document.querySelector('.overview .cell a').click()")
-    opened.evaluate("new Promise(done => setTimeout(done, 100))")
-    assert opened.evaluate(f"{ROWS}.length") > 0
-
-
 def test_the_reason_is_told_when_a_cell_is_focused_or_pointed_at(opened: chromium.Page) -> None:
     told = "document.getElementById('tip').hidden ? null : document.getElementById('tip').textContent"
     opened.evaluate(
@@ -132,18 +123,6 @@ def test_the_reason_is_told_when_a_cell_is_focused_or_pointed_at(opened: chromiu
     )
     opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
     assert "of the fastest pairs" in opened.evaluate(told)
-
-
-def test_pointing_at_a_plot_tells_the_values(opened: chromium.Page) -> None:
-    opened.evaluate("document.getElementById('trace-clock_mhz').scrollIntoView({block: 'center'})")
-    place = opened.evaluate(
-        "(() => { const at = document.querySelector('#trace-clock_mhz .u-over').getBoundingClientRect();"
-        "return [at.x + at.width * 0.8, at.y + at.height / 2]; })()"
-    )
-    opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
-    legend = "document.querySelector('#trace-clock_mhz .u-legend').textContent"
-    opened.evaluate("new Promise(done => setTimeout(done, 200))")
-    assert opened.evaluate(legend).count("1584") == 8
 
 
 def test_a_phone_does_not_scroll_sideways(opened: chromium.Page) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 from pytest_accel.core.device_facts import DEVICE_FACTS, GROUPS
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.probes.declare import declarations
@@ -37,20 +35,3 @@ def test_no_reason_is_kept_that_nobody_needs() -> None:
         name for name in NOTHING if found[name][-1]
     }
     assert set(UNJUDGED) == set(GROUPS)
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "says"),
-    [
-        ("matmul.mxfp8", 2, "FAIL, MARGINAL"),  # no file limits it
-        ("soak.throttle.hw_thermal", 1, "vendor's file rejects"),
-        ("power_limit_w", 1, "FAIL or MARGINAL"),
-        ("ecc_uncorrectable_volatile", 1, "`counters.ecc_uncorrectable`"),
-        ("pcie_width", 0, "implied rejects"),
-        ("reasons", 1, "by our load"),
-        ("fru_id", 3, "names the part"),
-        ("host.smt", 2, "nobody publishes"),
-    ],
-)
-def test_what_judges(name: str, place: int, says: str) -> None:
-    assert says in rows()[name][place]

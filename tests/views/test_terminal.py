@@ -1,9 +1,9 @@
 """What a person reads: the table, the closing line, the plan; and what pytest-benchmark is given."""
 
 import importlib
+import itertools
 import math
 import re
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,11 +54,18 @@ def colours(*verdicts: Verdict) -> list[str]:
 # -- the table
 
 
-def test_a_value_past_the_warning_limit_is_beside_that_limit() -> None:
-    limit = Limit("counters.ecc_corrected", "per h", ceiling=5e7, warn=10.0)
-    warned = judge([Measurement("counters.ecc_corrected", "GPU-0", "per h", 12.0)], limit)
-    row = next(line for line in rows(warned) if line.startswith("MARGINAL"))
-    assert row == "MARGINAL gpu0 counters.ecc_corrected 12 per h warn 10 per h -20.0%"
+@pytest.mark.parametrize(
+    ("value", "limit", "row"),
+    [
+        (12.0, Limit("counters.ecc", "per h", ceiling=5e7, warn=10.0), "MARGINAL {} 12 per h warn 10 per h -20.0%"),
+        (5.65, Limit("soak.throttle.hw_thermal", "s", ceiling=0.05), "FAIL {} 5.65 s ceiling 0.05 s -112x"),
+        (7, Limit("inventory.pcie_width", "count", equals=8), "FAIL {} 7 = 8"),
+        (3, Limit("xid", "count", ceiling=0.0), "FAIL {} 3 ceiling 0"),
+    ],
+)
+def test_a_value_is_beside_the_limit_that_it_breaks(value: float, limit: Limit, row: str) -> None:
+    found = judge([Measurement(limit.metric, "GPU-0", limit.unit, value)], limit)
+    assert rows(found)[1] == row.format(f"gpu0 {limit.metric}")
 
 
 def test_one_row_per_verdict_worst_first() -> None:
@@ -109,22 +116,9 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
     ]
 
 
-def test_a_marginal_device_has_a_row_of_its_own() -> None:
-    assert len(rows(judged(740.0), judged(673.0, "GPU-1"), judged(730.0, "GPU-2"))) == 1 + 2 + 1
-
-
-def test_a_margin_beyond_tenfold_is_shown_as_a_multiple() -> None:
-    limit = Limit("soak.throttle.hw_thermal", "s", ceiling=0.05)
-    throttled = judge([Measurement(limit.metric, "GPU-0", "s", 5.65)], limit)
-    assert "-112x" in rows(throttled)[1]
-
-
 def test_the_slowest_of_several_is_marked_even_if_it_passes() -> None:
     assert rows(judged(740.0), judged(730.0, "GPU-1"))[1].startswith("PASS gpu1 <")
-
-
-def test_one_device_is_not_the_slowest() -> None:
-    assert "<" not in rows(judged(740.0))[1]
+    assert "<" not in rows(judged(740.0))[1], "one device is not the slowest"
 
 
 def test_columns_line_up() -> None:
@@ -133,18 +127,15 @@ def test_columns_line_up() -> None:
     assert len({line.index(" TFLOPS") for line in lines[1:]}) == 1  # numbers are flush right
 
 
-@pytest.mark.parametrize(
-    ("status", "colour"),
-    [
-        (Status.FAIL, "red"),
-        (Status.UNMEASURED, "red"),
-        (Status.INCONCLUSIVE, "yellow"),
-        (Status.MARGINAL, "yellow"),
-        (Status.PASS, "green"),
-    ],
-)
-def test_a_row_has_the_colour_of_its_status(status: Status, colour: str) -> None:
-    assert colours(Verdict("a", "GPU-0", status, worded("why"), limit=FLOOR))[1] == colour
+def test_a_row_has_the_colour_of_its_status() -> None:
+    found = {each: colours(Verdict("a", "GPU-0", each, worded("why"), limit=FLOOR))[1:] for each in Status}
+    assert {status.value: shown[0] for status, shown in found.items() if shown} == {
+        "FAIL": "red",
+        "UNMEASURED": "red",
+        "INCONCLUSIVE": "yellow",
+        "MARGINAL": "yellow",
+        "PASS": "green",
+    }
 
 
 def test_a_marginal_row_says_why() -> None:
@@ -159,11 +150,6 @@ def test_information_is_shown_without_a_limit() -> None:
     found = judge([Measurement("ddp.step_ms", "node", "ms", 41.5)], None)
     assert rows(found)[1] == "info node ddp.step_ms 41.5 ms"
     assert colours(found)[1] == ""
-
-
-def test_an_expected_fact_is_shown() -> None:
-    found = judge([Measurement("inventory.count", "node", "count", 7)], Limit("inventory.count", "count", equals=8))
-    assert rows(found)[1] == "FAIL node inventory.count 7 = 8"
 
 
 def test_what_cannot_exist_is_shown_by_v_with_the_reasons() -> None:
@@ -242,15 +228,11 @@ def test_a_long_table_of_two_devices_is_as_short_as_that_of_eight() -> None:
     assert [line.split()[:3] for line in rows(*held) if line.startswith("PASS")] == [["PASS", "all", "2"]] * 16
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, None])
-def test_what_is_no_number_does_not_break_the_table(value: float | None) -> None:
-    found = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], FLOOR)
-    assert " gpu0 matmul.bf16" in rows(found)[1]
-
-
-def test_a_bound_of_zero_has_no_margin_in_percent() -> None:
-    found = judge([Measurement("xid", "GPU-0", "count", 3)], Limit("xid", "count", ceiling=0.0))
-    assert rows(found)[1] == "FAIL gpu0 xid 3 ceiling 0"
+def test_what_is_no_number_does_not_break_the_table() -> None:
+    for value in (math.nan, math.inf, None):
+        found = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], FLOOR)
+        assert " gpu0 matmul.bf16" in rows(found)[1]
+    assert table([], NAMES) == []
 
 
 def left_out(metric: str, subject: str = "GPU-1", why: str = "its worker hung in a.b") -> Verdict:
@@ -341,10 +323,6 @@ def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
     assert "700.3 to 750.3 TFLOPS" in text
 
 
-def test_nothing_to_show_is_no_table() -> None:
-    assert table([], NAMES) == []
-
-
 # -- the closing line
 
 
@@ -364,19 +342,6 @@ def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], col
     assert closing_lines(closing, verdicts) == [(closing.line, colour)]
 
 
-def test_a_long_closing_line_is_broken_between_devices() -> None:
-    line = (
-        "REJECTED 2/8: gpu2 stream.triad -14.0% (3 limits); gpu6 hung in matmul.fp64 (21 limits); worst: " + "x " * 50
-    )
-    found = [text for text, _ in closing_lines(Closing(line, 1, "REJECTED"), [], 80)]
-    assert found[:2] == [
-        "REJECTED 2/8: gpu2 stream.triad -14.0% (3 limits);",
-        "  gpu6 hung in matmul.fp64 (21 limits);",
-    ]
-    assert max(map(len, found)) <= 80
-    assert closing_lines(Closing(line, 1, "REJECTED"), []) == [(line, "red")], "in a file it stays one line"
-
-
 def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     line = "ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)"
     finds = (
@@ -393,22 +358,24 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "  50.1% (products); all alike below 0.51 (products),",
         "  0.8 (memory) of the datasheet; nothing in collectives",
     ]
-    assert finds_lines(closing) == [(finds, "")]
+    assert (closing_lines(closing, []), finds_lines(closing)) == ([(line, "green")], [(finds, "")]), (
+        "in a file it stays one line"
+    )
 
 
-@pytest.mark.parametrize("width", [1, 10, 40, 80])
-@pytest.mark.parametrize("text", ["", " ", "a" * 200, "a  b " * 60, "((" + "b, c (d)) " * 30, "w " + "e" * 99 + " f"])
-def test_lines_that_are_broken_between_phrases_lose_no_word(text: str, width: int) -> None:
-    lines = by_phrases(text, width)
-    assert " ".join(lines).split() == text.split()
-    assert all(len(line) <= width or " " not in line.strip() for line in lines)
+def test_lines_that_are_broken_between_phrases_lose_no_word() -> None:
+    texts = ("", " ", "a" * 200, "a  b " * 60, "((" + "b, c (d)) " * 30, "w " + "e" * 99 + " f")
+    for text, width in itertools.product(texts, (1, 10, 40, 80)):
+        lines = by_phrases(text, width)
+        assert " ".join(lines).split() == text.split()
+        assert all(len(line) <= width or " " not in line.strip() for line in lines)
 
 
-@pytest.mark.parametrize("width", [None, 40, 80, 120])
-def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature(width: int | None) -> None:
-    lines = [text for text, _ in hash_lines("a" * 64, width)]
-    assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, unsigned"
-    assert len(lines) == (1 if width in (None, 120) else 2)
+def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature() -> None:
+    for width, count in ((None, 1), (40, 2), (80, 2), (120, 1)):
+        lines = [text for text, _ in hash_lines("a" * 64, width)]
+        assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, unsigned"
+        assert len(lines) == count
 
 
 def test_the_phases_of_a_run_are_whole_seconds_and_none_is_negative() -> None:
@@ -447,32 +414,19 @@ def test_a_measurement_is_planned_once_for_all_devices() -> None:
     assert lines[1].startswith("at most about 47 s on 8 devices, 5 s of it for what falls short; ")
 
 
-def test_one_device_after_the_other_takes_the_sum() -> None:
-    assert planned(("test_host_copy", {"direction": "h2d"}))[0] == "host_copy h2d up to 4 s"
-    assert planned(("test_stream", {"op": "triad"}))[0] == "stream triad up to 1 s"
-
-
 def test_metrics_of_one_measurement_take_its_time_once() -> None:
     """At level quick the sustained product is the beginning of the soak."""
+    assert planned(("test_host_copy", {"direction": "h2d"}))[0] == "host_copy h2d up to 4 s", "one after the other"
     soak = (("test_soak", {"metric": metric}) for metric in ("soak.rate", "soak.power"))
     lines = planned(("test_matmul", {"dtype": "bf16"}), *soak)
     assert lines[:-1] == ["soak up to 7 s"]
 
 
-@pytest.mark.parametrize(
-    ("test", "platform"),
-    [
-        (("test_inventory_node", {"fact": "count"}), "hgx8"),
-        (("test_peer_copy", {"direction": "both"}), "single"),
-    ],
-)
-def test_what_is_not_measured_takes_no_time(test: tuple[str, dict[str, Any]], platform: str) -> None:
-    assert len(planned(test, platform=platform)) == 1
-
-
-def test_tests_of_others_are_not_planned() -> None:
+def test_what_is_not_measured_takes_no_time() -> None:
+    assert len(planned(("test_inventory_node", {"fact": "count"}))) == 1
+    assert len(planned(("test_peer_copy", {"direction": "both"}), platform="single")) == 1
     run = Session(Options(sku="h100-sxm", level="quick"))
-    assert len(plan.lines(run.setup, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2
+    assert len(plan.lines(run.setup, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2, "tests of others"
 
 
 def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
@@ -504,19 +458,6 @@ def test_benchmark_is_given_the_durations_that_the_device_took(benchmark: Any) -
         "ceiling": None,
         "limit_from": "h100-sxm.yaml:20",
     }
-
-
-@pytest.mark.parametrize("seconds", [[], [0.5], [0.25, 0.5, 0.125]])
-def test_the_timer_reads_back_what_it_was_given(seconds: list[float]) -> None:
-    replay = Replay()
-    clock: Callable[[], float] = replay
-    replay.load(seconds)
-    taken = []
-    for _ in seconds:
-        start = clock()
-        taken.append(clock() - start)
-    assert taken == seconds
-    assert replay.used
 
 
 def test_what_the_readings_cost_is_one_line() -> None:
