@@ -250,12 +250,6 @@ def test_links_that_are_down_or_narrow() -> None:
     assert (facts["pcie_gen"], facts["pcie_gen_max"], facts["pcie_width"], facts["pcie_replays"]) == (4, 5, 8, 3)
 
 
-def test_a_virtual_function() -> None:
-    facts = only(opened(mi300x(amdsmi_get_gpu_virtualization_mode=3))).facts
-    assert facts["virtualization"] == "guest"
-    assert "emulated (guest)" in facts["unsupported"]["pcie_path"]
-
-
 def test_the_parts_of_a_gpu_are_told_apart() -> None:
     """In CPX mode amdsmi gives all parts of a GPU one UUID."""
     shared = mi300x().answers["amdsmi_get_gpu_device_uuid"]
@@ -307,14 +301,6 @@ def test_only_lasting_use_is_use() -> None:
     device = only(driver)
     assert driver.idle(device) is None
     assert driver.idle(device) == "it is 70 % busy (by a process that is not visible from here)"
-
-
-def test_a_lost_gpu_does_not_hide_the_others() -> None:
-    gpus = [mi300x(place) for place in range(8)]
-    gpus[3].lost = True
-    driver = opened(*gpus)
-    assert [device.index for device in driver.discover()] == [0, 1, 2, 4, 5, 6, 7]
-    assert driver.problems == ["GPU 3 does not answer: AMDSMI_STATUS_NOT_FOUND - Device Not found"]
 
 
 def test_a_gpu_that_is_lost_later() -> None:

@@ -126,15 +126,6 @@ def test_facts_of_an_h200(open_driver: Open) -> None:
     assert facts["unsupported"]["retired_pages_pending"] == "this GPU does not support it"
 
 
-def test_a_node_of_eight_in_the_order_of_nvml(open_driver: Open) -> None:
-    h100 = {"nvmlDeviceGetName": b"NVIDIA H100 80GB HBM3"}
-    devices = open_driver(NvmlLibrary([h200(place, **h100) for place in range(8)])).discover()
-    assert [device.index for device in devices] == list(range(8))
-    assert len({device.uuid for device in devices}) == 8
-    assert {device.model for device in devices} == {"NVIDIA H100 80GB HBM3"}
-    assert devices[7].pci_address == "0000:21:00.0"
-
-
 def test_readings_have_the_units_of_their_names(open_driver: Open) -> None:
     driver = open_driver(NvmlLibrary([h200()]))
     assert driver.read(only(driver)) == {
@@ -318,21 +309,6 @@ def test_the_bridges_up_to_the_root_port(open_driver: Open, monkeypatch: pytest.
     ]
     virtual = only(open_driver(NvmlLibrary([h200(nvmlDeviceGetVirtualizationMode=1)]))).facts
     assert "emulated (passthrough)" in virtual["unsupported"]["pcie_path"]
-
-
-def test_a_lost_gpu_does_not_hide_the_others(open_driver: Open) -> None:
-    gpus = [h200(place) for place in range(8)]
-    gpus[3].lost = True
-    driver = open_driver(NvmlLibrary(gpus))
-    assert [device.index for device in driver.discover()] == [0, 1, 2, 4, 5, 6, 7]
-    assert driver.problems == ["GPU 3 does not answer: GPU is lost"]
-
-
-def test_a_gpu_that_is_lost_while_it_is_asked(open_driver: Open) -> None:
-    gpu = h200(nvmlDeviceGetVbiosVersion=lambda *arguments: pynvml.NVML_ERROR_GPU_IS_LOST)
-    driver = open_driver(NvmlLibrary([gpu, h200(1)]))
-    assert [device.index for device in driver.discover()] == [1]
-    assert "GPU 0" in driver.problems[0]
 
 
 def test_no_gpu_that_answers_is_a_problem_of_the_driver(open_driver: Open) -> None:
