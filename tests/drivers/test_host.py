@@ -288,11 +288,20 @@ def test_a_fact_that_is_hidden_says_where_and_why(tmp_path: Path, name: str, tre
     assert words in why(make(tmp_path, tree), name)
 
 
-def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
-    make(tmp_path, {**rdma("mlx5_0", {}), **rdma("mlx5_3", {"counters/link_downed": "7"}, FAR_NIC)})
-    assert answer(HOST_READERS["nic_link_downed"], tmp_path, METAL)["worst"] == "mlx5_3/1"
-    healthy = make(tmp_path / "healthy", rdma("mlx5_0", {}))
-    assert answer(HOST_READERS["nic_link_downed"], healthy, METAL)["worst"] == ""
+@pytest.mark.parametrize(
+    ("name", "tree", "worst"),
+    [
+        (
+            "nic_link_downed",
+            {**rdma("mlx5_0", {}), **rdma("mlx5_3", {"counters/link_downed": "7"}, FAR_NIC)},
+            "mlx5_3/1",
+        ),
+        ("nic_link_downed", rdma("mlx5_0", {}), ""),
+        ("acs", {**gpu(), **bridges(config((0x000D, 1)))}, "0000:10:01.0"),
+    ],
+)
+def test_the_worst_of_several_is_named(tmp_path: Path, name: str, tree: Tree, worst: str) -> None:
+    assert answer(HOST_READERS[name], make(tmp_path, tree), METAL)["worst"] == worst
 
 
 @pytest.mark.parametrize(
@@ -311,11 +320,6 @@ def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
 def test_the_rates_of_the_nics_for_accelerators(tmp_path: Path, tree: Tree, rates: dict[str, float]) -> None:
     """One of a storage network hides none that is down; one below no switch of an accelerator is not left out alone."""
     assert answer(HOST_READERS["nics_active"], make(tmp_path, tree), METAL)["details"]["rates"] == rates
-
-
-def test_the_bridges_with_access_control_are_named(tmp_path: Path) -> None:
-    make(tmp_path, {**gpu(), **bridges(config((0x000D, 1)))})
-    assert answer(HOST_READERS["acs"], tmp_path, METAL)["worst"] == "0000:10:01.0"
 
 
 @pytest.mark.parametrize(
@@ -351,13 +355,9 @@ def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, tree: Tree
 )
 def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
     assert needed(HOST_READERS["acs"], where) == words
+    assert why(tmp_path, "acs", where) == "the PCI bus shows no accelerator", "what is absent takes no permission"
     make(tmp_path, {**gpu(), **bridges(config()[:64])})
     assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "can be read")
-
-
-def test_a_fact_that_is_there_takes_nothing(tmp_path: Path) -> None:
-    """What is absent is no matter of permissions."""
-    assert why(tmp_path, "acs", Place(root=False, container="", machine="")) == "the PCI bus shows no accelerator"
 
 
 def test_a_reading_that_hangs_costs_only_itself(tmp_path: Path) -> None:

@@ -282,12 +282,3 @@ def test_a_broken_driver_is_seen_and_nothing_is_accepted(tmp_path: Path) -> None
     assert ran.statuses("inventory.driver") == {"node": "UNMEASURED"}
     assert set(ran.statuses("inventory.sku").values()) == {"PASS"}, "the rest goes on"
     assert sentence in ran.out
-
-
-def test_a_threshold_file_of_an_unknown_vendor_names_the_nearest(tmp_path: Path) -> None:
-    own = tmp_path / "own.yaml"
-    own.write_text("sku: own\nvendor: nvidai\nplatforms: {one: {devices: 1}}\n")
-    command = [str(as_user.BIN / "pytest-accel"), "sku", "lint", str(own)]
-    shown = subprocess.run(command, env=as_user.environment(), capture_output=True, text=True, check=False)
-    assert "vendor: 'nvidai' is not known; did you mean 'nvidia'" in shown.stdout
-    assert f"known: {', '.join(OURS)}" in shown.stdout

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pynvml
 import pytest
 import shipped
@@ -114,9 +111,6 @@ def test_what_the_driver_says_of_a_worker_that_we_killed_is_ours(
     number: int, pid: int | None, ended: Ended, counts: bool
 ) -> None:
     assert verdict("application", xid(number, pid=pid), ended=(ended,)).value == int(counts)
-
-
-def test_a_killed_worker_excuses_no_hardware() -> None:
     assert verdict("hardware", xid(79, pid=812), ended=(Ended("GPU-0", 812, 11.0),)).status is Status.FAIL
 
 
@@ -151,20 +145,6 @@ def test_a_line_of_the_kernel_log(line: str, number: int, pid: int | None) -> No
 @pytest.mark.parametrize("line", ["usb 1-1: new device", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"])
 def test_other_lines_are_none(line: str) -> None:
     assert kernel_log.parse(line) is None
-
-
-def test_the_log_is_followed(tmp_path: Path) -> None:
-    """A named pipe stands in for /dev/kmsg: one record a read."""
-    path = tmp_path / "kmsg"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-
-    def write() -> None:
-        with open(path, "w", encoding="utf-8", buffering=1) as log:
-            log.write(f"4,1,1,-;{LINES[0][0]}\n")
-
-    threading.Thread(target=write, daemon=True).start()
-    assert next(kernel_log._events(reader, path))["number"] == 79
 
 
 def test_what_stands_in_for_the_log_in_a_container_is_not_listened_to() -> None:
@@ -261,36 +241,3 @@ def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).trouble)
     reports.heard.append(xid(79))
     assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 1, "what was heard was heard"
-
-
-# -- as a user sees it
-
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two: {devices: 2, pcie: {gen: 5, lanes: 16, gb_per_s: 63}}
-"""
-NODE = """
-sku: ./pair.yaml
-platform: two
-faults:
-  - {fault: xid, device: 1, number: 79, at: matmul}
-  - {fault: xid, device: 0, number: 31, at: matmul}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_an_xid_fails_its_device_and_is_in_the_closing_line(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(PAIR)
-    (tmp_path / "node.yaml").write_text(NODE)
-    ran = as_user.pytest(
-        tmp_path, "--accel-simulate=node.yaml", "--accel-platform=two",
-        "-k", "(test_matmul and bf16) or counters", sku="./pair.yaml", paths=(),
-    )  # fmt: skip
-    assert ran.statuses("counters.xid_hardware") == {"gpu0": "PASS", "gpu1": "FAIL"}
-    assert ran.statuses("counters.xid_application") == {"gpu0": "MARGINAL", "gpu1": "PASS"}
-    assert ran.closing.startswith(
-        "SIMULATED REJECTED gpu1: counters.xid_hardware 1, expected 0, during matmul.bf16: Xid 79, it has fallen off"
-    )
