@@ -166,7 +166,10 @@ KNOWN: list[tuple[str, Tree, Any]] = [
     ("pcie_corrected", gpu(aer_dev_correctable=AER.format("COR", 40)), 40),
     ("ethernet_rate", {"sys/class/net/eth0/device": "", "sys/class/net/eth0/operstate": "up",
                        "sys/class/net/eth0/type": "1",
-                       "sys/class/net/eth0/speed": "100000"}, 12.5),
+                       "sys/class/net/eth0/speed": "100000",
+                       # one that is down or no device, where the kernel answers with an error
+                       "sys/class/net/ifb0/speed/": "", "sys/class/net/eth1/device": "",
+                       "sys/class/net/eth1/speed/": ""}, 12.5),
     ("ecc_corrected", {MC.format(0, "ce"): "0", MC.format(1, "ce"): "12"}, 12),
     ("ecc_uncorrected", {MC.format(0, "ue"): "0"}, 0),
     ("dimms", {SLOT.format(0): dimm(65536, 5600, 4800), SLOT.format(1): dimm(65536, 5600, 4800),
@@ -243,28 +246,23 @@ def test_what_cannot_be_read_or_is_garbage_breaks_nothing(tmp_path: Path, name: 
             assert not re.match(r"\w+Error:", reason), reason
 
 
-HIDDEN = [
-    ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
-    ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
-     "sys/fs/cgroup/memory.max"),
-    ("power_supplies", {"sys/class/power_supply/A/type": "Mains", "sys/class/power_supply/A/online": "1"},
-     "sys/class/power_supply/A/online"),
-    ("iommu", gpu(), "sys/kernel/iommu_groups/19/type"),
-    ("acs", {**gpu(), **bridges(config())}, f"{BUS}/config"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "tree", "file"), HIDDEN, ids=[case[0] for case in HIDDEN])
-def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree: Tree, file: str) -> None:
-    path = make(tmp_path, tree) / file
-    path.unlink()
-    path.mkdir()
-    assert f"/{file}: Is a directory" in why(tmp_path, name)
+def hidden(tree: Tree, file: str) -> Tree:
+    """Make a folder of a file, which even root cannot read."""
+    return {f"{name}/" if name == file else name: content for name, content in tree.items()}
 
 
 @pytest.mark.parametrize(
     ("name", "tree", "words"),
     [
+        *((name, hidden(tree, file), f"/{file}: Is a directory") for name, tree, file in (
+            ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
+            ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
+             "sys/fs/cgroup/memory.max"),
+            ("power_supplies", {"sys/class/power_supply/A/type": "Mains", "sys/class/power_supply/A/online": "1"},
+             "sys/class/power_supply/A/online"),
+            ("iommu", gpu(), "sys/kernel/iommu_groups/19/type"),
+            ("acs", {**gpu(), **bridges(config())}, f"{BUS}/config"),
+        )),
         ("acs", {**gpu(), **bridges(config()[:64])}, "only 64 of 4096 bytes can be read"),
         ("numa_balancing", {"proc/sys/kernel/numa_balancing": "no"},
          "/proc/sys/kernel/numa_balancing: 'no' is not a number"),
@@ -378,14 +376,3 @@ def test_this_machine_is_read() -> None:
     assert list(found) == list(HOST_FACTS)
     assert found["cpus_usable"]["value"] == len(os.sched_getaffinity(0))
     assert found["memory"]["value"] > 0
-
-
-def test_an_interface_without_a_device_is_not_asked_for_its_speed(tmp_path: Path) -> None:
-    """The kernel answers with an error, as it does for one that is down."""
-    card = {f"sys/class/net/eth0/{name}": text for name, text in CARD.items()}
-    make(tmp_path, {**card, "sys/class/net/ifb0/speed/": "", "sys/class/net/eth1/device": ""})
-    (tmp_path / "sys/class/net/eth1/speed").mkdir()
-    assert value(tmp_path, "ethernet_rate") == 12.5
-
-
-CARD = {"device": "", "operstate": "up", "type": "1", "speed": "100000"}

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import asked
 import pynvml
 import pytest
 from real_series import table
@@ -25,9 +26,7 @@ OLD_IDS = (251, 252, 253)
 
 @pytest.fixture(autouse=True)
 def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", Path("/nowhere"))
+    asked.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
@@ -139,10 +138,10 @@ def test_throttle_counters_are_read_where_this_driver_has_them(driver: str, ids:
     for other in (*OLD_IDS, *nvml.NEW_IDS):
         gpu.fields[other] = (1, 7e9 if other not in ids else 0)  # power smoothing, or nothing that is known
     gpu.fields.update(dict(zip(ids, [(3, 1e9), (3, 2e9), (3, 3e9)], strict=False)))
-    asked = opened(gpu, driver=driver)
-    reading = asked.read(only(asked))
-    found = [reading.get(name) for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
-    assert found == (pytest.approx([1, 2, 3]) if ids else [None, None, None])
+    found = opened(gpu, driver=driver)
+    reading = found.read(only(found))
+    seconds = [reading.get(name) for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
+    assert seconds == (pytest.approx([1, 2, 3]) if ids else [None, None, None])
 
 
 def test_without_counters_the_sampled_reasons_stand_in() -> None:

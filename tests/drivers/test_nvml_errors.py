@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import deadlines, pci
+from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
 from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
@@ -79,10 +79,8 @@ class Faulty(NvmlLibrary):
 
 
 @pytest.fixture(autouse=True)
-def _below_pynvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", tmp_path)
+def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import asked
 import pynvml
 import pytest
 import shipped
@@ -14,7 +15,7 @@ from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
+from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
@@ -172,10 +173,8 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NvmlLibrary:
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", tmp_path)
+def library(monkeypatch: pytest.MonkeyPatch) -> NvmlLibrary:
+    asked.forget_pynvml(monkeypatch)
     found = NvmlLibrary([h100(0), h100(1)])
     install(found)
     return found
