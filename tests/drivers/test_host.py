@@ -246,6 +246,17 @@ def test_what_cannot_be_read_or_is_garbage_breaks_nothing(tmp_path: Path, name: 
             assert not re.match(r"\w+Error:", reason), reason
 
 
+HIDDEN: list[tuple[str, Tree, str]] = [
+    ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
+    ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
+     "sys/fs/cgroup/memory.max"),
+    ("power_supplies", {"sys/class/power_supply/A/type": "Mains", "sys/class/power_supply/A/online": "1"},
+     "sys/class/power_supply/A/online"),
+    ("iommu", gpu(), "sys/kernel/iommu_groups/19/type"),
+    ("acs", {**gpu(), **bridges(config())}, f"{BUS}/config"),
+]  # fmt: skip
+
+
 def hidden(tree: Tree, file: str) -> Tree:
     """Make a folder of a file, which even root cannot read."""
     return {f"{name}/" if name == file else name: content for name, content in tree.items()}
@@ -254,15 +265,7 @@ def hidden(tree: Tree, file: str) -> Tree:
 @pytest.mark.parametrize(
     ("name", "tree", "words"),
     [
-        *((name, hidden(tree, file), f"/{file}: Is a directory") for name, tree, file in (
-            ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
-            ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
-             "sys/fs/cgroup/memory.max"),
-            ("power_supplies", {"sys/class/power_supply/A/type": "Mains", "sys/class/power_supply/A/online": "1"},
-             "sys/class/power_supply/A/online"),
-            ("iommu", gpu(), "sys/kernel/iommu_groups/19/type"),
-            ("acs", {**gpu(), **bridges(config())}, f"{BUS}/config"),
-        )),
+        *((name, hidden(tree, file), f"/{file}: Is a directory") for name, tree, file in HIDDEN),
         ("acs", {**gpu(), **bridges(config()[:64])}, "only 64 of 4096 bytes can be read"),
         ("numa_balancing", {"proc/sys/kernel/numa_balancing": "no"},
          "/proc/sys/kernel/numa_balancing: 'no' is not a number"),
