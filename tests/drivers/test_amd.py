@@ -268,6 +268,12 @@ def test_what_is_refused_is_left_out_and_named(code: int, kind: str, reason: str
     assert facts["compute_units"] == 304
 
 
+def test_an_answer_that_nobody_knows_is_named_and_hides_no_other() -> None:
+    facts = only(opened(mi300x(amdsmi_get_gpu_perf_level=99))).facts
+    assert facts["unread"]["perf_level"] == "the library's answer cannot be interpreted: 99"
+    assert facts["compute_partition"] == "SPX"
+
+
 def test_memory_of_others_is_seen_and_explained() -> None:
     driver = opened(mi300x(amdsmi_get_gpu_memory_usage=By({0: 20 << 30}), amdsmi_get_gpu_process_list=processes(4711)))
     assert driver.idle(only(driver)) == "21.5 GB of its memory is in use (pid 4711)"
