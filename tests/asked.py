@@ -1,12 +1,23 @@
-"""All that a driver is ever asked for, at once."""
+"""All that a driver is ever asked for, at once, and a pynvml that knows no library."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pynvml
+import pytest
+
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import Driver, DriverProblem
+from pytest_accel.drivers import Driver, DriverProblem, pci
+
+
+def forget_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take from pynvml what it keeps of a library, and every PCI device from the machine."""
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    monkeypatch.setattr(pci, "DEVICES", Path("/nowhere"))
 
 
 def everything(driver: Driver) -> tuple[list[Device], list[str]]:

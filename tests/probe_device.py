@@ -72,24 +72,32 @@ def compute(count: int = 1) -> Compute:
     return device
 
 
-def on_cpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], architecture: str = "") -> Compute:
-    """Return a GPU that computes on the CPU; its torch is one for CUDA."""
+def with_cuda(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), **properties: Any) -> None:
+    """Make torch say of itself that it is one for CUDA and has one GPU. Nothing can be allocated on it."""
     import torch
 
-    properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0, gcnArchName=architecture)
+    shown = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), **properties)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch_device, "INFINITY_CACHE", {})  # one set of operands
+    monkeypatch.setattr(torch.version, "hip", None)
     for name, value in {
         "init": lambda: None,
         "device_count": lambda: 1,
         "set_device": lambda place: None,
-        "get_device_properties": lambda place: properties,
+        "get_device_properties": lambda place: shown,
         "get_device_capability": lambda place: capability,
         "empty_cache": lambda: None,
         "synchronize": lambda: None,
         "mem_get_info": lambda place: (80 * 10**9, 81 * 10**9),
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
+
+
+def on_cpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], architecture: str = "") -> Compute:
+    """Return a GPU that computes on the CPU; its torch is one for CUDA."""
+    import torch
+
+    with_cuda(monkeypatch, capability, L2_cache_size=0, gcnArchName=architecture)
+    monkeypatch.setattr(torch_device, "INFINITY_CACHE", {})  # one set of operands
     device = Compute([gpu()], AtOnce())
     device.torch_device = torch.device("cpu")
     return device

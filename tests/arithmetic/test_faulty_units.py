@@ -25,14 +25,13 @@ PLACE = 4096
 class Seen:
     """The faults of products over 8192 that the check sees.
 
-    `lost` and `lane` are shares of the checked elements that are out of tolerance if every element has lost one
-    product, or those of one multiplier. `accumulator` is a number of bits of sums that is seen as too few. `mantissa`
+    `lost` is the share of the checked elements that are out of tolerance if every element has lost one product: what
+    one multiplier less loses is more. `accumulator` is a number of bits of sums that is seen as too few. `mantissa`
     is the number of bits of an operand behind the leading one; `stuck` tells whether the lowest of A is seen if it is
     always 0. `bit` is the lowest bit of an element of median size that is seen if it flips.
     """
 
     lost: float
-    lane: float
     accumulator: int
     mantissa: int
     stuck: bool
@@ -40,13 +39,13 @@ class Seen:
 
 
 FAULTS = {
-    "fp32": Seen(lost=0.95, lane=0.99, accumulator=20, mantissa=23, stuck=False, bit=11),
-    "tf32": Seen(lost=0.27, lane=0.97, accumulator=16, mantissa=10, stuck=False, bit=18),
-    "bf16": Seen(lost=0.50, lane=0.98, accumulator=16, mantissa=7, stuck=True, bit=1),
-    "fp16": Seen(lost=0.70, lane=0.98, accumulator=17, mantissa=10, stuck=True, bit=3),
-    "fp8": Seen(lost=0.22, lane=0.94, accumulator=8, mantissa=3, stuck=True, bit=2),
-    "mxfp8": Seen(lost=0.45, lane=0.97, accumulator=15, mantissa=3, stuck=True, bit=1),
-    "nvfp4": Seen(lost=0.45, lane=0.96, accumulator=14, mantissa=1, stuck=True, bit=1),
+    "fp32": Seen(lost=0.95, accumulator=20, mantissa=23, stuck=False, bit=11),
+    "tf32": Seen(lost=0.27, accumulator=16, mantissa=10, stuck=False, bit=18),
+    "bf16": Seen(lost=0.50, accumulator=16, mantissa=7, stuck=True, bit=1),
+    "fp16": Seen(lost=0.70, accumulator=17, mantissa=10, stuck=True, bit=3),
+    "fp8": Seen(lost=0.22, accumulator=8, mantissa=3, stuck=True, bit=2),
+    "mxfp8": Seen(lost=0.45, accumulator=15, mantissa=3, stuck=True, bit=1),
+    "nvfp4": Seen(lost=0.45, accumulator=14, mantissa=1, stuck=True, bit=1),
 }
 """A little below what one seed shows. Hopper sums products of fp8 in 13 bits by design."""
 DTYPES = [pytest.param(dtype, marks=() if dtype == "bf16" else pytest.mark.nightly) for dtype in FAULTS]
@@ -84,13 +83,6 @@ def without(where: slice) -> Changed:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_product_that_is_lost_is_seen(dtype: str) -> None:
     assert share_seen(dtype, unit_of(dtype), without(slice(PLACE, PLACE + 1))) >= FAULTS[dtype].lost
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("dtype", FAULTS)
-def test_a_multiplier_that_gives_nothing_is_seen(dtype: str) -> None:
-    unit = unit_of(dtype)
-    assert share_seen(dtype, unit, without(slice(5, None, unit.depth))) >= FAULTS[dtype].lane
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,20 +26,20 @@ ENOUGH = 0.3
 """Seconds of processor time that are waited for."""
 
 
-@pytest.fixture
-def busy() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that uses all the processor time that it gets."""
-    with subprocess.Popen([sys.executable, "-c", BURNS]) as process:
-        yield process
-        process.kill()
+@contextmanager
+def running(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     """A process of somebody else, below which nothing runs."""
-    with subprocess.Popen([sys.executable, "-c", RESTS]) as process:
+    with running(RESTS) as process:
         yield process
-        process.kill()
 
 
 def grown(load: ForeignLoad, busy: subprocess.Popen[bytes]) -> float:
@@ -52,26 +53,14 @@ def grown(load: ForeignLoad, busy: subprocess.Popen[bytes]) -> float:
     return load.seconds() - before
 
 
-def test_a_process_of_somebody_else_counts(busy: subprocess.Popen[bytes], other: subprocess.Popen[bytes]) -> None:
-    assert grown(ForeignLoad(other.pid), busy) > 0.7 * ENOUGH
-
-
-def test_our_own_processes_count_as_ours(busy: subprocess.Popen[bytes], other: subprocess.Popen[bytes]) -> None:
+def test_our_own_processes_count_as_ours_also_once_they_ended(other: subprocess.Popen[bytes]) -> None:
     """Both loads see the same machine; they differ by what `busy` used."""
     ours, theirs = ForeignLoad(os.getpid()), ForeignLoad(other.pid)
-    before = theirs.seconds() - ours.seconds()
-    grown(theirs, busy)
-    assert theirs.seconds() - ours.seconds() - before > 0.7 * ENOUGH
-
-
-def test_a_process_of_ours_that_ended_stays_ours() -> None:
-    load = ForeignLoad(os.getpid())
-    with subprocess.Popen([sys.executable, "-c", BURNS]) as process:
-        load.seconds()
-        grown(load, process)
-        process.kill()
-    used = load._own()
-    assert used >= ENOUGH
+    with running(BURNS) as busy:
+        before = theirs.seconds() - ours.seconds()
+        assert grown(theirs, busy) > 0.7 * ENOUGH
+        assert theirs.seconds() - ours.seconds() - before > 0.7 * ENOUGH
+    assert ours._own() >= ENOUGH
 
 
 @pytest.mark.parametrize(("share", "says"), [(0.05, None), (0.83, "other processes take 83% of the processor's time")])

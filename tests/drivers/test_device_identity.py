@@ -17,7 +17,3 @@ def test_a_serial_number_of_bytes_that_are_no_text_can_be_read_back(tmp_path: Pa
     assert device.serial == r"16540\x00\x7f"
     record.write(Run(run={"host": "node1"}, devices=[device]), tmp_path)
     assert record.read(tmp_path / record.FILE).devices[0].serial == device.serial
-
-
-def test_a_device_without_a_serial_number_has_none() -> None:
-    assert Asker(None, None).device("GPU-0", 0, None, driver="amd", of_device=()).serial is None

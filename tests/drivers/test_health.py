@@ -31,25 +31,6 @@ def node(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tmp_path / "site")}
 
 
-@pytest.mark.devices
-def test_health_is_judged_on_every_device_and_blames_the_sick_one(tmp_path: Path, node: dict[str, str]) -> None:
-    ran = as_user.pytest(tmp_path, "-k", "inventory or health", sku="h100-sxm", paths=(), env=node)
-    assert ran.closing == "REJECTED gpu6: health.remap_pending 1, expected 0"
-    found = ran.statuses("health.remap_pending")
-    assert sorted(found.values()) == ["FAIL", *["PASS"] * 7]
-    same = next(line for line in ran.out.splitlines() if line.startswith("inventory, health: "))
-    assert " facts as expected on 8 devices" in same, "what is as it should be is one line"
-    assert "health.remap_pending on 7" in same
-    assert not any("health.recovery_action" in line for line in ran.out.splitlines())
-    assert ran.exit == 1
-
-
-@pytest.mark.devices
-def test_the_items_can_be_chosen_by_fact_and_device(tmp_path: Path, node: dict[str, str]) -> None:
-    ran = as_user.pytest(tmp_path, "-k", "test_health[remap_pending-gpu2]", sku="h100-sxm", paths=(), env=node)
-    assert ran.closing.startswith("HELD 1/1 limits")
-
-
 @pytest.mark.slow
 def test_discover_shows_the_sheet_and_what_is_hidden(tmp_path: Path, node: dict[str, str]) -> None:
     done = subprocess.run(
@@ -62,12 +43,6 @@ def test_discover_shows_the_sheet_and_what_is_hidden(tmp_path: Path, node: dict[
     assert "inventory.vbios 96.00.A5.00.03" in words
     assert "health.remap_pending 0; gpu6 1" in words
     assert "ecc_sram_threshold_exceeded: this user may not read it: run as root" in words
-
-
-def test_a_cpu_has_no_facts_to_judge(tmp_path: Path) -> None:
-    ran = as_user.pytest(tmp_path, "--collect-only", "-q", "-k", "inventory or health", paths=())
-    assert "test_health" not in ran.out
-    assert "test_inventory_sku[cpu0]" in ran.out
 
 
 @pytest.mark.devices

@@ -166,7 +166,10 @@ KNOWN: list[tuple[str, Tree, Any]] = [
     ("pcie_corrected", gpu(aer_dev_correctable=AER.format("COR", 40)), 40),
     ("ethernet_rate", {"sys/class/net/eth0/device": "", "sys/class/net/eth0/operstate": "up",
                        "sys/class/net/eth0/type": "1",
-                       "sys/class/net/eth0/speed": "100000"}, 12.5),
+                       "sys/class/net/eth0/speed": "100000",
+                       # one that is down or no device, where the kernel answers with an error
+                       "sys/class/net/ifb0/speed/": "", "sys/class/net/eth1/device": "",
+                       "sys/class/net/eth1/speed/": ""}, 12.5),
     ("ecc_corrected", {MC.format(0, "ce"): "0", MC.format(1, "ce"): "12"}, 12),
     ("ecc_uncorrected", {MC.format(0, "ue"): "0"}, 0),
     ("dimms", {SLOT.format(0): dimm(65536, 5600, 4800), SLOT.format(1): dimm(65536, 5600, 4800),
@@ -232,7 +235,7 @@ def test_what_cannot_be_read_or_is_garbage_breaks_nothing(tmp_path: Path, name: 
             assert not re.match(r"\w+Error:", reason), reason
 
 
-HIDDEN = [
+HIDDEN: list[tuple[str, Tree, str]] = [
     ("pcie_width", gpu(current_link_width="8", max_link_width="16"), f"{GPU}/current_link_width"),
     ("memory_usable", {**MEMINFO, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1"},
      "sys/fs/cgroup/memory.max"),
@@ -241,17 +244,15 @@ HIDDEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "tree", "file"), HIDDEN, ids=[case[0] for case in HIDDEN])
-def test_what_is_hidden_is_not_taken_for_healthy(tmp_path: Path, name: str, tree: Tree, file: str) -> None:
-    path = make(tmp_path, tree) / file
-    path.unlink()
-    path.mkdir()
-    assert f"/{file}: Is a directory" in why(tmp_path, name)
+def hidden(tree: Tree, file: str) -> Tree:
+    """Make a folder of a file, which even root cannot read."""
+    return {f"{name}/" if name == file else name: content for name, content in tree.items()}
 
 
 @pytest.mark.parametrize(
     ("name", "tree", "words"),
     [
+        *((name, hidden(tree, file), f"/{file}: Is a directory") for name, tree, file in HIDDEN),
         ("acs", {**gpu(), **bridges(config()[:64])}, "only 64 of 4096 bytes can be read"),
         ("numa_balancing", {"proc/sys/kernel/numa_balancing": "no"},
          "/proc/sys/kernel/numa_balancing: 'no' is not a number"),
@@ -270,11 +271,20 @@ def test_a_fact_that_is_hidden_says_where_and_why(tmp_path: Path, name: str, tre
     assert words in why(make(tmp_path, tree), name)
 
 
-def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
-    make(tmp_path, {**rdma("mlx5_0", {}), **rdma("mlx5_3", {"counters/link_downed": "7"}, FAR_NIC)})
-    assert answer(HOST_READERS["nic_link_downed"], tmp_path, METAL)["worst"] == "mlx5_3/1"
-    healthy = make(tmp_path / "healthy", rdma("mlx5_0", {}))
-    assert answer(HOST_READERS["nic_link_downed"], healthy, METAL)["worst"] == ""
+@pytest.mark.parametrize(
+    ("name", "tree", "worst"),
+    [
+        (
+            "nic_link_downed",
+            {**rdma("mlx5_0", {}), **rdma("mlx5_3", {"counters/link_downed": "7"}, FAR_NIC)},
+            "mlx5_3/1",
+        ),
+        ("nic_link_downed", rdma("mlx5_0", {}), ""),
+        ("acs", {**gpu(), **bridges(config((0x000D, 1)))}, "0000:10:01.0"),
+    ],
+)
+def test_the_worst_of_several_is_named(tmp_path: Path, name: str, tree: Tree, worst: str) -> None:
+    assert answer(HOST_READERS[name], make(tmp_path, tree), METAL)["worst"] == worst
 
 
 @pytest.mark.parametrize(
@@ -293,11 +303,6 @@ def test_the_worst_of_several_is_named(tmp_path: Path) -> None:
 def test_the_rates_of_the_nics_for_accelerators(tmp_path: Path, tree: Tree, rates: dict[str, float]) -> None:
     """One of a storage network hides none that is down; one below no switch of an accelerator is not left out alone."""
     assert answer(HOST_READERS["nics_active"], make(tmp_path, tree), METAL)["details"]["rates"] == rates
-
-
-def test_the_bridges_with_access_control_are_named(tmp_path: Path) -> None:
-    make(tmp_path, {**gpu(), **bridges(config((0x000D, 1)))})
-    assert answer(HOST_READERS["acs"], tmp_path, METAL)["worst"] == "0000:10:01.0"
 
 
 @pytest.mark.parametrize(
@@ -333,13 +338,9 @@ def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, tree: Tree
 )
 def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
     assert needed(HOST_READERS["acs"], where) == words
+    assert why(tmp_path, "acs", where) == "the PCI bus shows no accelerator", "what is absent takes no permission"
     make(tmp_path, {**gpu(), **bridges(config()[:64])})
     assert why(tmp_path, "acs", where).endswith(f"({words})" if words else "can be read")
-
-
-def test_a_fact_that_is_there_takes_nothing(tmp_path: Path) -> None:
-    """What is absent is no matter of permissions."""
-    assert why(tmp_path, "acs", Place(root=False, container="", machine="")) == "the PCI bus shows no accelerator"
 
 
 def test_a_reading_that_hangs_costs_only_itself(tmp_path: Path) -> None:
@@ -360,14 +361,3 @@ def test_this_machine_is_read() -> None:
     assert list(found) == list(HOST_FACTS)
     assert found["cpus_usable"]["value"] == len(os.sched_getaffinity(0))
     assert found["memory"]["value"] > 0
-
-
-def test_an_interface_without_a_device_is_not_asked_for_its_speed(tmp_path: Path) -> None:
-    """The kernel answers with an error, as it does for one that is down."""
-    card = {f"sys/class/net/eth0/{name}": text for name, text in CARD.items()}
-    make(tmp_path, {**card, "sys/class/net/ifb0/speed/": "", "sys/class/net/eth1/device": ""})
-    (tmp_path / "sys/class/net/eth1/speed").mkdir()
-    assert value(tmp_path, "ethernet_rate") == 12.5
-
-
-CARD = {"device": "", "operstate": "up", "type": "1", "speed": "100000"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asked
 import pynvml
 import pytest
 from real_series import table
@@ -17,38 +17,22 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.telemetry import summarise
-from pytest_accel.simulate.libraries.nvml import (
-    NEW_IDS,
-    NOT_SUPPORTED,
-    NvmlLibrary,
-    fabric,
-    fills,
-    h200,
-    install,
-    processes,
-)
+from pytest_accel.simulate.libraries import nvml
+from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h200, install, processes
 from pytest_accel.views.plan import COUNTER_CALLS, LINK_CALLS
 
-NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
 OLD_IDS = (251, 252, 253)
 
 
-@pytest.fixture
-def open_driver(monkeypatch: pytest.MonkeyPatch) -> Callable[[NvmlLibrary | None], NvidiaDriver]:
-    """Makes a driver that finds this library; None for none."""
-
-    def make(library: NvmlLibrary | None) -> NvidiaDriver:
-        install(library)
-        return NvidiaDriver()
-
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", Path("/nowhere"))
+@pytest.fixture(autouse=True)
+def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    return make
 
 
-Open = Callable[[NvmlLibrary | None], NvidiaDriver]
+def opened(*gpus: NvmlGpu, **library: Any) -> NvidiaDriver:
+    install(NvmlLibrary(list(gpus), **library))
+    return NvidiaDriver()
 
 
 def only(driver: NvidiaDriver) -> Device:
@@ -56,13 +40,13 @@ def only(driver: NvidiaDriver) -> Device:
     return device
 
 
-def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_identity_of_an_h200(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     (tmp_path / "0000:1a:00.0").mkdir()
     (tmp_path / "0000:1a:00.0" / "numa_node").write_text("1\n")
     (tmp_path / "0000:1a:00.0" / "local_cpulist").write_text(f"{allowed[0]},99999\n")
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
-    device = only(open_driver(NvmlLibrary([h200()])))
+    device = only(opened(h200()))
     assert {key: value for key, value in vars(device).items() if key != "facts"} == {
         "uuid": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f0",
         "index": 0,
@@ -78,11 +62,10 @@ def test_identity_of_an_h200(open_driver: Open, monkeypatch: pytest.MonkeyPatch,
     }
 
 
-def test_facts_of_an_h200(open_driver: Open) -> None:
-    facts = only(open_driver(NvmlLibrary([h200()]))).facts
+def test_facts_of_an_h200() -> None:
+    facts = only(opened(h200())).facts
     expected = {
         "pci_subsystem": "10de:16c1",
-        "compute_units": 132,
         "module_id": 1,
         "chassis_serial": "1820224000123",
         "slot": 0,
@@ -91,19 +74,12 @@ def test_facts_of_an_h200(open_driver: Open) -> None:
         "vbios": "96.00.A5.00.03",
         "inforom": "G520.0200.00.05",
         "mig": False,
-        "ecc": True,
         "compute_mode": "default",
         "virtualization": "none",
-        "power_limit_w": 700.0,
         "power_limit_default_w": 700.0,
         "power_limit_min_w": 200.0,
-        "power_limit_max_w": 700.0,
-        "clock_max_mhz": 1980,
         "slowdown_margin_c": -2,
-        "pcie_gen_max": 5,
-        "pcie_width_max": 16,
         "nvlink_count": 18,
-        "nvlink_up": 18,
         "nvlink_gb_per_s": pytest.approx(26.562),
         "fabric_state": "completed",
         "fabric_health": "healthy",
@@ -126,17 +102,8 @@ def test_facts_of_an_h200(open_driver: Open) -> None:
     assert facts["unsupported"]["retired_pages_pending"] == "this GPU does not support it"
 
 
-def test_a_node_of_eight_in_the_order_of_nvml(open_driver: Open) -> None:
-    h100 = {"nvmlDeviceGetName": b"NVIDIA H100 80GB HBM3"}
-    devices = open_driver(NvmlLibrary([h200(place, **h100) for place in range(8)])).discover()
-    assert [device.index for device in devices] == list(range(8))
-    assert len({device.uuid for device in devices}) == 8
-    assert {device.model for device in devices} == {"NVIDIA H100 80GB HBM3"}
-    assert devices[7].pci_address == "0000:21:00.0"
-
-
-def test_readings_have_the_units_of_their_names(open_driver: Open) -> None:
-    driver = open_driver(NvmlLibrary([h200()]))
+def test_readings_have_the_units_of_their_names() -> None:
+    driver = opened(h200())
     assert driver.read(only(driver)) == {
         "clock_mhz": 1410,
         "memory_clock_mhz": 3201,
@@ -162,25 +129,23 @@ def test_readings_have_the_units_of_their_names(open_driver: Open) -> None:
         ("570.172.08", ()),
         ("575.57.08", OLD_IDS),
         ("580.65.06", OLD_IDS),
-        ("580.82.07", NEW_IDS),
-        ("595.45.04", NEW_IDS),
+        ("580.82.07", nvml.NEW_IDS),
+        ("595.45.04", nvml.NEW_IDS),
     ],
 )
-def test_throttle_counters_are_read_where_this_driver_has_them(
-    open_driver: Open, driver: str, ids: tuple[int, ...]
-) -> None:
+def test_throttle_counters_are_read_where_this_driver_has_them(driver: str, ids: tuple[int, ...]) -> None:
     gpu = h200()
-    for other in (*OLD_IDS, *NEW_IDS):
+    for other in (*OLD_IDS, *nvml.NEW_IDS):
         gpu.fields[other] = (1, 7e9 if other not in ids else 0)  # power smoothing, or nothing that is known
     gpu.fields.update(dict(zip(ids, [(3, 1e9), (3, 2e9), (3, 3e9)], strict=False)))
-    opened = open_driver(NvmlLibrary([gpu], driver=driver))
-    reading = opened.read(only(opened))
-    found = [reading.get(name) for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
-    assert found == (pytest.approx([1, 2, 3]) if ids else [None, None, None])
+    found = opened(gpu, driver=driver)
+    reading = found.read(only(found))
+    seconds = [reading.get(name) for name in ("sw_thermal_s", "hw_thermal_s", "hw_power_brake_s")]
+    assert seconds == (pytest.approx([1, 2, 3]) if ids else [None, None, None])
 
 
-def test_without_counters_the_sampled_reasons_stand_in(open_driver: Open) -> None:
-    driver = open_driver(NvmlLibrary([gpu := h200()], driver="550.90.07"))
+def test_without_counters_the_sampled_reasons_stand_in() -> None:
+    driver = opened(gpu := h200(), driver="550.90.07")
     device, readings = only(driver), []
     for tenth in range(11):
         gpu.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x44 if 2 <= tenth < 5 else 0x4
@@ -193,14 +158,14 @@ def test_without_counters_the_sampled_reasons_stand_in(open_driver: Open) -> Non
 
 
 @pytest.mark.parametrize(("kind", "number"), [(0, 1.5), (1, 7), (2, 8), (3, 2**40), (4, -3), (5, -4), (6, 9)])
-def test_a_field_of_every_type(open_driver: Open, kind: int, number: float) -> None:
+def test_a_field_of_every_type(kind: int, number: float) -> None:
     gpu = h200()
     gpu.fields[pynvml.NVML_FI_DEV_MEMORY_TEMP] = (kind, number)
-    driver = open_driver(NvmlLibrary([gpu]))
+    driver = opened(gpu)
     assert driver.read(only(driver))["memory_temperature_c"] == number
 
 
-def test_an_old_library_lacks_the_newer_functions(open_driver: Open) -> None:
+def test_an_old_library_lacks_the_newer_functions() -> None:
     newer = (
         "nvmlDeviceGetCurrentClocksEventReasons",
         "nvmlDeviceGetMarginTemperature",
@@ -208,7 +173,7 @@ def test_an_old_library_lacks_the_newer_functions(open_driver: Open) -> None:
         "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetFieldValues",
     )
-    driver = open_driver(NvmlLibrary([h200()], driver="470.57.02", lacks=newer))
+    driver = opened(h200(), driver="470.57.02", lacks=newer)
     device = only(driver)
     reading = driver.read(device)
     assert reading["reasons"] == 0x20, "the name before version 535"
@@ -219,15 +184,15 @@ def test_an_old_library_lacks_the_newer_functions(open_driver: Open) -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "reason"),
     [
-        (NOT_SUPPORTED, "unsupported", "this GPU does not support it"),
-        (NO_PERMISSION, "unread", "this user may not read it: run as root"),
+        (nvml.NOT_SUPPORTED, "unsupported", "this GPU does not support it"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "unread", "this user may not read it: run as root"),
         (pynvml.NVML_ERROR_UNKNOWN, "unread", "NVML: Unknown Error"),
     ],
 )
-def test_what_is_refused_is_left_out_and_named(open_driver: Open, status: int, kind: str, reason: str) -> None:
+def test_what_is_refused_is_left_out_and_named(status: int, kind: str, reason: str) -> None:
     gpu = h200()
     gpu.refuses = status
-    driver = open_driver(NvmlLibrary([gpu]))
+    driver = opened(gpu)
     device = only(driver)
     assert (device.model, device.serial, device.pci_id, device.memory_bytes) == ("", None, None, 0)
     assert device.facts["driver_version"] == "580.95.05"
@@ -237,37 +202,37 @@ def test_what_is_refused_is_left_out_and_named(open_driver: Open, status: int, k
     assert driver.idle(device) is None
 
 
-def test_an_old_driver_is_the_reason_why_a_new_fact_is_not_there(open_driver: Open) -> None:
+def test_an_old_driver_is_the_reason_why_a_new_fact_is_not_there() -> None:
     newer = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetUnrepairableMemoryFlag_v1")
     gpu = h200()
     gpu.fields.pop(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
     gpu.answers["nvmlDeviceGetGpuFabricInfo"] = fabric()
-    facts = only(open_driver(NvmlLibrary([gpu], driver="535.230.02", lacks=newer))).facts
+    facts = only(opened(gpu, driver="535.230.02", lacks=newer)).facts
     assert facts["fabric_state"] == "completed", "by the function before version 545"
     assert facts["unsupported"]["fabric_faults"] == "driver 535.230.02 does not have it"
     assert facts["unsupported"]["memory_unrepairable"] == "driver 535.230.02 does not have it"
     assert "recovery_action" in facts["unsupported"]
 
 
-def test_a_library_that_takes_the_second_version_of_a_struct(open_driver: Open) -> None:
-    facts = only(open_driver(NvmlLibrary([h200(nvmlDeviceGetGpuFabricInfoV=fabric(newest=2, healthMask=0x2A5))]))).facts
+def test_a_library_that_takes_the_second_version_of_a_struct() -> None:
+    facts = only(opened(h200(nvmlDeviceGetGpuFabricInfoV=fabric(newest=2, healthMask=0x2A5)))).facts
     assert facts["fabric_state"] == "completed"
     assert facts["fabric_faults"] == ["degraded bandwidth", "route recovery", "incorrect system GUID"]
     assert "fabric_health" in facts["unsupported"]
 
 
-def test_links_that_are_down_or_narrow(open_driver: Open) -> None:
+def test_links_that_are_down_or_narrow() -> None:
     gpu = h200()
     state, speed = pynvml.NVML_FI_DEV_NVLINK_GET_STATE, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
     gpu.fields.update({(state, 3): (1, 0), (state, 4): (1, 2), (speed, 5): (1, 13281)})
-    facts = only(open_driver(NvmlLibrary([gpu]))).facts
+    facts = only(opened(gpu)).facts
     assert (facts["nvlink_count"], facts["nvlink_up"]) == (18, 17), "one that sleeps is up"
     assert facts["nvlinks"][3]["state"] == "inactive"
     assert facts["nvlink_gb_per_s"] == pytest.approx(13.281)
 
 
-def test_health_is_read_anew(open_driver: Open) -> None:
-    driver = open_driver(NvmlLibrary([gpu := h200()]))
+def test_health_is_read_anew() -> None:
+    driver = opened(gpu := h200())
     device = only(driver)
     gpu.answers["nvmlDeviceGetRemappedRows"] = (1, 2, 1, 0)
     health = driver.health(device)
@@ -286,9 +251,10 @@ class Counting(NvmlLibrary):
         return super()._call(name, arguments)
 
 
-def test_links_are_most_of_the_calls_and_are_left_out_where_nothing_uses_them(open_driver: Open) -> None:
+def test_links_are_most_of_the_calls_and_are_left_out_where_nothing_uses_them() -> None:
     """A run reads the counters after every probe. On eight GPUs each call for a link is made 144 times."""
-    driver = open_driver(library := Counting([h200(place) for place in range(8)]))
+    install(library := Counting([h200(place) for place in range(8)]))
+    driver = NvidiaDriver()
     devices, began = driver.discover(), library.calls
     for device in devices:
         assert len(driver.health(device)["nvlinks"]) == 18
@@ -300,7 +266,7 @@ def test_links_are_most_of_the_calls_and_are_left_out_where_nothing_uses_them(op
     assert {"ecc_uncorrectable_volatile", "pcie_replays", "temperature_c", "fabric_state"} <= set(without[0])
 
 
-def test_the_bridges_up_to_the_root_port(open_driver: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_bridges_up_to_the_root_port(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bridge = tmp_path / "pci0000:15" / "0000:15:01.0"
     gpu = bridge / "0000:1a:00.0"
     gpu.mkdir(parents=True)
@@ -312,45 +278,29 @@ def test_the_bridges_up_to_the_root_port(open_driver: Open, monkeypatch: pytest.
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "0000:1a:00.0").symlink_to(gpu)
     monkeypatch.setattr(pci, "DEVICES", tmp_path / "devices")
-    assert only(open_driver(NvmlLibrary([h200()]))).facts["pcie_path"] == [
+    assert only(opened(h200())).facts["pcie_path"] == [
         {"address": "0000:1a:00.0", "gen": 1, "gen_max": 5, "width": 8, "width_max": 16},
         {"address": "0000:15:01.0", "gen": 5, "gen_max": 5, "width": 8},
     ]
-    virtual = only(open_driver(NvmlLibrary([h200(nvmlDeviceGetVirtualizationMode=1)]))).facts
+    virtual = only(opened(h200(nvmlDeviceGetVirtualizationMode=1))).facts
     assert "emulated (passthrough)" in virtual["unsupported"]["pcie_path"]
 
 
-def test_a_lost_gpu_does_not_hide_the_others(open_driver: Open) -> None:
-    gpus = [h200(place) for place in range(8)]
-    gpus[3].lost = True
-    driver = open_driver(NvmlLibrary(gpus))
-    assert [device.index for device in driver.discover()] == [0, 1, 2, 4, 5, 6, 7]
-    assert driver.problems == ["GPU 3 does not answer: GPU is lost"]
-
-
-def test_a_gpu_that_is_lost_while_it_is_asked(open_driver: Open) -> None:
-    gpu = h200(nvmlDeviceGetVbiosVersion=lambda *arguments: pynvml.NVML_ERROR_GPU_IS_LOST)
-    driver = open_driver(NvmlLibrary([gpu, h200(1)]))
-    assert [device.index for device in driver.discover()] == [1]
-    assert "GPU 0" in driver.problems[0]
-
-
-def test_no_gpu_that_answers_is_a_problem_of_the_driver(open_driver: Open) -> None:
+def test_no_gpu_that_answers_is_a_problem_of_the_driver() -> None:
     gpu = h200()
     gpu.lost = True
     with pytest.raises(DriverProblem, match="GPU 0 does not answer: GPU is lost"):
-        open_driver(NvmlLibrary([gpu])).discover()
+        opened(gpu).discover()
 
 
 @pytest.mark.parametrize("status", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED])
-def test_a_gpu_that_is_lost_later(open_driver: Open, status: int) -> None:
-    driver = open_driver(NvmlLibrary([gpu := h200()]))
+def test_a_gpu_that_is_lost_later(status: int) -> None:
+    driver = opened(gpu := h200())
     device = only(driver)
     gpu.refuses = status
-    with pytest.raises(DriverProblem):
-        driver.read(device)
-    with pytest.raises(DriverProblem):
-        driver.idle(device)
+    for question in (driver.read, driver.idle):
+        with pytest.raises(DriverProblem):
+            question(device)
 
 
 @pytest.mark.parametrize(
@@ -361,18 +311,19 @@ def test_a_gpu_that_is_lost_later(open_driver: Open, status: int) -> None:
         (pynvml.NVML_ERROR_UNKNOWN, "nvidia-smi should fail"),
     ],
 )
-def test_why_the_library_cannot_be_used(open_driver: Open, status: int, remedy: str) -> None:
+def test_why_the_library_cannot_be_used(status: int, remedy: str) -> None:
     with pytest.raises(DriverProblem, match=remedy):
-        open_driver(NvmlLibrary([h200()], init=status)).discover()
+        opened(h200(), init=status).discover()
 
 
-def test_no_library(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
+    install(None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
     with pytest.raises(DriverProblem, match=r"libnvidia-ml\.so\.1 is missing"):
-        open_driver(None).discover()
+        NvidiaDriver().discover()
 
 
 def test_no_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,74 +332,60 @@ def test_no_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.vendor("nvidia").driver([])
 
 
-def test_memory_of_others_is_seen_and_explained(open_driver: Open) -> None:
-    used = fills(used=20 << 30)
-    gpu = h200(nvmlDeviceGetMemoryInfo_v2=used, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, 4712))
-    driver = open_driver(NvmlLibrary([gpu]))
-    assert driver.idle(only(driver)) == "21.5 GB of its memory is in use (pid 4711, pid 4712)"
+MEMORY, COMPUTING = "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"
+CACHED = {MEMORY: fills(used=60 << 30), "nvmlDeviceGetNumaNodeId": 4}
+"""The memory of a coherent GPU is a NUMA node, whose pages the operating system hands out."""
+DRAWING = {MEMORY: fills(used=2 << 30), "nvmlDeviceGetGraphicsRunningProcesses_v3": processes(1234, memory=2 << 30)}
+"""A desktop, whose memory is no use."""
+BUSY = {"nvmlDeviceGetUtilizationRates": lambda _, reference: setattr(reference._obj, "gpu", 70)}
 
 
-def test_file_caches_in_the_memory_of_a_coherent_gpu_are_no_use(open_driver: Open) -> None:
-    """Its memory is a NUMA node, whose pages the operating system hands out."""
-    cached: dict[str, Any] = {"nvmlDeviceGetMemoryInfo_v2": fills(used=60 << 30), "nvmlDeviceGetNumaNodeId": 4}
-    driver = open_driver(NvmlLibrary([h200(**cached)]))
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (
+            {MEMORY: fills(used=20 << 30), COMPUTING: processes(4711, 4712)},
+            "21.5 GB of its memory is in use (pid 4711, pid 4712)",
+        ),
+        (CACHED, None),
+        ({**CACHED, COMPUTING: processes(4711, memory=2 << 30)}, "2.1 GB of its memory is in use (pid 4711)"),
+        ({**CACHED, **BUSY}, "it is 70 % busy (by a process that is not visible from here)"),
+        (DRAWING, None),
+        ({**DRAWING, MEMORY: fills(used=20 << 30)}, "19.3 GB of its memory is in use (pid 1234)"),
+        ({**DRAWING, COMPUTING: processes(1234, memory=2 << 30)}, "2.1 GB of its memory is in use (pid 1234)"),
+    ],
+)
+def test_memory_of_others_is_seen_and_explained(answers: dict[str, Any], why: str | None) -> None:
+    driver = opened(h200(**answers))
     device = only(driver)
-    assert device.facts["memory_numa_node"] == 4
-    assert driver.idle(device) is None
-
-    theirs = h200(**cached, nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, memory=2 << 30))
-    driver = open_driver(NvmlLibrary([theirs]))
-    assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 4711)"
-
-    rates = h200(**cached, nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", 70))
-    driver = open_driver(NvmlLibrary([rates]))
-    assert driver.idle(only(driver)) == "it is 70 % busy (by a process that is not visible from here)"
+    assert driver.idle(device) == why
+    assert device.facts.get("memory_numa_node") == answers.get("nvmlDeviceGetNumaNodeId")
 
 
-def test_what_an_older_driver_reserves_is_no_use(open_driver: Open) -> None:
+def test_what_an_older_driver_reserves_is_no_use() -> None:
     """Its one figure of used memory holds the 1103 MiB that a GH200 reserves."""
     for used, idle in ((1104, True), (1103 + 1025, False)):
         gpu = h200(nvmlDeviceGetMemoryInfo=fills(total=150 << 30, used=used << 20))
-        driver = open_driver(NvmlLibrary([gpu], lacks=("nvmlDeviceGetMemoryInfo_v2",)))
+        driver = opened(gpu, lacks=("nvmlDeviceGetMemoryInfo_v2",))
         assert (driver.idle(only(driver)) is None) is idle
 
 
 @pytest.mark.parametrize("lacks", [(), ("nvmlDeviceGetMemoryInfo_v2",)], ids=["now", "older"])
-def test_published_idle_devices_are_idle(open_driver: Open, lacks: tuple[str, ...]) -> None:
+def test_published_idle_devices_are_idle(lacks: tuple[str, ...]) -> None:
     for row in table("idle.csv"):
         used, reserved = (int(row[name] or 0) << 20 for name in ("used_mib", "reserved_mib"))
         answers: dict[str, Any] = {
             "nvmlDeviceGetMemoryInfo": fills(total=150 << 30, used=used + reserved),
             "nvmlDeviceGetMemoryInfo_v2": fills(total=150 << 30, used=used, reserved=reserved),
         }
-        driver = open_driver(NvmlLibrary([h200(**answers)], lacks=lacks))
+        driver = opened(h200(**answers), lacks=lacks)
         assert driver.idle(only(driver)) is None, row["product"]
 
 
-def test_the_memory_of_a_desktop_is_no_use_and_its_programs_are_named(open_driver: Open) -> None:
-    drawing: dict[str, Any] = {"nvmlDeviceGetGraphicsRunningProcesses_v3": processes(1234, memory=2 << 30)}
-    gpu = h200(**drawing, nvmlDeviceGetMemoryInfo_v2=fills(used=2 << 30))
-    driver = open_driver(NvmlLibrary([gpu]))
-    assert driver.idle(only(driver)) is None
-
-    gpu = h200(**drawing, nvmlDeviceGetMemoryInfo_v2=fills(used=20 << 30))
-    driver = open_driver(NvmlLibrary([gpu]))
-    assert driver.idle(only(driver)) == "19.3 GB of its memory is in use (pid 1234)"
-
-    both: dict[str, Any] = {"nvmlDeviceGetComputeRunningProcesses_v3": processes(1234, memory=2 << 30)}
-    gpu = h200(**drawing, **both, nvmlDeviceGetMemoryInfo_v2=fills(used=2 << 30))
-    driver = open_driver(NvmlLibrary([gpu]))
-    assert driver.idle(only(driver)) == "2.1 GB of its memory is in use (pid 1234)", "one that computes and draws"
-
-
-def test_only_lasting_use_is_use(open_driver: Open) -> None:
+def test_only_lasting_use_is_use() -> None:
     rates = iter([100, 0, 90, 80, 70])
     gpu = h200(nvmlDeviceGetUtilizationRates=lambda _, reference: setattr(reference._obj, "gpu", next(rates)))
-    driver = open_driver(NvmlLibrary([gpu]))
+    driver = opened(gpu)
     device = only(driver)
     assert driver.idle(device) is None
     assert driver.idle(device) == "it is 70 % busy (by a process that is not visible from here)"
-
-
-def test_mig_is_a_fact(open_driver: Open) -> None:
-    assert only(open_driver(NvmlLibrary([h200(nvmlDeviceGetMigMode=(1, 1))]))).facts["mig"] is True

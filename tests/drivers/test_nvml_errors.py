@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers import deadlines, pci
+from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
 from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
@@ -33,10 +33,11 @@ ERRORS = {
         "DEPRECATED",
     )
 }
-QUICK = "UNKNOWN"
-"""The error that the quick tests try. The nightly tests try the others."""
-EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error != QUICK)) for error in ERRORS]
+QUICK = ("UNKNOWN", "GPU_IS_LOST")
+"""The errors that the quick tests try. The nightly tests try the others."""
+EVERY_ERROR = [pytest.param(error, marks=[pytest.mark.nightly] * (error not in QUICK)) for error in ERRORS]
 HEALTHY, SICK = 0, 1
+COUNT = "nvmlDeviceGetCount_v2"
 IDENTITY = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID")
 ASKED_WHEN_IDLE = (
     "nvmlDeviceGetUtilizationRates",
@@ -46,9 +47,12 @@ ASKED_WHEN_IDLE = (
 
 
 class Faulty(NvmlLibrary):
-    """Two GPUs, of which the second fails in one way. `called` and `fields` are what was asked for."""
+    """Two GPUs, of which the second fails in one way. `called` and `fields` are what was asked for.
 
-    def __init__(self, function: str = "", code: int = 0, field: int = 0, lacks: tuple[str, ...] = ()) -> None:
+    A function without a code never answers.
+    """
+
+    def __init__(self, function: str = "", code: int | None = 0, field: int = 0, lacks: tuple[str, ...] = ()) -> None:
         super().__init__([h100(place) for place in (HEALTHY, SICK)], lacks=lacks)
         self.function, self.code, self.field = function, code, field
         self.called: set[str] = set()
@@ -57,7 +61,7 @@ class Faulty(NvmlLibrary):
     def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         self.called.add(name)
         if name == self.function and self._is_sick(name, arguments):
-            return self.code
+            return never() if self.code is None else self.code
         done = super()._call(name, arguments)
         if name == "nvmlDeviceGetFieldValues":
             for value in arguments[2]._obj:
@@ -69,16 +73,14 @@ class Faulty(NvmlLibrary):
     def _is_sick(self, name: str, arguments: tuple[Any, ...]) -> bool:
         if name == "nvmlDeviceGetHandleByIndex_v2":
             return bool(arguments[0].value == SICK)
-        if not name.startswith("nvmlDevice") or name == "nvmlDeviceGetCount_v2":
+        if not name.startswith("nvmlDevice") or name == COUNT:
             return True
         return self._gpu(arguments[0]) is self.gpus[SICK]
 
 
 @pytest.fixture(autouse=True)
-def _below_pynvml(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", tmp_path)
+def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
@@ -87,18 +89,13 @@ def everything(library: NvmlLibrary) -> tuple[list[Device], list[str]]:
     return asked.everything(NvidiaDriver())
 
 
-def recorded() -> Faulty:
-    library = Faulty()
-    devices, problems = everything(library)
-    assert (len(devices), problems) == (2, [])
-    return library
-
-
 def cases() -> tuple[list[str], list[int]]:
     """The functions and fields that the driver asks for; what it asks for tomorrow is among them."""
     known = pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache)
     try:
-        library = recorded()
+        library = Faulty()
+        devices, problems = everything(library)
+        assert (len(devices), problems) == (2, [])
         return sorted(library.called - {"nvmlInitWithFlags"}), sorted(library.fields)
     finally:
         install(known[0])
@@ -106,6 +103,8 @@ def cases() -> tuple[list[str], list[int]]:
 
 
 FUNCTIONS, FIELDS = cases()
+OF_THE_SYSTEM = [name for name in FUNCTIONS if name.startswith("nvmlSystem")]
+OF_ONE_GPU = [name for name in FUNCTIONS if name not in (*OF_THE_SYSTEM, COUNT)]
 
 
 @cache
@@ -113,68 +112,63 @@ def healthy() -> Device:
     return everything(Faulty())[0][HEALTHY]
 
 
-def check(library: Faulty) -> list[Device]:
-    """The healthy GPU keeps all its facts; the sick one is there, or is named."""
+def found(broken: dict[str, Faulty]) -> dict[str, list[int]]:
+    """The devices of each library. The healthy GPU keeps all its facts; the sick one is there or named."""
     expected = healthy()
-    devices, problems = everything(library)
-    by_index = {device.index: device for device in devices}
-    assert (by_index[HEALTHY], by_index[HEALTHY].facts) == (expected, expected.facts)
-    assert SICK in by_index or any(f"GPU {SICK}" in each for each in problems)
-    return devices
+    answers = {name: everything(library) for name, library in broken.items()}
+    kept = {name: (devices[HEALTHY], devices[HEALTHY].facts) for name, (devices, _) in answers.items()}
+    assert [name for name, each in kept.items() if each != (expected, expected.facts)] == []
+    indices = {name: [device.index for device in devices] for name, (devices, _) in answers.items()}
+    unnamed = [name for name, (_, problems) in answers.items() if not any(f"GPU {SICK}" in each for each in problems)]
+    assert [name for name in unnamed if SICK not in indices[name]] == []
+    return indices
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR)
-@pytest.mark.parametrize("function", [name for name in FUNCTIONS if not name.startswith("nvmlSystem")])
-def test_a_function_that_fails_on_one_gpu(function: str, error: str) -> None:
-    if function == "nvmlDeviceGetCount_v2":
-        _, problems = everything(Faulty(function, ERRORS[error]))
-        assert "NVML cannot be used" in problems[0]
-        return
-    devices = check(Faulty(function, ERRORS[error]))
-    lost = function in IDENTITY or error == "GPU_IS_LOST"
-    if lost and function not in ASKED_WHEN_IDLE:
-        assert [device.index for device in devices] == [HEALTHY]
-    else:
-        assert len(devices) == 2
+def test_a_function_that_fails_on_one_gpu(error: str) -> None:
+    indices = found({name: Faulty(name, ERRORS[error]) for name in OF_ONE_GPU})
+    lost = {name for name in OF_ONE_GPU if name in IDENTITY or error == "GPU_IS_LOST"} - set(ASKED_WHEN_IDLE)
+    assert indices == {name: [HEALTHY] if name in lost else [HEALTHY, SICK] for name in OF_ONE_GPU}
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR)
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_field_that_fails_on_one_gpu(field: int, error: str) -> None:
-    assert len(check(Faulty(field=field, code=ERRORS[error]))) == (1 if error == "GPU_IS_LOST" else 2)
+def test_a_field_that_fails_on_one_gpu(error: str) -> None:
+    indices = found({str(field): Faulty(field=field, code=ERRORS[error]) for field in FIELDS})
+    left = [HEALTHY] if error == "GPU_IS_LOST" else [HEALTHY, SICK]
+    assert indices == {str(field): left for field in FIELDS}
+
+
+def silent(broken: dict[str, Faulty]) -> list[str]:
+    """The libraries of which neither both devices nor a problem are told."""
+    answers = {name: everything(library) for name, library in broken.items()}
+    return [name for name, (devices, problems) in answers.items() if len(devices) < 2 and not problems]
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR)
-@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name.startswith("nvmlSystem")])
-def test_a_function_of_the_system_that_fails(function: str, error: str) -> None:
-    devices, problems = everything(Faulty(function, ERRORS[error]))
-    assert len(devices) == 2 or problems
+def test_a_function_of_the_system_that_fails(error: str) -> None:
+    assert silent({name: Faulty(name, ERRORS[error]) for name in OF_THE_SYSTEM}) == []
+    _, problems = everything(Faulty(COUNT, ERRORS[error]))
+    assert "NVML cannot be used" in problems[0]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_that_the_library_lacks(function: str) -> None:
-    devices, problems = everything(Faulty(lacks=(function,)))
-    assert len(devices) == 2 or problems
+def test_a_function_that_the_library_lacks() -> None:
+    assert silent({name: Faulty(lacks=(name,)) for name in FUNCTIONS}) == []
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        pytest.param(name, marks=() if place == 0 else pytest.mark.nightly)
-        for place, name in enumerate([*IDENTITY, "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues"])
+        IDENTITY[0],
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in (IDENTITY[1], "nvmlDeviceGetEccMode", "nvmlDeviceGetFieldValues")
+        ),
     ],
 )
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: threading.Event().wait(60))
-
-    class Silent(Faulty):
-        def _call(self, name: str, arguments: tuple[Any, ...]) -> Any:
-            if name == function and self._is_sick(name, arguments):
-                never()
-            return super()._call(name, arguments)
-
-    install(Silent())
+    install(Faulty(function, code=None))
     driver = NvidiaDriver()
     assert [device.index for device in driver.discover()] == [HEALTHY]
     assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 2 s"]

@@ -74,13 +74,6 @@ def test_the_identity_holds_on_its_host_alone(bus: Path, monkeypatch: pytest.Mon
     assert discovered(hint)[0].uuid != here
 
 
-@pytest.mark.parametrize(("pci_id", "sku"), [(GAUDI3, "gaudi3"), (MAX_1550, "max-1550"), (TRAINIUM2, "trainium2"),
-                                            (ASCEND, "ascend-910b")])  # fmt: skip
-def test_it_is_recognised_by_its_pci_id_alone(bus: Path, pci_id: str, sku: str) -> None:
-    devices = discovered(plug(bus, "0000:33:00.0", pci_id))
-    assert [each.name for each in products.recognise(devices, shipped.every())] == [sku]
-
-
 def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:
     """As torch counts them, and as the threshold file means them."""
     devices = discovered(*(plug(bus, f"0000:{place}:00.0", MAX_1550) for place in ("18", "2a")))
@@ -104,11 +97,21 @@ def test_nor_does_a_virtual_machine(bus: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "emulated (qemu)" in device.facts["unread"]["pcie_width"]
 
 
-@pytest.mark.parametrize(("pci_id", "library"), [(GAUDI3, "hl-smi"), (MAX_1550, "xpu-smi"), (TRAINIUM2, "neuron-ls"),
-                                                (ASCEND, "npu-smi")])  # fmt: skip
-def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: str, library: str) -> None:
+@pytest.mark.parametrize(
+    ("pci_id", "sku", "library"),
+    [
+        (GAUDI3, "gaudi3", "hl-smi"),
+        (MAX_1550, "max-1550", "xpu-smi"),
+        (TRAINIUM2, "trainium2", "neuron-ls"),
+        (ASCEND, "ascend-910b", "npu-smi"),
+    ],
+)
+def test_it_is_recognised_by_its_pci_id_and_what_nobody_reads_is_a_need(
+    bus: Path, pci_id: str, sku: str, library: str
+) -> None:
     hint = plug(bus, "0000:33:00.0", pci_id)
-    driver, device = opened(hint.driver, hint), discovered(hint)[0]
+    driver, (device, *others) = opened(hint.driver, hint), discovered(hint)
+    assert [each.name for each in products.recognise([device, *others], shipped.every())] == [sku]
     troubles: list[Any] = [
         inventory.read("health.remap_pending", device)[2],
         inventory.read("inventory.memory", device)[2],
@@ -116,7 +119,7 @@ def test_what_nobody_reads_is_a_need_that_names_the_library(bus: Path, pci_id: s
         *(each.trouble for each in soaked(device)),
     ]
     assert {each.kind for each in troubles} == {"need"}
-    assert all(library in each.reason for each in troubles)
+    assert all(library in each.reason for each in troubles), "the need names the library"
     assert "whether it was idle is not known" in str(driver.idle(device)), "unknown is not idle"
     assert library in driver.needs[0]
     assert driver.read(device) == {}

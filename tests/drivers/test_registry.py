@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, PathDistribution
 from pathlib import Path
@@ -36,6 +37,7 @@ class Plain(Driver):
 
 
 ACME = Vendor(name="acme", title="ACME", make_driver=lambda shown: Plain(), short_name="acme")
+BOARD = Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False)
 
 
 @pytest.fixture
@@ -71,23 +73,20 @@ def test_our_own_vendors_come_by_the_same_way() -> None:
     assert registry.registered().problems == {}
 
 
-def test_a_declaration_imports_no_management_library_and_no_torch() -> None:
+@pytest.mark.parametrize(
+    ("code", "without"),
+    [
+        ("from pytest_accel.drivers import registry; registry.registered()", ("torch", "pynvml", "amdsmi", "psutil")),
+        ("import pytest_accel.plugin", ("pytest_accel.drivers",)),
+    ],
+)
+def test_a_declaration_imports_no_library_and_loading_the_plugin_no_declaration(
+    code: str, without: tuple[str, ...]
+) -> None:
     """Every process of a run reads all of them, pytest itself included."""
-    code = "import sys; from pytest_accel.drivers import registry; registry.registered(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "pynvml", "amdsmi", "psutil"} & {name.partition(".")[0] for name in done.stdout.split()}
-
-
-def test_loading_the_plugin_reads_no_entry_points_of_vendors() -> None:
-    code = "import sys, pytest_accel.plugin; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not [name for name in done.stdout.split() if name.startswith("pytest_accel.drivers")]
-
-
-def test_a_third_party_is_one_vendor_more(site: Path) -> None:
-    found = registry.read(installed(site, "acme-accel", "acme = acme_good:VENDOR", acme_good=GOOD))
-    assert found.vendors["acme"].title == "ACME"
-    assert found.problems == {}
+    script = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stdout.split() if name.startswith(without)]
 
 
 # -- what cannot be used is said, with the distribution and the entry
@@ -135,7 +134,16 @@ def test_a_vendor_that_nobody_declares_is_an_accelerator_that_cannot_be_opened()
 # -- what the rest takes from a declaration
 
 
-def announced(monkeypatch: pytest.MonkeyPatch, want: str | None, *shown: Hint, container: str = "") -> dict[str, Any]:
+def raising(error: Exception) -> Callable[[Sequence[Hint]], Driver]:
+    """What makes a driver and fails."""
+
+    def make(shown: Sequence[Hint]) -> Driver:
+        raise error
+
+    return make
+
+
+def announced(want: str | None, *shown: Hint, container: str = "") -> dict[str, Any]:
     """The answer of a sensor to `discover`."""
     sent: list[dict[str, Any]] = []
     pipe: Any = type("Pipe", (), {"send": staticmethod(lambda event, **fields: sent.append(fields))})
@@ -144,26 +152,16 @@ def announced(monkeypatch: pytest.MonkeyPatch, want: str | None, *shown: Hint, c
     return sent[0]
 
 
-def test_a_device_is_named_as_its_vendor_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    using(monkeypatch, ACME)
-    answer = announced(monkeypatch, "acme")
-    assert [Device(**each).name for each in answer["devices"]] == ["acme0"]
-    assert answer["problems"] == []
-
-
 def test_a_broken_declaration_is_announced_whatever_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     using(monkeypatch, ACME, umbrella="umbrella-accel: cannot be loaded")
     wanted = {"driver": "umbrella", "kind": "need", "reason": "umbrella-accel: cannot be loaded", "shown": []}
-    assert announced(monkeypatch, "acme")["problems"] == [wanted]
-    assert announced(monkeypatch, "umbrella")["problems"] == [wanted]
+    assert announced("acme")["problems"] == [wanted]
+    assert announced("umbrella")["problems"] == [wanted]
 
 
 def test_a_driver_that_raises_anything_keeps_no_other_from_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(shown: Any) -> Driver:
-        raise KeyError("serial")
-
-    using(monkeypatch, ACME, Vendor(name="bad", title="Bad", make_driver=fail))
-    answer = announced(monkeypatch, None, Hint("bad", node="/dev/bad0"), Hint("acme", node="/dev/acme0"))
+    using(monkeypatch, ACME, Vendor(name="bad", title="Bad", make_driver=raising(KeyError("serial"))))
+    answer = announced(None, Hint("bad", node="/dev/bad0"), Hint("acme", node="/dev/acme0"))
     assert [each["uuid"] for each in answer["devices"]] == ["ACME-1"]
     [problem] = answer["problems"]
     assert (problem["driver"], problem["kind"], problem["shown"]) == ("bad", "need", ["/dev/bad0"])
@@ -171,34 +169,26 @@ def test_a_driver_that_raises_anything_keeps_no_other_from_its_devices(monkeypat
 
 
 def test_a_library_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(shown: Any) -> Driver:
-        raise ModuleNotFoundError("No module named 'acme_smi'", name="acme_smi")
-
-    using(
-        monkeypatch,
-        Vendor(name="acme", title="ACME", make_driver=missing, library="acme_smi", install="install ACME 2"),
-    )
-    [problem] = announced(monkeypatch, "acme")["problems"]
+    missing = raising(ModuleNotFoundError("No module named 'acme_smi'", name="acme_smi"))
+    using(monkeypatch, replace(ACME, make_driver=missing, library="acme_smi", install="install ACME 2"))
+    [problem] = announced("acme")["problems"]
     assert (problem["kind"], problem["reason"]) == ("device", "acme_smi cannot be imported: install ACME 2")
 
-    [problem] = announced(monkeypatch, "acme", container="podman")["problems"]
+    [problem] = announced("acme", container="podman")["problems"]
     why = "acme_smi cannot be imported: install ACME 2; this is a container (podman), which may lack it"
     assert (problem["kind"], problem["reason"]) == ("need", why)
 
 
 def test_a_device_that_does_not_answer_is_at_fault_in_a_container_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def dead(shown: Any) -> Driver:
-        raise DriverProblem("GPU 0 does not answer: GPU is lost")
-
-    using(monkeypatch, Vendor(name="acme", title="ACME", make_driver=dead))
-    [problem] = announced(monkeypatch, "acme", container="docker")["problems"]
+    using(monkeypatch, replace(ACME, make_driver=raising(DriverProblem("GPU 0 does not answer: GPU is lost"))))
+    [problem] = announced("acme", container="docker")["problems"]
     assert problem["kind"] == "device"
 
 
 def test_where_no_accelerator_is_shown_the_machine_itself_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    using(monkeypatch, ACME, Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False))
+    using(monkeypatch, ACME, BOARD)
     assert sensor.of_every_machine() == ["bread"]
-    assert len(announced(monkeypatch, None)["devices"]) == 1
+    assert len(announced(None)["devices"]) == 1
 
 
 class Pair(Driver):
@@ -223,13 +213,13 @@ SLOTS = [Hint("acme", pci=f"0000:{slot}:00.0") for slot in (17, 18, 19)]
 def test_a_lost_device_is_shown_at_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of the healthy ones beside it would send somebody to the wrong slot."""
     using(monkeypatch, replace(ACME, make_driver=lambda shown: Pair("ACME-2")))
-    [problem] = announced(monkeypatch, None, *SLOTS)["problems"]
+    [problem] = announced(None, *SLOTS)["problems"]
     assert problem["shown"] == ["PCI 0000:19:00.0"]
 
 
 def test_two_devices_of_one_identity_are_one_device_and_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     using(monkeypatch, replace(ACME, make_driver=lambda shown: Pair("ACME-1")))
-    answer = announced(monkeypatch, None, *SLOTS)
+    answer = announced(None, *SLOTS)
     assert [each["index"] for each in answer["devices"]] == [0]
     assert (answer["problems"][0]["kind"], answer["problems"][0]["reason"]) == (
         "device",
@@ -239,25 +229,16 @@ def test_two_devices_of_one_identity_are_one_device_and_a_problem(monkeypatch: p
 
 def test_a_library_may_find_devices_that_the_machine_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in WSL2, where neither the PCI bus nor /dev shows a GPU and NVML answers."""
-    board = Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False)
-    using(monkeypatch, replace(ACME, unseen=True), board)
-    assert [each["driver"] for each in announced(monkeypatch, None)["devices"]] == ["acme"]
+    using(monkeypatch, replace(ACME, unseen=True), BOARD)
+    assert [each["driver"] for each in announced(None)["devices"]] == ["acme"]
 
 
 def test_a_library_that_finds_nothing_unseen_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an accelerator has no failing driver because a Python package is installed."""
-
-    def missing(shown: Any) -> Driver:
-        raise DriverProblem("the library is not there")
-
-    board = Vendor(name="bread", title="Board", make_driver=lambda shown: Plain(), accelerator=False)
-    using(monkeypatch, replace(ACME, unseen=True, make_driver=missing), board)
-    answer = announced(monkeypatch, None)
+    missing = raising(DriverProblem("the library is not there"))
+    using(monkeypatch, replace(ACME, unseen=True, make_driver=missing), BOARD)
+    answer = announced(None)
     assert ([each["driver"] for each in answer["devices"]], answer["problems"]) == (["bread"], [])
-
-
-def test_nvidia_is_asked_where_nothing_is_shown() -> None:
-    assert [name for name, each in registry.registered().vendors.items() if each.unseen] == ["nvidia"]
 
 
 def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:
@@ -267,17 +248,14 @@ def test_a_machine_shows_the_devices_of_a_third_party(tmp_path: Path) -> None:
     (function / "class").write_text("0x120000\n")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/acme0").touch()
-    bus = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, pci_vendor="0xacce", pci_classes=("0x1200",))
-    nodes = Vendor(name="acme", title="ACME", make_driver=ACME.make_driver, nodes=("acme[0-9]*",))
+    bus = replace(ACME, pci_vendor="0xacce", pci_classes=("0x1200",))
+    nodes = replace(ACME, nodes=("acme[0-9]*",))
     assert hints(tmp_path, [bus]) == [Hint("acme", pci="0000:17:00.0")]
     assert hints(tmp_path, [nodes]) == [Hint("acme", node="/dev/acme0")]
 
 
 def test_a_worker_of_devices_that_torch_drives_on_the_processor_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_host = TorchKind("cpu", "gloo")
-    using(
-        monkeypatch, Vendor(name="acme", title="", make_driver=ACME.make_driver, torch=on_host, readings_per_second=3.0)
-    )
+    using(monkeypatch, replace(ACME, torch=TorchKind("cpu", "gloo"), readings_per_second=3.0))
     devices = Plain().discover()
     assert environment_of(devices)["CUDA_VISIBLE_DEVICES"] == ""
     assert readings_per_second(devices) == 3.0
@@ -304,13 +282,3 @@ def test_a_broken_driver_is_seen_and_nothing_is_accepted(tmp_path: Path) -> None
     assert ran.statuses("inventory.driver") == {"node": "UNMEASURED"}
     assert set(ran.statuses("inventory.sku").values()) == {"PASS"}, "the rest goes on"
     assert sentence in ran.out
-
-
-@pytest.mark.parametrize("wrong", ["nvidai", "acme"])
-def test_a_threshold_file_of_an_unknown_vendor_names_the_nearest(tmp_path: Path, wrong: str) -> None:
-    own = tmp_path / "own.yaml"
-    own.write_text(f"sku: own\nvendor: {wrong}\nplatforms: {{one: {{devices: 1}}}}\n")
-    command = [str(as_user.BIN / "pytest-accel"), "sku", "lint", str(own)]
-    shown = subprocess.run(command, env=as_user.environment(), capture_output=True, text=True, check=False)
-    assert f"vendor: '{wrong}' is not known; did you mean '" in shown.stdout
-    assert "known: amd, ascend, cpu, google, habana, intel, neuron, nvidia" in shown.stdout

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
-import as_user
+import asked
 import pynvml
 import pytest
 import shipped
@@ -17,7 +15,7 @@ from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, pci, xids
+from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
@@ -114,9 +112,6 @@ def test_what_the_driver_says_of_a_worker_that_we_killed_is_ours(
     number: int, pid: int | None, ended: Ended, counts: bool
 ) -> None:
     assert verdict("application", xid(number, pid=pid), ended=(ended,)).value == int(counts)
-
-
-def test_a_killed_worker_excuses_no_hardware() -> None:
     assert verdict("hardware", xid(79, pid=812), ended=(Ended("GPU-0", 812, 11.0),)).status is Status.FAIL
 
 
@@ -153,20 +148,6 @@ def test_other_lines_are_none(line: str) -> None:
     assert kernel_log.parse(line) is None
 
 
-def test_the_log_is_followed(tmp_path: Path) -> None:
-    """A named pipe stands in for /dev/kmsg: one record a read."""
-    path = tmp_path / "kmsg"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-
-    def write() -> None:
-        with open(path, "w", encoding="utf-8", buffering=1) as log:
-            log.write(f"4,1,1,-;{LINES[0][0]}\n")
-
-    threading.Thread(target=write, daemon=True).start()
-    assert next(kernel_log._events(reader, path))["number"] == 79
-
-
 def test_what_stands_in_for_the_log_in_a_container_is_not_listened_to() -> None:
     """Often /dev/null: it is always readable, and says nothing."""
     with pytest.raises(DriverProblem, match="is not the kernel log here"):
@@ -192,10 +173,8 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NvmlLibrary:
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    monkeypatch.setattr(pci, "DEVICES", tmp_path)
+def library(monkeypatch: pytest.MonkeyPatch) -> NvmlLibrary:
+    asked.forget_pynvml(monkeypatch)
     found = NvmlLibrary([h100(0), h100(1)])
     install(found)
     return found
@@ -261,36 +240,3 @@ def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).trouble)
     reports.heard.append(xid(79))
     assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 1, "what was heard was heard"
-
-
-# -- as a user sees it
-
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two: {devices: 2, pcie: {gen: 5, lanes: 16, gb_per_s: 63}}
-"""
-NODE = """
-sku: ./pair.yaml
-platform: two
-faults:
-  - {fault: xid, device: 1, number: 79, at: matmul}
-  - {fault: xid, device: 0, number: 31, at: matmul}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_an_xid_fails_its_device_and_is_in_the_closing_line(tmp_path: Path) -> None:
-    (tmp_path / "pair.yaml").write_text(PAIR)
-    (tmp_path / "node.yaml").write_text(NODE)
-    ran = as_user.pytest(
-        tmp_path, "--accel-simulate=node.yaml", "--accel-platform=two",
-        "-k", "(test_matmul and bf16) or counters", sku="./pair.yaml", paths=(),
-    )  # fmt: skip
-    assert ran.statuses("counters.xid_hardware") == {"gpu0": "PASS", "gpu1": "FAIL"}
-    assert ran.statuses("counters.xid_application") == {"gpu0": "MARGINAL", "gpu1": "PASS"}
-    assert ran.closing.startswith(
-        "SIMULATED REJECTED gpu1: counters.xid_hardware 1, expected 0, during matmul.bf16: Xid 79, it has fallen off"
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from pytest_accel import probes
 from pytest_accel.core.sku import UNITS
 from pytest_accel.probes.declare import (
-    Declaration,
     declaration_for,
     declaration_of,
     declarations,
@@ -68,26 +67,20 @@ def test_what_a_declaration_lacks_is_said_with_the_place(
     assert str(raised.value).startswith(f"{Path(__file__)}:")
 
 
-def test_two_probes_do_not_find_one_metric(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metric", ["matmul.{dtype}", "matmul.bf16"])
+def test_two_probes_do_not_find_one_metric(tmp_path: Path, metric: str) -> None:
+    """Not one variant of it either: its limits are for what the packaged probe measures."""
     path = tmp_path / "mine.py"
+    variants = ", variants={'dtype': ['bf16']}" if "{" in metric else ""
     path.write_text(
         "from pytest_accel.probes.declare import probe\n"
-        "@probe('matmul.{dtype}', unit='TFLOPS', stresses=['compute'], variants={'dtype': ['bf16']})\n"
+        f"@probe('{metric}', unit='TFLOPS', stresses=['compute']{variants})\n"
         "def mine(device, *, dtype='bf16'): ...\n",
         encoding="utf-8",
     )
-    described = importlib.util.spec_from_file_location("mine", path)
-    assert described
-    assert described.loader
-    with pytest.raises(TypeError, match=r"mine.py:2: probe mine: matmul \(.*matmul.py:\d+\) finds matmul.{dtype} too"):
-        described.loader.exec_module(importlib.util.module_from_spec(described))
-
-
-def test_a_single_variant_of_a_packaged_probe_cannot_be_taken() -> None:
-    """Its limits are for what the packaged probe measures."""
-
-    with pytest.raises(TypeError, match=r"matmul \(.*matmul.py:\d+\) finds matmul.bf16 too"):
-        probe("matmul.bf16", unit="TFLOPS", stresses=["compute"])(example_without)
+    said = rf"mine.py:2: probe mine: matmul \(.*matmul.py:\d+\) finds {metric} too"
+    with pytest.raises(TypeError, match=said):
+        runpy.run_path(str(path))
 
 
 def nested() -> Any:
@@ -117,18 +110,7 @@ def test_what_no_worker_could_import_is_refused(function: Any, says: str) -> Non
         probe("example.{op}", **COMPLETE)(function)
 
 
-def test_a_plain_function_needs_no_declaration() -> None:
-    declared = declaration_for(example_without)
-    assert (declared.metric, declared.runs, declared.stresses) == ("example_without", "together", ())
-
-
 def example_without(device: Any) -> None: ...
-
-
-@pytest.mark.parametrize("declared", PACKAGED, ids=lambda each: str(each.name))
-def test_every_packaged_probe_is_a_public_name(declared: Declaration) -> None:
-    assert getattr(probes, declared.name) is declared.function
-    assert declared.name in probes.__all__
 
 
 def test_every_module_that_declares_a_probe_is_imported() -> None:
@@ -139,11 +121,13 @@ def test_every_module_that_declares_a_probe_is_imported() -> None:
     assert {each.name for each in PACKAGED} == set(re.findall(r" as (\w+)$", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("declared", PACKAGED, ids=lambda each: str(each.name))
-def test_the_metrics_of_a_probe_lead_back_to_it(declared: Declaration) -> None:
-    for metric in declared.names():
-        assert finder_of(metric) is declared
-        assert declared.fact or unit_of(metric) in UNITS
+def test_every_packaged_probe_is_a_public_name_and_its_metrics_lead_back_to_it() -> None:
+    for declared in PACKAGED:
+        assert getattr(probes, declared.name) is declared.function
+        assert declared.name in probes.__all__
+        for metric in declared.names():
+            assert finder_of(metric) is declared, metric
+            assert declared.fact or unit_of(metric) in UNITS, metric
 
 
 @pytest.mark.parametrize(
@@ -164,13 +148,8 @@ def test_the_metrics_of_a_probe_lead_back_to_it(declared: Declaration) -> None:
 def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, unit: str | None) -> None:
     declared = declaration_of(metric)
     assert declared
-    assert declared.name == name
-    assert unit_of(metric) == unit
-
-
-def test_nobody_speaks_for_what_nobody_declared() -> None:
-    assert declaration_of("our.own") is None
-    assert unit_of("our.own") is None
+    assert (declared.name, unit_of(metric)) == (name, unit)
+    assert (declaration_of("our.own"), unit_of("our.own")) == (None, None), "nobody speaks for it"
 
 
 def test_importing_the_probes_imports_no_torch() -> None:

@@ -9,7 +9,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 
 import torch
 import torch_has
-from probe_device import AtOnce, Instead, compute, cpu, gpu
+from probe_device import AtOnce, Instead, compute, cpu, gpu, with_cuda
 
 from pytest_accel import probes
 from pytest_accel.core.messages import FastPath, fastest
@@ -315,10 +315,7 @@ def test_a_wrong_peer_copy_is_seen(direction: str) -> None:
             "fp64, fp32, tf32, bf16, fp16, fp8, mxfp8, fp4, nvfp4, mxfp4, int8",
         ),
         (lambda device: probes.soak(device, dtype="fp3"), "fp64, fp32"),
-        (
-            lambda device: probes.stream(device, dtype="fp16"),
-            "dtype 'fp16' is not supported",
-        ),
+        (lambda device: probes.stream(device, dtype="fp16"), "dtype 'fp16' is not supported"),
         (lambda device: next(probes.peer_copy(device)), "copies between devices need at least two devices"),
         (lambda device: probes.collective(device, size="1MiB"), "all_reduce needs at least two devices"),
         (probes.ddp_step, "training needs at least two devices"),
@@ -358,22 +355,11 @@ def test_other_processes_do_not_slow_the_decision() -> None:
     assert clock.seconds(start, clock.mark()) < 0.1
 
 
-class Interrupted:
-    """A clock of a processor that did something else for nine seconds of the first call."""
-
-    depth = 0
-
-    def __init__(self) -> None:
-        self._spent = iter([9.0])
-
-    def mark(self) -> float:
-        return 0.0
-
-    def seconds(self, start: float, end: float) -> float:
-        return next(self._spent, 0.004)
-
-
 def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
+    """By a processor that did something else for nine seconds of the first call."""
+    spent = iter([9.0])
+    clock = SimpleNamespace(depth=0, mark=lambda: 0.0, seconds=lambda start, end: next(spent, 0.004))
+
     class Work:
         operations = 1e6
 
@@ -381,8 +367,7 @@ def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
             pass
 
     pilot = sys.modules["pytest_accel.probes.matmul"].PILOT_BLOCKS
-    rate = Gemm.rate(Work(), Interrupted(), *pilot)  # type: ignore[arg-type]
-    assert rate == pytest.approx(1e6 / 0.004)
+    assert Gemm.rate(Work(), clock, *pilot) == pytest.approx(1e6 / 0.004)  # type: ignore[arg-type]
 
 
 # -- what only CUDA runs, with as little of CUDA as it takes
@@ -390,20 +375,7 @@ def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A torch that says of itself that it has one GPU. Nothing can be allocated on it."""
-    properties = SimpleNamespace(uuid="8932f937-d72c-4106-c12f-20bd9faed9f6", L2_cache_size=60 << 20)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.version, "hip", None)
-    for name, value in {
-        "init": lambda: None,
-        "device_count": lambda: 1,
-        "set_device": lambda place: None,
-        "get_device_properties": lambda place: properties,
-        "get_device_capability": lambda place: (9, 0),
-        "empty_cache": lambda: None,
-        "mem_get_info": lambda place: (80 * 10**9, 81 * 10**9),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
+    with_cuda(monkeypatch, L2_cache_size=60 << 20)
     return monkeypatch
 
 
@@ -485,8 +457,7 @@ def test_what_a_gpu_cannot_multiply_is_not_applicable(
 @pytest.fixture
 def gpu_on_cpu(cuda: pytest.MonkeyPatch) -> Compute:
     """A device that takes the paths of a GPU and allocates on the CPU."""
-    properties = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), L2_cache_size=0)
-    cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
+    with_cuda(cuda, L2_cache_size=0)
     cuda.delattr(torch.cuda, "_sleep", raising=False)  # which a build for CPUs has in name only
     device = Compute([gpu()], AtOnce())
     device.torch_device = torch.device("cpu")
@@ -556,7 +527,6 @@ class Tunable:
 def tunable(cuda: pytest.MonkeyPatch) -> Tunable:
     found = Tunable()
     cuda.setattr(torch.cuda, "tunable", found)
-    cuda.setattr(torch.cuda, "synchronize", lambda: None)
     cuda.delattr(torch.cuda, "_sleep", raising=False)
     return found
 
@@ -878,19 +848,20 @@ def test_right_products_are_right_to_the_last_bit(device: Compute, dtype: str, a
     assert finding.details["excluded_fault_rate_95"] == pytest.approx(3 / finding.details["compared_products"])
 
 
-def every_eighth(bit: int) -> list[pytest.MarkDecorator]:
-    """Bits 0, 8, 16, 24 and the sign are for the quick tests; the others are slow."""
-    return [] if bit % 8 == 0 or bit == 31 else [pytest.mark.slow]
+QUICK_BITS = (0, 8, 16, 24, 31)
 
 
-@pytest.mark.parametrize("bit", [pytest.param(bit, marks=every_eighth(bit)) for bit in range(32)])
+@pytest.mark.parametrize(
+    "bits", [QUICK_BITS, pytest.param(sorted({*range(32)} - {*QUICK_BITS}), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("at", [3, 7])
-def test_every_flipped_bit_of_a_product_is_found(device: Compute, bit: int, at: int) -> None:
+def test_every_flipped_bit_of_a_product_is_found(device: Compute, bits: Sequence[int], at: int) -> None:
     """At place 3 and 7 of the products: one of normal data, one of integers. None is measured again."""
-    device.torch = flipping(torch, at, flip(bit))
-    finding = exact(device)
-    assert finding.value == 1
-    assert "row 3, column 5" in str(finding.wrong)
+    for bit in bits:
+        device.torch = flipping(torch, at, flip(bit))
+        finding = exact(device)
+        assert finding.value == 1, bit
+        assert "row 3, column 5" in str(finding.wrong), bit
 
 
 def test_a_device_that_is_wrong_from_the_first_product_on_is_found_by_the_host(device: Compute) -> None:
@@ -931,16 +902,9 @@ def test_the_checksum_is_that_of_the_exact_result_whatever_adds_it(device: Compu
     before = exact(device).details["checksum"]
     torch.set_num_threads(1)
     other = compute()
-    device_order = Instead(torch, mm=lambda a, b, out=None: _in_two_halves(a, b, out))
-    other.torch = device_order
+    other.torch = in_any_order(torch)
     assert exact(other).details["checksum"] == before
     assert exact(compute()).details["checksum"] != 0
-
-
-def _in_two_halves(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-    half = a.shape[1] // 2
-    result = torch.mm(a[:, half:], b[half:]) + torch.mm(a[:, :half], b[:half])
-    return result if out is None else out.copy_(result)
 
 
 def differs_once(at: int) -> Instead:
@@ -955,13 +919,6 @@ def test_products_that_differ_at_first_sight_only_count_as_wrong(device: Compute
     finding = exact(device)
     assert (finding.value, finding.details["differing_products"]) == (1, 1)
     assert "normal data, against itself, seen by the device's comparison only" in str(finding.wrong)
-
-
-def test_an_exact_product_says_how_it_was_multiplied(gpu_on_cpu: Compute) -> None:
-    found = exact(gpu_on_cpu).conditions
-    assert (found["m"], found["n"], found["k"], found["dtype"]) == (96, 64, 128, "fp32")
-    assert (found["layout"], found["accumulation"], found["allow"]["tf32"]) == ("row-major", "fp32", False)
-    assert "blas" in found
 
 
 @pytest.fixture
@@ -983,27 +940,23 @@ def in_any_order(torch_module: Any, seed: int = 0) -> Instead:
     return Instead(torch_module, mm=mm)
 
 
-def test_a_library_that_adds_in_any_order_is_no_fault_of_the_device(rocm: Compute) -> None:
-    """hipBLAS with atomics: products of normal data then say nothing, those of integers everything."""
-    rocm.torch = in_any_order(torch)
-    finding = exact(rocm)
-    assert (finding.value, finding.wrong) == (0, None)
-    assert finding.details["normal_data"].startswith("not compared")
-    assert finding.details["compared_products"] > 10
+@pytest.mark.parametrize("repeats", [0, 20])
+def test_a_library_that_adds_in_any_order_is_no_fault_of_the_device(rocm: Compute, repeats: int) -> None:
+    """hipBLAS with atomics: products of normal data then say nothing, those of integers everything.
 
-
-def test_a_library_that_begins_to_add_in_another_order_is_no_fault_of_the_device(rocm: Compute) -> None:
-    """One that repeats itself at first: a busy device may be given another kernel later."""
+    Also one that repeats itself at first: a busy device may be given another kernel later.
+    """
     products, other = itertools.count(1), in_any_order(torch)
 
     def mm(*operands: torch.Tensor, **more: Any) -> torch.Tensor:
-        result: torch.Tensor = (torch if next(products) < 20 else other).mm(*operands, **more)
+        result: torch.Tensor = (torch if next(products) < repeats else other).mm(*operands, **more)
         return result
 
     rocm.torch = Instead(torch, mm=mm)
     finding = exact(rocm)
     assert (finding.value, finding.wrong) == (0, None)
     assert finding.details["normal_data"].startswith("not compared")
+    assert finding.details["compared_products"] > 10
 
 
 @pytest.mark.parametrize(("bit", "wrong"), [(3, False), (22, True)])
@@ -1084,24 +1037,14 @@ def test_a_product_without_an_exact_reference_is_not_applicable(device: Compute)
 
 
 class Weak(torch.Tensor):
-    """Memory whose word 77 does not keep bit 9 (`stuck`), or whose word 78 is the same cell as word 77 (`alias`).
+    """Memory with a fault. What is written through a block of it lands in the same cells."""
 
-    What is written through a block of it lands in the same cells.
-    """
-
-    fault = "stuck"
-
-    @classmethod
-    def wears(cls, cells: torch.Tensor) -> None:
-        if cls.fault == "stuck":
-            cells[77] |= 1 << 9
-        else:
-            cells[78] = cells[77]
+    wears: Callable[[torch.Tensor], object]
 
     def _written(self, result: torch.Tensor) -> torch.Tensor:
         cells = self.as_subclass(torch.Tensor)
-        if cells.storage_offset() == 0 and cells.numel() > 78:
-            self.wears(cells)
+        if cells.storage_offset() == 0 and cells.numel() > 130:
+            type(self).wears(cells)
         return result
 
     def mul_(self, other: Any) -> torch.Tensor:
@@ -1114,11 +1057,22 @@ class Weak(torch.Tensor):
         return self._written(super().bitwise_not_())
 
 
-@pytest.mark.parametrize(("fault", "word"), [("stuck", 77), ("alias", 78)])
-def test_weak_memory_is_found_with_address_and_bits(
-    device: Compute, monkeypatch: pytest.MonkeyPatch, fault: str, word: int
+@pytest.mark.parametrize(
+    ("fault", "words", "bits"),
+    [
+        (lambda cells: cells[77].bitwise_or_(1 << 9), [77], {f"{1 << 9:#018x}"}),
+        (lambda cells: cells[100:130].bitwise_or_(1 << 9), range(100, 130), {f"{1 << 9:#018x}"}),
+        (lambda cells: cells[78].copy_(cells[77]), [78], None),  # one cell at two addresses
+    ],
+)
+def test_weak_memory_is_found_with_every_address_and_its_bits(
+    device: Compute,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[torch.Tensor], object],
+    words: Sequence[int],
+    bits: set[str] | None,
 ) -> None:
-    monkeypatch.setattr(Weak, "fault", fault)
+    monkeypatch.setattr(Weak, "wears", staticmethod(fault), raising=False)
     sound = torch.empty_like
     device.torch = Instead(
         torch,
@@ -1126,32 +1080,14 @@ def test_weak_memory_is_found_with_address_and_bits(
         empty_like=lambda like: sound(like.as_subclass(torch.Tensor)),  # the expected words lie elsewhere
     )
     finding = probes.memory_pattern(device, mib=1)
+    mismatches = finding.details["mismatches"]
     assert finding.value
-    assert {each["address"] for each in finding.details["mismatches"]} == {8 * word}
-    assert f"first at byte {8 * word:#x}" in str(finding.wrong)
-    if fault == "stuck":
-        assert {each["bits"] for each in finding.details["mismatches"]} == {f"{1 << 9:#018x}"}
+    assert {each["address"] for each in mismatches} == {8 * word for word in words}
+    assert f"first at byte {8 * words[0]:#x}" in str(finding.wrong)
+    if bits:
+        assert {each["bits"] for each in mismatches} == bits
     else:  # a constant pattern cannot see it
-        assert all("inversions" not in each["pattern"] for each in finding.details["mismatches"])
-
-
-class Row(Weak):
-    """Thirty words in a row that do not keep bit 9."""
-
-    @classmethod
-    def wears(cls, cells: torch.Tensor) -> None:
-        cells[100:130] |= 1 << 9
-
-
-def test_every_mismatch_has_an_address(device: Compute) -> None:
-    sound = torch.empty_like
-    device.torch = Instead(
-        torch,
-        empty=lambda *args, **more: torch.empty(*args, **more).as_subclass(Row),
-        empty_like=lambda like: sound(like.as_subclass(torch.Tensor)),
-    )
-    finding = probes.memory_pattern(device, mib=1)
-    assert {each["address"] for each in finding.details["mismatches"]} == {8 * word for word in range(100, 130)}
+        assert all("inversions" not in each["pattern"] for each in mismatches)
 
 
 def test_a_word_that_was_read_wrongly_once_counts(device: Compute) -> None:

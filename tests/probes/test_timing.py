@@ -1,8 +1,9 @@
 """The loop that times everything, on a clock of its own: no test here depends on how fast this machine is."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -88,45 +89,28 @@ class LoneGate:
         return value * self.slowest
 
 
-Measure = Callable[..., tuple[Timed, World, LoneGate]]
-
-
-@pytest.fixture
-def measure() -> Measure:
+def measure(
+    costs: Iterator[float],
+    *,
+    gate: LoneGate | None = None,
+    depth: int = 0,
+    beside: float = 0.0,
+    seconds: float = 10.0,
+    precision: float = 0.01,
+    **how: bool,
+) -> tuple[Timed, World, LoneGate]:
     """Run `time_blocks` in a made world, whose time is also what the host's clock shows.
 
     `beside` is what the reference takes, as a share of the operation before it.
     """
+    world, gate = World(costs, depth=depth), gate or LoneGate()
 
-    def run(
-        costs: Iterator[float],
-        *,
-        seconds: float = 10.0,
-        precision: float = 0.01,
-        depth: int = 0,
-        gate: LoneGate | None = None,
-        beside: float | None = None,
-        collective: bool = False,
-        sustained: bool = False,
-    ) -> tuple[Timed, World, LoneGate]:
-        world, gate = World(costs, depth=depth), gate or LoneGate()
+    def other() -> None:
+        world.time += beside * world.last
 
-        def other() -> None:
-            world.time += (beside or 0.0) * world.last
-
-        timed = time_blocks(
-            world.work,
-            world,
-            gate,
-            seconds=seconds,
-            precision=precision,
-            beside=other if beside else None,
-            collective=collective,
-            sustained=sustained,
-        )
-        return timed, world, gate
-
-    return run
+    asked = other if beside else None
+    timed = time_blocks(world.work, world, gate, seconds=seconds, precision=precision, beside=asked, **how)
+    return timed, world, gate
 
 
 def steady(cost: float) -> Iterator[float]:
@@ -137,51 +121,44 @@ def noisy(cost: float, share: float) -> Iterator[float]:
     return itertools.cycle([cost * (1 - share), cost * (1 - share), cost * (1 + share), cost * (1 + share)])
 
 
-@pytest.mark.parametrize("cost", [0.0001, 0.001, 0.01])
-def test_a_block_is_filled_whatever_one_operation_takes(measure: Measure, cost: float) -> None:
+@pytest.mark.parametrize(
+    ("cost", "block"), [(0.0001, BLOCK_SECONDS), (0.001, BLOCK_SECONDS), (0.01, BLOCK_SECONDS), (0.4, 0.4)]
+)
+def test_a_block_is_filled_whatever_one_operation_takes(cost: float, block: float) -> None:
+    """An operation that is longer than a block is a block."""
     timed, _, _ = measure(steady(cost))
-    assert timed.operations_per_block * cost == pytest.approx(BLOCK_SECONDS, rel=0.02)
+    assert timed.operations_per_block * cost == pytest.approx(block, rel=0.02)
     assert timed.seconds == pytest.approx([cost] * len(timed.seconds))
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.178, 0.5])
-def test_a_short_budget_has_more_and_shorter_blocks(measure: Measure, seconds: float) -> None:
+def test_a_short_budget_has_more_and_shorter_blocks(seconds: float) -> None:
     timed, _, _ = measure(steady(0.0002), seconds=seconds, precision=0.0)
     assert len(timed.seconds) >= BLOCKS_AT_LEAST
 
 
-def test_an_operation_longer_than_a_block_is_a_block(measure: Measure) -> None:
-    timed, _, _ = measure(steady(0.4), seconds=8.0)
-    assert timed.operations_per_block == 1
-    assert timed.seconds == pytest.approx([0.4] * len(timed.seconds))
+def test_a_steady_device_is_known_at_the_first_look_and_a_noisy_one_at_one_of_the_agreed_sizes() -> None:
+    for costs, looks in ((steady(0.001), LOOKS[:1]), (noisy(0.06, 0.02), LOOKS[1:])):
+        timed, _, _ = measure(costs, seconds=100.0)
+        assert timed.why_ended == "precise"
+        assert len(timed.seconds) in looks
 
 
-def test_a_steady_device_is_known_at_the_first_look(measure: Measure) -> None:
-    timed, _, _ = measure(steady(0.001), seconds=100.0)
-    assert timed.why_ended == "precise"
-    assert len(timed.seconds) == LOOKS[0]
-
-
-def test_a_noisy_device_is_looked_at_only_at_the_agreed_sizes(measure: Measure) -> None:
-    timed, _, _ = measure(noisy(0.06, 0.02), seconds=100.0)
-    assert timed.why_ended == "precise"
-    assert len(timed.seconds) in LOOKS[1:]
-
-
-def test_a_device_that_stays_noisy_ends_with_its_budget(measure: Measure) -> None:
-    timed, _, _ = measure(noisy(0.06, 0.5), seconds=10.0)
+@pytest.mark.parametrize("how", [{}, {"sustained": True, "seconds": 15.0}])
+def test_a_device_that_stays_noisy_ends_with_its_budget(how: dict[str, Any]) -> None:
+    timed, _, _ = measure(noisy(0.06, 0.5), **how)
     assert timed.why_ended == "budget"
-    assert timed.ends[-1] == pytest.approx(10.0, abs=0.2)
+    assert timed.ends[-1] == pytest.approx(how.get("seconds", 10.0), abs=0.2)
 
 
-def test_no_precision_means_the_whole_budget(measure: Measure) -> None:
+def test_no_precision_means_the_whole_budget() -> None:
     """A soak is not over because its mean is known."""
     timed, _, _ = measure(steady(0.001), seconds=20.0, precision=0.0)
     assert timed.why_ended == "budget"
     assert timed.ends[-1] >= 20.0
 
 
-def test_the_warm_up_is_not_sampled(measure: Measure) -> None:
+def test_the_warm_up_is_not_sampled() -> None:
     """The first call pays for what is lazy, the first quarter for a cold device: neither is in the mean."""
     costs = itertools.chain([3.0], itertools.repeat(0.02, 60), itertools.repeat(0.01))
     timed, _, gate = measure(costs, seconds=8.0, precision=0.0)
@@ -189,10 +166,11 @@ def test_the_warm_up_is_not_sampled(measure: Measure) -> None:
     assert timed.warmup[0] == pytest.approx(0.02)
     assert timed.ends[0] >= WARMUP_SHARE * 8.0
     assert [warm for _, warm in gate.blocks] == [True] * len(timed.warmup) + [False] * len(timed.seconds)
+    assert [seconds for seconds, _ in gate.blocks] == pytest.approx([*timed.warmup, *timed.seconds])
 
 
 @pytest.mark.parametrize("seconds", [2.0, 5.0, 15.0, 30.0])
-def test_a_sustained_load_is_sampled_alike_whatever_its_budget(measure: Measure, seconds: float) -> None:
+def test_a_sustained_load_is_sampled_alike_whatever_its_budget(seconds: float) -> None:
     """A device that slows down within the first second shows the rate that it keeps, at `quick` as at `long`."""
     costs = itertools.chain(itertools.repeat(0.008, 125), itertools.repeat(0.01))
     timed, _, _ = measure(costs, seconds=seconds, sustained=True)
@@ -202,18 +180,12 @@ def test_a_sustained_load_is_sampled_alike_whatever_its_budget(measure: Measure,
     assert timed.ends[-1] < 8.0, "what is precise after that ends"
 
 
-def test_a_sustained_load_that_is_never_precise_ends_with_its_budget(measure: Measure) -> None:
-    timed, _, _ = measure(noisy(0.06, 0.5), seconds=15.0, sustained=True)
-    assert timed.why_ended == "budget"
-    assert timed.ends[-1] == pytest.approx(15.0, abs=0.2)
-
-
-def test_a_block_longer_than_the_budget_is_measured_once(measure: Measure) -> None:
+def test_a_block_longer_than_the_budget_is_measured_once() -> None:
     timed, _, _ = measure(steady(5.0), seconds=1.0)
     assert (timed.seconds, timed.why_ended) == ([5.0], "budget")
 
 
-def test_the_queue_is_kept_full_and_every_block_is_its_own(measure: Measure) -> None:
+def test_the_queue_is_kept_full_and_every_block_is_its_own() -> None:
     """A device with a queue is never waited for before two more blocks are behind the one that is read."""
     timed, world, _ = measure(steady(0.05), depth=2, seconds=4.0)
     assert timed.operations_per_block == 1
@@ -221,13 +193,13 @@ def test_the_queue_is_kept_full_and_every_block_is_its_own(measure: Measure) -> 
     assert world.time - world.reads[-1] == pytest.approx(2 * 0.05)
 
 
-def test_the_reference_beside_is_timed_apart(measure: Measure) -> None:
+def test_the_reference_beside_is_timed_apart() -> None:
     timed, _, _ = measure(steady(0.02), beside=0.5, seconds=20.0)
     assert timed.seconds == pytest.approx([0.02] * len(timed.seconds))
     assert timed.beside == pytest.approx([0.01] * len(timed.seconds))
 
 
-def test_a_clock_that_slows_both_down_is_no_noise(measure: Measure) -> None:
+def test_a_clock_that_slows_both_down_is_no_noise() -> None:
     """The interval of the ratio decides when enough was seen, not that of the rate."""
     costs = [0.06, 0.09, 0.12, 0.07]
     timed, _, _ = measure(itertools.cycle(costs), beside=0.5, seconds=100.0, precision=0.001)
@@ -236,7 +208,7 @@ def test_a_clock_that_slows_both_down_is_no_noise(measure: Measure) -> None:
     assert len(timed.seconds) > LOOKS[0]
 
 
-def test_the_load_goes_on_until_every_device_has_seen_enough(measure: Measure) -> None:
+def test_the_load_goes_on_until_every_device_has_seen_enough() -> None:
     """No device finishes in the quiet of the others; what runs meanwhile is no sample."""
     quiet, alone, _ = measure(steady(0.05))
     timed, world, gate = measure(steady(0.05), gate=LoneGate(wait=7))
@@ -245,23 +217,11 @@ def test_the_load_goes_on_until_every_device_has_seen_enough(measure: Measure) -
     assert timed.seconds == pytest.approx(quiet.seconds)
 
 
-def test_ranks_agree_on_the_slowest_and_leave_together(measure: Measure) -> None:
+def test_ranks_agree_on_the_slowest_and_leave_together() -> None:
     timed, _, gate = measure(steady(0.05), gate=LoneGate(slowest=2.0, wait=9), collective=True)
     assert timed.seconds == pytest.approx([0.1] * len(timed.seconds))
     assert gate.events == ["working", "ready"]
     assert gate.wait == 9  # a collective has no load to keep up: its ranks would wait for each other
-
-
-def test_every_block_is_reported_as_soon_as_it_is_known(measure: Measure) -> None:
-    timed, _, gate = measure(steady(0.05))
-    assert [seconds for seconds, _ in gate.blocks] == pytest.approx([*timed.warmup, *timed.seconds])
-
-
-def test_the_host_clock_counts_what_lies_between_its_marks() -> None:
-    clock = Clock()
-    start, end = clock.mark(), clock.mark()
-    assert clock.seconds(start, end) == end - start >= 0
-    assert clock.depth == 0
 
 
 @pytest.mark.parametrize("depth", [0, 2])
@@ -323,9 +283,8 @@ class Launched(Clock):
 
 def one_by_one(device: Launched) -> tuple[float, bool]:
     """Return the mean of what mamf's way of timing finds, and whether it says that the host was too slow."""
-    found, launch_bound = time_calls(
-        device.work, device, LoneGate(), before=lambda: None, warm_up=50, calls=100, seconds=1.0
-    )
+    how: dict[str, Any] = {"before": lambda: None, "warm_up": 50, "calls": 100}
+    found, launch_bound = time_calls(device.work, device, LoneGate(), seconds=1.0, **how)
     return sum(found) / len(found), launch_bound
 
 
@@ -353,13 +312,9 @@ def test_a_device_that_outran_the_host_behind_the_longest_spin_is_said_to_be_lau
 
 
 @pytest.mark.parametrize(("launches", "bound"), [(2e-5, False), (2e-4, True)])
-def test_without_a_spin_calls_that_the_host_launches_too_slowly_are_said_to_be(launches: float, bound: bool) -> None:
+def test_what_the_host_launches_too_slowly_is_said_to_be(launches: float, bound: bool) -> None:
+    """Calls without a spin, and blocks: a product of a small shape then says how fast the host is."""
     assert one_by_one(Launched(1e-4, steady(launches)))[1] == bound
-
-
-@pytest.mark.parametrize(("launches", "bound"), [(2e-5, False), (2e-4, True)])
-def test_blocks_that_the_host_launches_too_slowly_are_said_to_be(launches: float, bound: bool) -> None:
-    """A product of a small shape then says how fast the host is."""
     device = Launched(1e-4, steady(launches))
     timed = time_blocks(device.work, device, LoneGate(), seconds=1.0, precision=0.01)
     assert timed.launch_bound == bound
@@ -368,20 +323,9 @@ def test_blocks_that_the_host_launches_too_slowly_are_said_to_be(launches: float
 # -- the fastest of several calls
 
 
-def fastest_of(
-    calls: int,
-    costs: list[float],
-    gate: LoneGate | None = None,
-    seconds: float = 10.0,
-    precision: float = 0.01,
-) -> tuple[Timed, list[float], World]:
-    world, gate = World(itertools.cycle(costs)), gate or LoneGate()
-    timed, means = time_fastest_of(world.work, world, gate, calls=calls, seconds=seconds, precision=precision)
-    return timed, means, world
-
-
 def test_a_sample_is_the_fastest_of_its_calls_and_their_mean_is_kept() -> None:
-    timed, means, world = fastest_of(4, [0.4, 0.1, 0.4, 0.4])
+    world = World(itertools.cycle([0.4, 0.1, 0.4, 0.4]))
+    timed, means = time_fastest_of(world.work, world, LoneGate(), calls=4, seconds=10.0, precision=0.01)
     assert timed.seconds == pytest.approx([0.1] * LOOKS[0])
     assert means == pytest.approx([0.325] * LOOKS[0])
     assert timed.why_ended == "precise"
@@ -389,8 +333,8 @@ def test_a_sample_is_the_fastest_of_its_calls_and_their_mean_is_kept() -> None:
 
 
 def test_fastest_calls_are_sampled_for_the_budget_and_kept_up_until_the_gate_opens() -> None:
-    gate = LoneGate(wait=3)
-    timed, _, world = fastest_of(2, [0.5], gate, precision=0.0, seconds=4.0)
+    world, gate = World(steady(0.5)), LoneGate(wait=3)
+    timed, _ = time_fastest_of(world.work, world, gate, calls=2, seconds=4.0, precision=0.0)
     assert (timed.why_ended, len(timed.warmup)) == ("budget", 0)
     assert timed.ends[-1] == pytest.approx(4.0)
     assert world.calls == 1 + 2 * (4 + 3)

@@ -69,34 +69,16 @@ def test_it_is_no_cpu_and_says_who_drives_it(device: Compute) -> None:
     assert finding.conditions == device.extra_conditions, "it stands with every figure"
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_matmul(device: Compute, dtype: str) -> None:
-    finding = probes.matmul(device, dtype=dtype, m=64, n=64, k=64)
-    assert finding.unit == "TFLOPS"
-    assert finding.samples
-
-
-@pytest.mark.parametrize("op", ["copy", "triad", "read"])
-def test_stream(device: Compute, op: str) -> None:
-    assert probes.stream(device, op=op, mib=1).samples
-
-
-@pytest.mark.parametrize("direction", ["h2d", "d2h", "both"])
-def test_host_copy(device: Compute, direction: str) -> None:
-    finding = probes.host_copy(device, direction=direction, mib=1)
-    assert finding.samples
-    assert finding.conditions["pinned"]
-
-
-def test_the_others(device: Compute) -> None:
+def test_every_probe_of_one_device_is_measured(device: Compute) -> None:
+    found = [probes.matmul(device, dtype=dtype, m=64, n=64, k=64) for dtype in ("fp32", "bf16")]
+    found += [probes.stream(device, op=op, mib=1) for op in ("copy", "triad", "read")]
+    copies = [probes.host_copy(device, direction=direction, mib=1) for direction in ("h2d", "d2h", "both")]
+    assert [each.metric for each in [*found, *copies] if not each.samples] == []
+    assert all(each.conditions["pinned"] for each in copies)
     assert probes.memory_pattern(device, mib=1).value == 0
     assert probes.exact_matmul(device, dtype="fp32", m=64, n=64, k=64).value == 0
-    assert [each.metric for each in probes.soak(device, dtype="fp32", m=64, n=64, k=64)] == [
-        "soak.rate",
-        "soak.droop_slow",
-        "soak.slowest_window",
-        "matmul.fp32",
-    ]
+    soaked = [each.metric for each in probes.soak(device, dtype="fp32", m=64, n=64, k=64)]
+    assert soaked == ["soak.rate", "soak.droop_slow", "soak.slowest_window", "matmul.fp32"]
 
 
 @pytest.mark.parametrize("known", [True, None])
@@ -112,17 +94,10 @@ def test_peer_copy(monkeypatch: pytest.MonkeyPatch, known: bool | None) -> None:
 # -- what torch does not have is a sentence
 
 
-@pytest.mark.parametrize("name", ["Event", "synchronize", "mem_get_info"])
+@pytest.mark.parametrize("name", ["Event", "synchronize", "mem_get_info", "Stream", "stream", "current_stream"])
 def test_what_the_module_lacks_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     device = on(monkeypatch, Torch(module(**{name: None})))
     with pytest.raises(Unmeasurable, match=rf"^torch\.xpu \(torch .*\) has no {name}$"):
-        probes.host_copy(device, mib=1)
-
-
-@pytest.mark.parametrize("name", ["Stream", "stream", "current_stream"])
-def test_so_are_streams_for_both_directions_at_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    device = on(monkeypatch, Torch(module(**{name: None})))
-    with pytest.raises(Unmeasurable, match=f"has no {name}"):
         probes.host_copy(device, direction="both", mib=1)
 
 
@@ -156,9 +131,8 @@ def test_events_without_a_time_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_dtype_that_the_library_refuses_does_not_apply_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = NotImplementedError("Could not run 'aten::_int_mm' with arguments from the 'XPU' backend.\nmore")
     device = on(monkeypatch, Torch(module(), _int_mm=raises(refused)))
-    with pytest.raises(
-        NotApplicable, match=r"^torch\.xpu cannot multiply int8: Could not run 'aten::_int_mm' .* backend\.$"
-    ):
+    words = r"^torch\.xpu cannot multiply int8: Could not run 'aten::_int_mm' .* backend\.$"
+    with pytest.raises(NotApplicable, match=words):
         probes.matmul(device, dtype="int8", m=64, n=64, k=64)
 
 
@@ -195,11 +169,8 @@ def test_a_torch_without_the_vendor_is_a_need(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_real_torch_of_a_machine_without_any_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stand-in at all: what a user reads whose torch is another vendor's."""
-    for driver, words in (
-        ("intel", "cannot use PCI id 8086:0bd5"),
-        ("ascend", "torch_npu"),
-        ("habana", "habana_frameworks"),
-    ):
+    said = {"intel": "cannot use PCI id 8086:0bd5", "ascend": "torch_npu", "habana": "habana_frameworks"}
+    for driver, words in said.items():
         with pytest.raises(Unmeasurable, match=words):
             on(monkeypatch, torch, driver=driver, module_id="0")
 
@@ -221,10 +192,8 @@ def test_an_address_that_torch_tells_is_compared(monkeypatch: pytest.MonkeyPatch
         told = SimpleNamespace(device_id=0x0BD5, pci_domain_id=0, pci_bus_id=bus, pci_device_id=0)
         return Torch(module(get_device_properties=lambda place: told))
 
-    assert (
-        on(monkeypatch, at(0)).extra_conditions["identity"]
-        == "verified by the PCI address of the device that torch opened"
-    )
+    verified = "verified by the PCI address of the device that torch opened"
+    assert on(monkeypatch, at(0)).extra_conditions["identity"] == verified
     with pytest.raises(Unmeasurable, match="torch opened another device: 0000:07:00 instead of PCI-0"):
         on(monkeypatch, at(7))
 
@@ -253,9 +222,8 @@ def test_a_device_that_its_library_calls_lost_is_to_blame() -> None:
     assert gaudi
     assert error_class.trouble_kind_of(lost, other=True, words=intel.device_errors) == "device"
     assert error_class.context_is_lost(lost, intel.device_errors)
-    assert error_class.trouble_kind_of(lost, other=True, words=gaudi.device_errors) == "need", (
-        "it is no word of that library"
-    )
+    of_another = error_class.trouble_kind_of(lost, other=True, words=gaudi.device_errors)
+    assert of_another == "need", "it is no word of that library"
 
 
 # -- a whole run, in processes of its own
