@@ -157,7 +157,7 @@ def _node(run: Run) -> NodeRecord:
         faults=list(_faults(run)),
         files=run.sku.get("files", {}),
         measured=list(_figures(run.verdicts)),
-        objection=f"the record is not believed: {told.objection}" if told.objection else "",
+        objection=f"the record is not believed: {run.objections[0]}" if run.objections else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,
