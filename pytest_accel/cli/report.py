@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_accel.cli import result_file
-from pytest_accel.core.run import Run
 from pytest_accel.core.words import more
 from pytest_accel.run import record
-from pytest_accel.views.exports import markdown, prometheus
+from pytest_accel.views.exports import markdown
 from pytest_accel.views.html import page
-
-
-def _as_json(found: Run) -> str:
-    """Return a record as one JSON object, as today's version writes it."""
-    plain = record.content(found)
-    return json.dumps({**plain, "sha256": record.seal(plain)}, indent=1) + "\n"
-
-
-FORMATS: Mapping[str, Callable[[Run], str]] = {
-    "json": _as_json,
-    "md": markdown.text,
-    "prometheus": prometheus.text,
-}
-"""The function that writes a record, by the name of the format."""
-HTML = "html"
-"""The format that also shows the readings of the file beside the record."""
 
 DESCRIPTION = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record.
 Why a record is not believed is told on standard error. The exit status is 0, or 4 for a file that is no record or
@@ -40,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `report`."""
     option = parser.add_argument
     option("file", metavar="RECORD", help="a record.json, or the folder that holds it")
-    option("--format", choices=(*FORMATS, HTML), required=True, help="the format to write")
+    option("--format", choices=("html", "md"), required=True, help="the format to write")
     option("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
@@ -49,7 +30,7 @@ def run(chosen: argparse.Namespace) -> int:
     saved = record.read(record.find(Path(chosen.file)))
     if saved.objections:
         print(f"not believed: {saved.objections[0]}{more(saved.objections)}", file=sys.stderr)
-    html = chosen.format == HTML
-    text = page.report(saved, saved.path.absolute().parent) if html else FORMATS[chosen.format](saved)
+    html = chosen.format == "html"
+    text = page.report(saved, saved.path.absolute().parent) if html else markdown.text(saved)
     result_file.write(chosen.output, text)
     return 0

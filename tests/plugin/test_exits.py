@@ -116,7 +116,7 @@ def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) 
 # -- commands
 
 
-@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "show", "h100-sxm", "--format=x"]])
+@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "lint", "h100-sxm", "--format=x"]])
 def test_wrong_use_of_a_command_ends_with_4(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main(words)
