@@ -51,12 +51,12 @@ HOSTILE = (
 
 
 @functools.cache
-def faulty(measured: tuple[str, ...] = ("stream",)) -> Run:
+def faulty() -> Run:
     """The record of a run in which one device has slow memory, one a narrow link, and so on, as read from its file."""
     with tempfile.TemporaryDirectory() as folder, in_process.fast():
         place = Path(folder)
         (place / "node.yaml").write_text(NODE_FILE, encoding="utf-8")
-        here, _ = in_process.run(place / "node.yaml", place / "out", measured=measured)
+        here, _ = in_process.run(place / "node.yaml", place / "out", measured=("stream",))
         record.write(here.ledger.record, place)
         return record.read(place / record.FILE)
 

@@ -17,6 +17,7 @@ import as_user
 import pages
 import pytest
 import wheels
+import yaml
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
@@ -91,6 +92,15 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert 'href="status.html"' in (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_job_of_the_page_and_the_containerfile_agree_on_the_user() -> None:
+    (text,) = [block.text for block in pages.blocks(DOCS / "fleet.md") if "kind: Job" in block.text]
+    pod = yaml.safe_load(text)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+    file, user = (CHECKOUT / "scripts/Containerfile").read_text(encoding="utf-8"), pod["securityContext"]["runAsUser"]
+    assert f"\nUSER {user}:{user}\n" in file
 
 
 def test_the_readme_is_short() -> None:

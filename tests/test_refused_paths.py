@@ -37,7 +37,6 @@ COMMANDS = [
     "fleet wait {path}",
     "fleet cancel {path}",
     "fleet drain {path}",
-    "fleet labels {path}",
     "fleet report {path}",
     "fleet report --acceptance {path}",
     "fleet report --acceptance records --output {path}",

@@ -6,8 +6,8 @@ import argparse
 
 from pytest_accel.views.exports import prometheus
 
-DESCRIPTION = """Print alert rules for Prometheus, or a dashboard for Grafana. Both go by the metrics that 'pytest-accel
-report RECORD --format prometheus' writes."""
+DESCRIPTION = """Print alert rules for Prometheus, or a dashboard for Grafana. Both go by the metrics that
+'pytest-accel fleet report DIR --format prometheus' and 'pytest-accel store show STORE --format prometheus' write."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

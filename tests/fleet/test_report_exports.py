@@ -12,6 +12,7 @@ from exported import HOSTILE
 from prometheus_client.parser import text_string_to_metric_families
 
 from pytest_accel.cli.main import main
+from pytest_accel.core import structured
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
@@ -19,6 +20,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.jobs import ledger, metrics
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
+from pytest_accel.run.summaries import SUMMARY
 
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
@@ -109,6 +111,20 @@ def test_promtool_accepts_the_metrics() -> None:
     written = metrics.text(fleet_of(*nodes, sku='a"\\b'), nodes).encode()
     checked = subprocess.run([promtool, "check", "metrics"], input=written, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+
+
+def test_a_report_without_a_list_takes_the_expected_nodes_of_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n1").mkdir()
+    accepted = Summary(started=EARLY, host="n1", state="finished", line="ACCEPTED 8/8", word="ACCEPTED", exit=0)
+    (tmp_path / "n1" / SUMMARY).write_text(structured.lines(structured.plain(accepted)))
+    words = ["fleet", "report", str(tmp_path)]
+    assert main(words) == 0
+    assert "a node that left no record is not in this report" in capsys.readouterr().out
+    assert main([*words, "--nodes=n1,n2"]) == 6
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in told] == ["no result", "accepted", "2 nodes: 1 no result, 1 accepted"]
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

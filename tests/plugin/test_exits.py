@@ -84,10 +84,7 @@ def test_a_command_keeps_its_status(words: str, redirected: str, status: int) ->
     assert "Exception ignored" not in done.stderr
 
 
-MANIFEST = "fleet manifest --image=i@sha256:0 --sku=h100-sxm --count=1 --claim=results"
-
-
-@pytest.mark.parametrize("words", ["sku show h100-sxm", "sku show h100-sxm --resolved", "monitoring alerts", MANIFEST])
+@pytest.mark.parametrize("words", ["sku show h100-sxm", "sku show h100-sxm --resolved", "monitoring alerts"])
 def test_a_file_that_the_disk_has_no_room_for_is_no_success(words: str) -> None:
     line = f"{BIN / 'pytest-accel'} {words} >/dev/full"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
@@ -107,10 +104,19 @@ def test_a_full_disk_does_not_drain_a_node(tmp_path: Path) -> None:
     assert ended[0] == ended[1]
 
 
+@pytest.mark.slow
+def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    message.write_text("")
+    env = {"PYTEST_ACCEL_CLOSING_FILE": str(message)}
+    ran = as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", "-k", "inventory_node", sku=None, paths=(), env=env)
+    assert message.read_text(encoding="utf-8") == ran.closing
+
+
 # -- commands
 
 
-@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "show", "h100-sxm", "--format=x"]])
+@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "lint", "h100-sxm", "--format=x"]])
 def test_wrong_use_of_a_command_ends_with_4(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main(words)

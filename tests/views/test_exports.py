@@ -1,31 +1,24 @@
-"""Exports: what other tools read of a record is what the record says, and outside text stays text."""
+"""A record in Markdown: what a reader sees is what the record says, and outside text stays text."""
 
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import exported
 import pytest
 from exported import HOSTILE
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from prometheus_client.parser import text_string_to_metric_families
 from worded import worded
 
-from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.views.exports import markdown, prometheus
+from pytest_accel.views.exports import markdown
 from pytest_accel.views.markdown import code, escaped
-
-CHECKOUT = Path(__file__).parents[2]
-EVERY = {"markdown": markdown.text, "prometheus": prometheus.text}
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +35,15 @@ def failing(record: Run) -> list[Verdict]:
     return [each for each in record.verdicts if each.fails]
 
 
-@pytest.mark.parametrize("form", EVERY)
-def test_no_export_lets_control_characters_through(form: str, hostile: Run) -> None:
+def test_no_control_characters_come_through(hostile: Run) -> None:
     """Neither an escape sequence for a terminal nor a byte that no parser takes."""
-    text = EVERY[form](hostile)
+    text = markdown.text(hostile)
     assert not [each for each in text if not each.isprintable() and each != "\n"]
     text.encode("utf-8")
 
 
-@pytest.mark.parametrize("form", EVERY)
-def test_a_run_that_did_not_end_is_exported(form: str) -> None:
-    assert EVERY[form](exported.unended())
-
-
-# -- Markdown
+def test_a_run_that_did_not_end_is_exported() -> None:
+    assert "The run did not end" in markdown.text(exported.unended())
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -120,82 +108,3 @@ def test_no_renderer_takes_outside_text_for_html() -> None:
 def test_github_makes_no_links_and_notifies_nobody() -> None:
     text = html.unescape(escaped("@everyone #123 https://evil.example www.evil.example"))
     assert not re.search(r"@\w|#\d|://|www\.\w", text)
-
-
-# -- Prometheus
-
-
-def samples(record: Run) -> dict[tuple[str, ...], float]:
-    """The samples by name and the values of their labels, sorted by label."""
-    families = text_string_to_metric_families(prometheus.text(record))
-    found = [each for family in families for each in family.samples]
-    keyed = {(each.name, *(each.labels[name] for name in sorted(each.labels))): float(each.value) for each in found}
-    assert len(keyed) == len(found), "no series twice"
-    return keyed
-
-
-def test_prometheus_has_the_result_figures_and_findings(faulty: Run) -> None:
-    found = samples(faulty)
-    assert found["accel_run_result", "REJECTED"] == 1
-    assert found["accel_run_result", "ACCEPTED"] == 0
-    assert found["accel_run_exit_status",] == 1
-    assert found["accel_run_devices",] == found["accel_run_devices_expected",] == 8
-    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
-    assert found["accel_value_bytes_per_second", "gpu1", slow.metric] == pytest.approx(1e9 * float(slow.value or 0))
-    assert found["accel_floor_bytes_per_second", "gpu1", slow.metric] == pytest.approx(1e9 * float(slow.floor or 0))
-    assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
-    assert found["accel_finding_verdicts", "investigate", "A208", "gpu1", "memory-slow", "error"] >= 1
-    statuses = [found["accel_run_verdicts", each.value] for each in Status]
-    assert sum(statuses) == len(faulty.verdicts)
-    first = faulty.devices[0]
-    assert found["accel_device_info", "gpu0", first.model, str(first.serial), first.uuid] == 1
-
-
-def test_of_two_limits_on_a_metric_prometheus_has_the_one_that_fails(faulty: Run) -> None:
-    slow = next(each for each in failing(faulty) if each.metric.startswith("stream"))
-    held = replace(slow, status=Status.PASS, floor=1.0, margin=9.0, limit=None)
-    found = samples(replace(faulty, verdicts=[held, *faulty.verdicts]))
-    assert found["accel_margin_ratio", "gpu1", slow.metric] == slow.margin
-
-
-def test_prometheus_keeps_labels_few(faulty: Run) -> None:
-    """UUID and serial number only to join by, and nothing that changes with every run."""
-    families = list(text_string_to_metric_families(prometheus.text(faulty)))
-    labels = {family.name: {name for each in family.samples for name in each.labels} for family in families}
-    assert {"uuid", "serial"} <= labels.pop("accel_device_info")
-    assert "host" in labels.pop("accel_run_info")
-    assert set().union(*labels.values()) == {
-        "device", "metric", "status", "result", "code", "name", "severity", "action",
-    }  # fmt: skip
-    assert sum(len(family.samples) for family in families) < 1000
-
-
-def test_every_metric_is_explained(faulty: Run) -> None:
-    """By its help, and on the page of the exports."""
-    page = (CHECKOUT / "docs/record.md").read_text(encoding="utf-8")
-    units = {unit for unit, _ in prometheus.UNITS.values()}
-    for name in prometheus.METRICS:
-        assert f"`{name}`" in page
-    for unit in units:
-        assert f"`_{unit}`" in page
-    for family in text_string_to_metric_families(prometheus.text(faulty)):
-        assert family.documentation
-
-
-def test_hostile_text_stays_text_in_prometheus(hostile: Run) -> None:
-    found = samples(hostile)
-    assert found["accel_run_exit_status",] == 1
-    host = hostile.run["host"]
-    shown = printable(host, 200)
-    assert ("accel_run_info", shown, shown, shown, "false", shown, shown) in found
-
-
-def test_numbers_that_are_not_finite_are_left_out() -> None:
-    verdicts = [
-        Verdict("stream.copy", NODE, Status.FAIL, unit="GB/s", value=math.nan, margin=math.nan),
-        Verdict("soak.throttle.hw_thermal", NODE, Status.FAIL, unit="s", value=2.0, ceiling=0.0, margin=-math.inf),
-    ]
-    found = samples(replace(exported.unended(), verdicts=verdicts))
-    assert found["accel_value_seconds", NODE, "soak.throttle.hw_thermal"] == 2.0
-    assert not [key for key in found if key[0] == "accel_margin_ratio"]
-    assert not [key for key in found if "stream.copy" in key]

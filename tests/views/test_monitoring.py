@@ -8,13 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import exported
 import pytest
 import yaml
 
 import pytest_accel
-from pytest_accel.core.run import Run
-from pytest_accel.views.exports.prometheus import FILES, text
+from pytest_accel.views.exports.prometheus import FILES
 
 DASHBOARD = json.loads(FILES["dashboard"].read_text(encoding="utf-8"))
 RULES = yaml.safe_load(FILES["alerts"].read_text(encoding="utf-8"))["groups"][0]["rules"]
@@ -30,11 +28,6 @@ def test_the_dashboard_has_variables_for_all_that_it_uses() -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.fixture(scope="module")
-def faulty() -> Run:
-    return exported.faulty(("stream", "matmul", "soak"))
-
-
 def tool(name: str) -> str:
     found = shutil.which(name)
     if found is None:
@@ -43,13 +36,9 @@ def tool(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_promtool_accepts_the_rules_and_the_metrics(faulty: Run) -> None:
-    promtool = tool("promtool")
-    rules = subprocess.run([promtool, "check", "rules", str(FILES["alerts"])], capture_output=True, check=False)
+def test_promtool_accepts_the_rules() -> None:
+    rules = subprocess.run([tool("promtool"), "check", "rules", str(FILES["alerts"])], capture_output=True, check=False)
     assert rules.returncode == 0, rules.stdout + rules.stderr
-    written = text(faulty).encode()
-    checked = subprocess.run([promtool, "check", "metrics"], input=written, capture_output=True, check=False)
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 # -- the rules, by `promtool test rules`

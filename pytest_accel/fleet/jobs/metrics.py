@@ -13,8 +13,8 @@ from pytest_accel.core.summary import Summary, moment
 from pytest_accel.fleet.jobs import states
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import JUDGED, NodeResult, State
-from pytest_accel.views.exports import prometheus_text
-from pytest_accel.views.exports.prometheus_text import Family, Labels
+from pytest_accel.views.exports import prometheus
+from pytest_accel.views.exports.prometheus import Family, Labels
 
 Ledger = Mapping[str, Mapping[str, str]]
 """The last entry of each node in the ledger."""
@@ -22,7 +22,7 @@ Ledger = Mapping[str, Mapping[str, str]]
 
 def text(fleet: Fleet, nodes: Sequence[NodeResult], ledger: Ledger = MappingProxyType({})) -> str:
     """Return the states of all nodes in the text format of Prometheus."""
-    return prometheus_text.text(_families(fleet, nodes, ledger))
+    return prometheus.text(_families(fleet, nodes, ledger))
 
 
 def _families(fleet: Fleet, nodes: Sequence[NodeResult], ledger: Ledger) -> Iterator[Family]:

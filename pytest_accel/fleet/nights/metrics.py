@@ -8,19 +8,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import Final
 
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.fleet.nights.questions import DEVICE, MANY, Row
 from pytest_accel.judging.closing.line import WORDS
-from pytest_accel.views.exports import prometheus_text
-from pytest_accel.views.exports.prometheus import UNITS
-from pytest_accel.views.exports.prometheus_text import Family, Labels
+from pytest_accel.views.exports import prometheus
+from pytest_accel.views.exports.prometheus import Family, Labels
+
+UNITS: Final = {
+    "TFLOPS": ("operations_per_second", 1e12),
+    "TOPS": ("operations_per_second", 1e12),
+    "GB/s": ("bytes_per_second", 1e9),
+    "GB": ("bytes", 1e9),
+    "s": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "us": ("seconds", 1e-6),
+    "W": ("watts", 1.0),
+    "K": ("kelvin", 1.0),
+    "MHz": ("hertz", 1e6),
+    "1": ("ratio", 1.0),
+    "count": ("events", 1.0),
+    "per s": ("events_per_second", 1.0),
+    "per h": ("events_per_second", 1 / 3600),
+}
+"""The base unit of every unit, and the factor to it. Values in other units, as of a probe of one's own, have none."""
 
 
 def text(night: Night) -> str:
     """Return a night in the text format of Prometheus."""
-    return prometheus_text.text(_families(night))
+    return prometheus.text(_families(night))
 
 
 def _families(night: Night) -> Iterator[Family]:

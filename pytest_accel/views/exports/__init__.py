@@ -1,1 +1,1 @@
-"""Saved records in the formats of other tools: a function from a record to text for each."""
+"""Results in the formats of other tools: a record in Markdown, the metrics of a fleet for Prometheus."""

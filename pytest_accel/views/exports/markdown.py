@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import NODE
+from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, margin_of, show
@@ -13,7 +15,6 @@ from pytest_accel.core.words import listed
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.run.record import findings_of
-from pytest_accel.views.exports.figures import device_names
 from pytest_accel.views.markdown import code, escaped, table
 from pytest_accel.views.next_steps import by_finding
 from pytest_accel.views.table import limit_of
@@ -26,7 +27,7 @@ ICONS = {0: "white_check_mark", 1: "x"}
 
 def text(record: Run) -> str:
     """Return a record in Markdown."""
-    run, names = record.run, device_names(record)
+    run, names = record.run, _names(record)
     word = record.closing.word or record.state
     simulated = "SIMULATED " if "simulated" in run else ""
     icon = ICONS.get(record.closing.exit, "grey_question")
@@ -43,6 +44,17 @@ def text(record: Run) -> str:
     }
     lines += [*(f"- {name}: {words}" for name, words in about.items() if words), ""]
     return "\n".join([*lines, *_steps(record, names), *_verdicts(record, names), *_devices(record, names)]) + "\n"
+
+
+def _names(record: Run) -> dict[str, str]:
+    """Return the name of every subject, by UUID or NODE, fit to be shown and different for every subject."""
+    names: dict[str, str] = {NODE: NODE}
+    for device in record.devices:
+        name = printable(device.name, SHOWN)
+        names[device.uuid] = f"{name} ({printable(device.uuid, SHOWN)})" if name in names.values() else name
+    for verdict in record.verdicts:
+        names.setdefault(verdict.subject, printable(verdict.subject, SHOWN))
+    return names
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:

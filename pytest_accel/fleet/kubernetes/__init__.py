@@ -1,1 +1,0 @@
-"""Manifests and labels for Kubernetes, which the user applies."""
