@@ -10,7 +10,8 @@ from pytest_accel.run import record
 from pytest_accel.views.exports import markdown
 from pytest_accel.views.html import page
 
-cannot be written."""
+DESCRIPTION = """Write a saved record in another format. The verdicts are those of the record; one that is not believed
+is NOT JUDGED. The exit status is 0, or 4 for a file that is no record or cannot be written."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0. Raises WrongUse."""
     saved = record.read(record.find(Path(chosen.file)))
-DESCRIPTION = """Write a saved record in another format. The verdicts are those of the record; one that is not believed
-is NOT JUDGED. The exit status is 0, or 4 for a file that is no record or
+    html = chosen.format == "html"
+    text = page.report(saved, saved.path.absolute().parent) if html else markdown.text(saved)
     result_file.write(chosen.output, text)
     return 0
