@@ -136,7 +136,11 @@ def test_a_shipped_explanation_does_not_cover_a_value_of_another_file(tmp_path: 
 def test_a_shipped_explanation_covers_what_the_shipped_file_finds(tmp_path: Path) -> None:
     """And one of the file's own is added to those."""
     why = "explained: [{rule: power, key: datasheet.temperature.shutdown_c, reason: in kelvin}]"
-    lines = "limits: {stream.triad: {floor: 3000, unit: GB/s, SOURCE}}", "datasheet: {temperature: {shutdown_c: 203}}", why
+    lines = (
+        "limits: {stream.triad: {floor: 3000, unit: GB/s, SOURCE}}",
+        "datasheet: {temperature: {shutdown_c: 203}}",
+        why,
+    )
     report = lint.lint([own(tmp_path, *lines, extends="gaudi3")], TODAY)
     assert report.clean, lint_report.text(report)
     assert "in kelvin" in {each.explained for each in report.findings}
