@@ -25,11 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_show(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `sku show`."""
     parser.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
-    how = parser.add_mutually_exclusive_group()
-    text = "md: Markdown, such as for the annex of a contract"
-    how.add_argument("--format", choices=("text", "md"), default="text", help=text)
     text = "print one threshold file with everything that it extends, which needs no other: --accel-sku=FILE reads it"
-    how.add_argument("--resolved", action="store_true", help=text)
+    parser.add_argument("--resolved", action="store_true", help=text)
 
 
 def _add_lint(parser: argparse.ArgumentParser) -> None:
@@ -52,16 +49,13 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    """Print the data sheet of a SKU as text or Markdown, or its resolved threshold file. Raises BadFile."""
+    """Print the data sheet of a SKU, or its resolved threshold file. Raises BadFile."""
     sku = loader.load(chosen.name)
-    tables = sheet.sheet(sku)
     if chosen.resolved:
         print(resolved.text_of(*loader.read(chosen.name)), end="")
-    elif chosen.format == "md":
-        print(sheet.markdown(sku, tables), end="")
     else:
         print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
-        print(f"\n{sheet.text(tables)}")
+        print(f"\n{sheet.text(sheet.sheet(sku))}")
     return 0
 
 

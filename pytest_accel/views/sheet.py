@@ -1,4 +1,4 @@
-"""The data sheet of a SKU, as text or Markdown: identity, datasheet values, platforms, limits and their sources."""
+"""The data sheet of a SKU as text: identity, datasheet values, platforms, limits and their sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Sourc
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.skus.schema import DATASHEET
-from pytest_accel.views.markdown import table as markdown_table
 from pytest_accel.views.table import demanded
 
 
@@ -274,15 +273,3 @@ def _text(table: Table) -> str:
     ]
     head = [table.title] if table.title else []
     return "\n".join([*head, *([indent + table.note] if table.note else []), *lines])
-
-
-def markdown(sku: Sku, tables: Sequence[Table]) -> str:
-    """Return the tables of a SKU in Markdown, such as for the annex of a contract."""
-    head = f"# {sku.title}: acceptance limits\n\nFrom the threshold file `{sku.name}` (accepts: {accepts(sku)})."
-    return "\n\n".join([head, *map(_markdown, tables)]) + "\n"
-
-
-def _markdown(table: Table) -> str:
-    rows = ([cell.replace("|", "\\|") for cell in row] for row in table.rows)
-    lines = "\n".join(markdown_table(table.columns, rows))
-    return "\n\n".join([f"## {table.title}", *([table.note] if table.note else []), lines])

@@ -110,7 +110,7 @@ def test_a_full_disk_does_not_drain_a_node(tmp_path: Path) -> None:
 # -- commands
 
 
-@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "show", "h100-sxm", "--format=x"]])
+@pytest.mark.parametrize("words", [["nonsense"], [], ["sku"], ["judge"], ["sku", "lint", "h100-sxm", "--format=x"]])
 def test_wrong_use_of_a_command_ends_with_4(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main(words)
