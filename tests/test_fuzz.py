@@ -56,7 +56,6 @@ TOOL_OUTPUTS = Path(__file__).parent / "real" / "outputs"
 OUTPUTS = (
     "nccl-tests/h100-1-node.txt",
     "nvbandwidth/h100-8-v0.5.json",
-    "dcgmi-diag/t4-level-3.json",
 )
 """An output of each tool, which an H100 judges where its name replaces that of the A100."""
 DELIVERY = "serial,node,slot,model\nSIM00000500,vm,0,NVIDIA H100 80GB HBM3\nSIM00000501,n2,1,\nSIM00000502,n2,,\n"

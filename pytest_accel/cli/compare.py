@@ -30,8 +30,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `compare`."""
     text = "a record.json, the folder that holds it, or a folder of such folders"
     parser.add_argument("records", metavar="RECORD|DIR", nargs="+", help=text)
-    text = "default: %(default)s; text has at most 60 lines"
-    parser.add_argument("--format", choices=("text", "json"), default="text", help=text)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -46,10 +44,7 @@ def run(chosen: argparse.Namespace) -> int:
     comparison, more = _compared(group if len(group) > 1 else [oldest, newest])
     comparison = replace(comparison, left_out=f"the oldest record {oldest.path}: {why}" if why else "")
     notes += [*(f"not comparable: {path}: {why}" for path, why in others.items()), *more]
-    if chosen.format == "json":
-        print(differences.as_json(comparison, len(group), notes))
-    else:
-        screen.show(differences.text(comparison, len(group), notes))
+    screen.show(differences.text(comparison, len(group), notes))
     return comparison.exit
 
 

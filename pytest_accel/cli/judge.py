@@ -12,7 +12,7 @@ from pytest_accel.cli import rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.cli.tool_outputs.output import ToolOutput, several
 from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, other, reader_of
-from pytest_accel.cli.tool_outputs.verdicts import alternatives, by_platform, judge_output, lacking, not_judged
+from pytest_accel.cli.tool_outputs.verdicts import judge_output, lacking, not_judged, whatever_platform
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Names
@@ -34,8 +34,8 @@ from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
 DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file,
-or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests, nvbandwidth or
-dcgmi diag (JSON) printed it. A record is never accepted more easily than its
+or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests or nvbandwidth
+printed it. A record is never accepted more easily than its
 run was: if the run was filtered, interrupted or simulated, that still counts. Results of another tool are never
 accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held
 where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run did."""
@@ -221,22 +221,9 @@ def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader, n
     missing = lacking(absent, names)
     screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
     if not chosen.platform:
-        closing = _by_platform(found, sku, terms)
+        closing = whatever_platform(found, sku, terms, closing)
     _close(closing, verdicts)
     return closing.exit
-
-
-def _by_platform(output: ToolOutput, sku: Sku, terms: Terms) -> Closing:
-    """Return the closing line of an output whose platform nobody named, and print where another platform differs."""
-    taken, others = terms.platform.name, alternatives(sku, terms.platform)
-    fitting = [replace(terms, platform=each) for each in (terms.platform, *others)]
-    judged = {each.platform.name: judge_output(output, sku, each)[:2] for each in fitting}
-    statuses = {name: [verdict.status for verdict in verdicts] for name, (verdicts, _) in judged.items()}
-    for name, found in statuses.items():
-        if found != statuses[taken]:
-            why = f"platform {taken} was taken by the number of devices; {name} fits, too, and judges otherwise"
-            screen.show([(f"{why}: --platform={name}", "yellow")])
-    return by_platform({name: closing for name, (_, closing) in judged.items()})
 
 
 def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:
@@ -245,10 +232,10 @@ def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:
     limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
     limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
     found = reader.read(text, shown, limits, sku)
-    known = [each for each in found.devices if each.model or each.pci_id]
+    known = [each for each in found.devices if each.model]
     other = next((each for each in known if not sku.recognises(each)), None)
     if other:
-        raise Refused(f"--sku={sku.name}: {shown} names {other.name} {other.product}, which is another product")
+        raise Refused(f"--sku={sku.name}: {shown} names {other.name} {other.model}, which is another product")
     unnamed = [] if found.devices and known == found.devices else ["the output names no product; it is taken as named"]
     return replace(found, notes=[*found.notes, *unnamed])
 

@@ -14,7 +14,7 @@ from pytest_accel.views import lint_report, sheet
 DESCRIPTION = """A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet,
 its platforms and the limits that a node has to hold."""
 LINT = """Check the values in threshold files for plausibility: units, order of magnitude, sources, agreement with the
-datasheet. The exit status is 4 for an error or a warning that the file does not explain; notes do not count."""
+datasheet. The exit status is 4 for an error or a warning that the file does not explain."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from pytest_accel.skus import requirements
 from pytest_accel.skus.methods import method_of
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.schema import MOST_SPREAD
+from pytest_accel.views.sheet import Table, text
 
 REVIEW = "Review before use."
 TIMED = "seconds"
@@ -93,23 +94,16 @@ def lines(found: Calibration, made: Provenance) -> Iterator[str]:
         yield f"outlier, left out of all: {outlier(each, made.labels)}"
     for metric, why in found.left_out.items():
         yield printable(f"left out: {metric}: {why}")
-    yield (
-        f"{'metric':<26}{'unit':<8}{'centre':>9}{'limit':>10}{'healthy':>21}{'devices':>9}{'nodes':>8}{'runs':>8}"
-        f"{'n':>8}"
-    )
-    for one in found.metrics:
-        yield _row(one, made).rstrip()
+    columns = ("metric", "unit", "centre", "limit", "healthy", "devices", "nodes", "runs", "n")
+    yield text([Table("", columns, [_row(one, made) for one in found.metrics])])
 
 
-def _row(one: Calibrated, made: Provenance) -> str:
+def _row(one: Calibrated, made: Provenance) -> Sequence[str]:
+    bound = f"{one.bound:g}" if limited(one, made.sku, made.platform) else "none"
+    spreads = map(_share, (one.spreads.devices, one.spreads.nodes, one.spreads.runs))
     low, high = one.healthy
-    spread = (_share(one.spreads.devices), _share(one.spreads.nodes), _share(one.spreads.runs))
-    left = f"{one.metric:<26}{one.unit:<8}{one.centre:>9.5g}"
-    count = f"{one.devices} x {one.most_runs}"
-    right = f"{f'{low:g} to {high:g}':>21}{spread[0]:>9}{spread[1]:>8}{spread[2]:>8}{count:>8}"
-    if not limited(one, made.sku, made.platform):
-        return f"{left}{'':>10}{right}  information, no limit"
-    return f"{left}{one.bound:>10g}{right}"
+    healthy, count = f"{low:g} to {high:g}", f"{one.devices} x {one.most_runs}"
+    return one.metric, one.unit, f"{one.centre:.5g}", bound, healthy, *spreads, count
 
 
 def _share(value: float | None) -> str:

@@ -1,41 +1,30 @@
-"""A comparison of records, as text or JSON."""
+"""A comparison of records as text."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.printable import printable, printable_data
+from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.words import listed, more
 from pytest_accel.judging.records.differences import Comparison, Difference, Direction, SubjectKind
 from pytest_accel.views.terminal import Line
 
-MOST_LINES = 60
-"""Lines of the text."""
-NOTE = 300
-"""Characters of a note in the text; the JSON has all of it."""
 COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
 
 
 def text(found: Comparison, records: int, notes: Sequence[str]) -> list[Line]:
-    """Return the comparison of some records as at most `MOST_LINES` lines, each with a colour."""
+    """Return the comparison of some records as lines, each with a colour."""
     head: list[Line] = [(f"{n}: {_named(one)}", "bold") for n, one in (("first", found.first), ("last", found.last))]
     figures = f"figures: {found.compared} compared, {found.not_compared} in one of the two records alone"
     tail: list[Line] = [] if found.other else [(f"{figures}; {records} records", "")]
-    tail += [*((note, "yellow") for note in notes[: MOST_LINES // 4]), closing(found)]
+    tail += [*((note, "yellow") for note in notes), closing(found)]
     body: list[Line] = []
     for kind, some in grouped(_folded(found.differences), lambda each: each.kind).items():
         body += [(f"{kind.value}:", "bold"), *((f"  {_line(each)}", COLOURS[each.direction]) for each in some)]
-    room = MOST_LINES - len(head) - len(tail)
-    if len(body) > room:
-        left = sum(colour != "bold" for _, colour in body[room - 1 :])
-        body = [*body[: room - 1], (f"and {left} more; --format json has all", "yellow")]
     return [(printable(line), colour) for line, colour in [*head, *body, *tail]]
 
 
@@ -63,11 +52,11 @@ def _folded(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _line(each: Difference) -> str:
-    change, note = "", each.note if len(each.note) <= NOTE else f"{each.note[: NOTE - 3]}..."
+    change = ""
     if each.lost is not None and each.allowed is not None:
         lost = f"{abs(each.lost):.1%} {'slower' if each.lost > 0 else 'faster'}"
         change = f" ({lost}; two runs differ by up to {each.allowed:.1%})"
-    return f"{_place(each)}: {each.then} -> {each.now}{change}{note and f' [{note}]'}"
+    return f"{_place(each)}: {each.then} -> {each.now}{change}{each.note and f' [{each.note}]'}"
 
 
 def _place(each: Difference) -> str:
@@ -89,39 +78,3 @@ def closing(found: Comparison) -> Line:
     figures = f"{found.compared} figures" if found.compared else "no figure"
     said = f"NOTHING WORSE in what was compared: {figures}, the states of {len(found.last.devices)} devices"
     return "; ".join([said, *parts]), "green" if found.compared else "yellow"
-
-
-def as_json(found: Comparison, records: int, notes: Sequence[str]) -> str:
-    """Return the comparison as JSON, with everything that the text may leave out."""
-    content = {
-        "exit": found.exit,
-        "line": closing(found)[0],
-        "first": _one(found.first),
-        "last": _one(found.last),
-        "differences": [_plain(each) for each in found.differences],
-        "figures_compared": found.compared,
-        "figures_not_compared": found.not_compared,
-        "records": records,
-        "left_out": found.left_out,
-        "notes": list(notes),
-    }
-    return json.dumps(printable_data(content), indent=2)
-
-
-def _one(one: Run) -> dict[str, Any]:
-    return {
-        "record": str(one.path),
-        "started": one.started,
-        "host": one.host,
-        "word": one.word,
-        "line": one.closing.line,
-        "sku": one.sku.get("name", ""),
-        "simulated": one.simulated,
-        "judged_again": bool(one.judged_from),
-    }
-
-
-def _plain(each: Difference) -> dict[str, Any]:
-    """Return a difference as JSON has it: an infinite number is null."""
-    values = {**vars(each), "kind": each.kind.value, "direction": each.direction.value, "where": list(each.where)}
-    return {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in values.items()}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
-from pytest_accel.skus import peaks, requirements
+from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded
@@ -22,21 +22,6 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-
-
-@dataclass
-class _Sources:
-    """The sources of a sheet, numbered in the order in which they are first used."""
-
-    used: list[Source] = field(default_factory=list)
-
-    def number(self, source: Source | None) -> str:
-        """Return the number of a source in brackets, empty for no source."""
-        if source is None:
-            return ""
-        if source not in self.used:
-            self.used.append(source)
-        return f"[{self.used.index(source) + 1}]"
 
 
 def listing(skus: Iterable[Sku]) -> Table:
@@ -58,14 +43,12 @@ def listing(skus: Iterable[Sku]) -> Table:
 
 def sheet(sku: Sku) -> list[Table]:
     """Return everything that a SKU's threshold file says, as tables; sources and files last."""
-    sources = _Sources()
+    sources: list[Source] = []
     tables = [
-        _identity(sku, sources),
-        _datasheet(sku, sources),
+        _product(sku, sources),
         _platforms(sku, sources),
         _acceptance(sku),
         _limits(sku, sources),
-        _advisory(sku),
         _other_than_shipped(sku),
         Table("Not applicable", ("metric", "why"), list(sku.not_applicable.items())),
         _source_table(sources),
@@ -74,41 +57,44 @@ def sheet(sku: Sku) -> list[Table]:
     return [each for each in tables if each.rows]
 
 
-def _identity(sku: Sku, sources: _Sources) -> Table:
-    """Return the table of what a device of this SKU is recognised by."""
-    number = sources.number(Source(**sku.match["source"]) if "source" in sku.match else None)
-    words = (
-        ("names", "name"),
-        ("pci_ids", "PCI id"),
-        ("virtual_functions", "PCI id of a virtual function"),
-        ("subsystems", "subsystem"),
-        ("compute_units", "compute units"),
-    )
-    rows = [(word, " or ".join(map(str, sku.match[key])), number) for key, word in words if sku.match.get(key)]
-    return Table("Recognised by", ("what", "value", "source"), rows)
+def _number(sources: list[Source], source: Source | None) -> str:
+    """Return the number of a source in brackets, empty for no source. A new one gets the next number."""
+    if source is None:
+        return ""
+    if source not in sources:
+        sources.append(source)
+    return f"[{sources.index(source) + 1}]"
 
 
-def _datasheet(sku: Sku, sources: _Sources) -> Table:
-    """Return the table of the vendor's datasheet."""
-    data = sku.datasheet
+def _product(sku: Sku, sources: list[Source]) -> Table:
+    """Return the table of what a device is recognised by, and of the vendor's datasheet."""
+    data, match = sku.datasheet, dict(sku.match)
+    number = _number(sources, Source(**match.pop("source")) if "source" in match else None)
+    words = {"names": "name", "pci_ids": "PCI id", "virtual_functions": "PCI id of a virtual function"}
     rows = [
+        (words.get(key, key.replace("_", " ")), " or ".join(map(str, values)), number)
+        for key, values in match.items()
+        if values
+    ]
+    rows += [
         (
             dtype,
             _shown(value, "TOPS" if dtype == "int8" else "TFLOPS"),
-            sources.number(data.source_of(f"tflops.{dtype}")),
+            _number(sources, data.source_of(f"tflops.{dtype}")),
         )
         for dtype, value in data.tflops.items()
     ]
     if data.unsupported:
-        rows.append(("no fast path", ", ".join(data.unsupported), sources.number(data.source_of("unsupported"))))
+        rows.append(("no fast path", ", ".join(data.unsupported), _number(sources, data.source_of("unsupported"))))
     for key, (_, label, unit) in DATASHEET.items():
         group, _, name = key.partition(".")
         if name in (values := getattr(data, group)):
-            rows.append((label, _shown(values[name], unit), sources.number(data.source_of(key))))
-    return Table("Datasheet", ("what", "value", "source"), rows, "Vendor's values for one device, without sparsity.")
+            rows.append((label, _shown(values[name], unit), _number(sources, data.source_of(key))))
+    note = "By what a device is recognised, and the vendor's values for one device, without sparsity."
+    return Table("Product", ("what", "value", "source"), rows, note)
 
 
-def _platforms(sku: Sku, sources: _Sources) -> Table:
+def _platforms(sku: Sku, sources: list[Source]) -> Table:
     """Return the table of the platforms: devices, links, and the levels at which a node can be accepted."""
     rows = [
         (
@@ -118,7 +104,7 @@ def _platforms(sku: Sku, sources: _Sources) -> Table:
             _host(platform),
             _link(platform),
             " ".join(requirements.accepting_levels(sku, platform)) or "no",
-            sources.number(platform.source),
+            _number(sources, platform.source),
         )
         for platform in sku.platforms.values()
     ]
@@ -143,18 +129,8 @@ def _bases(sku: Sku) -> list[str]:
     return [each.value for each in Basis if each in best]
 
 
-TIGHTER = {
-    "matrix units": "mamf-finder.py at the shape that wins",
-    "memory": "BabelStream with arrays of 4 GiB: Copy, Triad",
-    "host link": "nvbandwidth -t host_to_device_memcpy_ce device_to_host_memcpy_ce; USE_GPU_DMA=1 TransferBench p2p",
-    "peer links": "nvbandwidth -t device_to_device_memcpy_write_ce; USE_GPU_DMA=1 TransferBench p2p (slowest pair)",
-    "collectives": "all_reduce_perf -b 8G -e 8G (nccl-tests, rccl-tests)",
-}
-"""The tool that measures a part as our probe does; `pytest-accel calibrate` takes our own records for all of them."""
-
-
 def _acceptance(sku: Sku) -> Table:
-    """Return the table of what an acceptance rests on, part by part, and what would make it find more."""
+    """Return the table of what an acceptance rests on, part by part."""
     rows = []
     for platform in sku.platforms.values():
         for part in required_parts(sku, platform):
@@ -163,11 +139,9 @@ def _acceptance(sku: Sku) -> Table:
             limits = rejecting(sku, platform, part)
             told = [f"{each.metric} {_rejects_below(each)}" for each in limits]
             basis = bases(sku, platform, part)
-            rows.append(
-                (platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else "", TIGHTER[part])
-            )
+            rows.append((platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else ""))
     note = "One known-good node makes all of it tighter: pytest-accel calibrate RECORD."
-    return Table("What an acceptance rests on", ("platform", "part", "rejects", "by", "a figure by"), rows, note)
+    return Table("What an acceptance rests on", ("platform", "part", "rejects", "by"), rows, note)
 
 
 def _rejects_below(limit: Limit) -> str:
@@ -190,41 +164,35 @@ def _link(platform: Platform) -> str:
     return _join(link.get("type"), count, link.get("topology"), _shown(link.get("gb_per_s"), "GB/s"))
 
 
-def _limits(sku: Sku, sources: _Sources) -> Table:
+def _limits(sku: Sku, sources: list[Source]) -> Table:
     """Return the table of all limits: first those of all platforms, then those of each."""
     common = sorted(sku.limits.values(), key=lambda limit: limit.declared_by is DeclaredBy.VENDOR_FILE)
-    rows = [_limit(limit, sku, None, sources) for limit in common]
+    rows = [_limit(limit, None, sources) for limit in common]
     for platform in sku.platforms.values():
-        rows += [_limit(limit, sku, platform, sources) for limit in platform.limits.values()]
+        rows += [_limit(limit, platform, sources) for limit in platform.limits.values()]
     columns = (
         "metric",
         "platform",
         "limit",
         "healthy",
         "of healthy",
-        "of datasheet",
         "levels",
         "broken",
         "class floor",
         "source",
+        "why it advises",
     )
-    return Table("Limits", columns, rows, "A value is compared with exactly this limit: no tolerance is added.")
+    note = (
+        "A value is compared with exactly this limit: no tolerance is added. Those that advise are MARGINAL if broken; "
+        "rates and times are INCONCLUSIVE more than 15 % below healthy, and the class floor rejects."
+    )
+    return Table("Limits", columns, rows, note)
 
 
 def _by_place(sku: Sku) -> Iterator[tuple[str, Limit]]:
     """Yield every limit behind its platform, those of all platforms first."""
     yield from (("all", limit) for limit in sku.limits.values())
     yield from ((platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values())
-
-
-def _advisory(sku: Sku) -> Table:
-    """Return the table of the limits that only advise, with the reason."""
-    rows = [(limit.metric, place, limit.because) for place, limit in _by_place(sku) if limit.advises]
-    note = (
-        "Broken, they are MARGINAL; rates and times are INCONCLUSIVE more than 15 % below healthy, and the class floor "
-        "beneath them rejects."
-    )
-    return Table("Limits that advise", ("metric", "platform", "because"), rows, note)
 
 
 def _other_than_shipped(sku: Sku) -> Table:
@@ -237,9 +205,8 @@ def _other_than_shipped(sku: Sku) -> Table:
     return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note)
 
 
-def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources) -> Sequence[str]:
+def _limit(limit: Limit, platform: Platform | None, sources: list[Source]) -> Sequence[str]:
     """Return the row of a limit; `platform` is None for a limit of all platforms."""
-    peak = peaks.peak(sku, limit.metric, platform or next(iter(sku.platforms.values())))
     floor = limit.floor
     return (
         limit.metric + "".join(f" {key}={value}" for key, value in limit.conditions.items()),
@@ -247,11 +214,11 @@ def _limit(limit: Limit, sku: Sku, platform: Platform | None, sources: _Sources)
         _bounds(limit),
         _healthy(limit),
         f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
-        f"{floor / peak[0]:.1%}" if floor and peak and not limit.relative else "",
         "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
         limit.effect.value,
         _shown(limit.beneath.value, limit.unit) if limit.beneath else "",
-        sources.number(limit.source),
+        _number(sources, limit.source),
+        (limit.because or "") if limit.advises else "",
     )
 
 
@@ -266,17 +233,17 @@ def _bounds(limit: Limit) -> str:
     return demanded(limit, limit.unit, _shown) + (" where supported" if limit.if_supported else "")
 
 
-def _source_table(sources: _Sources) -> Table:
+def _source_table(sources: list[Source]) -> Table:
     """Return the table of the sources that the other tables refer to."""
     rows = []
-    for source in sources.used:
-        behind = _join(
-            f"{source.devices} devices" if source.devices else "", f"{source.nodes} nodes" if source.nodes else ""
-        )
+    for source in sources:
         method = ", ".join(f"{words(key)} {value}" for key, value in source.method.items())
         simulated = "simulated nodes" if source.simulated else ""
-        what = ", ".join(filter(None, (simulated, source.software, source.conditions, method, behind, source.url)))
-        rows.append((sources.number(source), source.kind, source.by, source.date, what))
+        devices = f"{source.devices} devices" if source.devices else ""
+        nodes = f"{source.nodes} nodes" if source.nodes else ""
+        told = (simulated, source.software, source.conditions, method, _join(devices, nodes), source.url)
+        what = ", ".join(filter(None, told))
+        rows.append((_number(sources, source), source.kind, source.by, source.date, what))
     return Table("Sources", ("no", "kind", "by", "date", "what"), rows)
 
 

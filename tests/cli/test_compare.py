@@ -204,8 +204,6 @@ def test_a_newest_or_oldest_record_that_is_left_out_is_not_called_as_good(
     assert code == 6
     said = f"the oldest record {first}/record.json: none of the same devices"
     assert out.splitlines()[-1] == f"NOT COMPARABLE {said}; nothing is worse in the others"
-    code, out, _ = compared(capsys, "--format=json", folder)
-    assert (code, json.loads(out)["left_out"]) == (6, said)
 
 
 def test_a_record_that_was_judged_again_by_stricter_limits(
@@ -248,23 +246,6 @@ def test_one_record_alone_has_nothing_to_be_compared_with(make: Make, capsys: py
     code, _, err = compared(capsys, make())
     assert code == 4
     assert "name another one to compare it with" in err
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_the_text_is_short_and_the_json_has_all(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def other_host(text: dict[str, Any]) -> None:
-        text["software"].update({f"library{place}": str(place) for place in range(100)})
-
-    many = changed(make(*LESS_LINK), tmp_path / "many", other_host)
-    code, out, _ = compared(capsys, make(), many)
-    assert len(out.splitlines()) == 60
-    left = int(re.search(r"and (\d+) more; --format json has all", out)[1])  # type: ignore[index]
-    again, text, _ = compared(capsys, make(), many, "--format", "json")
-    found = json.loads(text)
-    assert (code, again, found["exit"]) == (1, 1, 1)
-    assert len(found["differences"]) == len(differences(out)) + left
-    assert found["differences"][0]["what"] == "health.nvlink_up"
 
 
 def test_what_a_record_says_cannot_forge_the_text(

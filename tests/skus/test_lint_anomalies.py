@@ -47,8 +47,7 @@ def marked(paths: Iterable[str]) -> dict[str, list[str]]:
     """Return the errors and warnings of lint by file, as "rule: key: value, expectation"."""
     found: dict[str, list[str]] = {path: [] for path in paths}
     for each in lint.lint(list(found), TODAY).open:
-        if each.severity != "note":
-            found[each.file].append(f"{each.rule}: {each.key}: {each.value}, {each.expected}")
+        found[each.file].append(f"{each.rule}: {each.key}: {each.value}, {each.expected}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import shipped
@@ -10,7 +11,7 @@ import shipped
 from pytest_accel.core.measurement import Device
 from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
-from pytest_accel.skus.products import products
+from pytest_accel.skus.products import products, recognise
 
 KNOWN = shipped.every()
 H100 = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", 85_520_809_984, pci_id="10de:2330")
@@ -49,17 +50,27 @@ def test_one_odd_board_is_named_and_so_is_what_the_others_are() -> None:
 def test_of_an_unknown_product_all_that_differs_from_the_nearest_is_said(
     device: Device, nearest: str, words: list[str]
 ) -> None:
-    [product] = products([device], KNOWN)
-    assert not product.skus
-    assert product.nearest is not None
-    assert (product.nearest.name, product.differences) == (nearest, words)
+    [found] = products([device], KNOWN)
+    assert not found.skus
+    assert found.nearest is not None
+    assert (found.nearest.name, found.differences) == (nearest, words)
     with pytest.raises(Refused, match=f"nearest is {nearest}: {words[0]}"):
         terms.sku_of([device])
 
 
+def test_no_device_is_two_of_our_products() -> None:
+    for sku in (each for each in KNOWN if each.match):
+        kinds = ("names", "pci_ids", "subsystems", "compute_units")
+        memory = int(1e9 * sku.datasheet.memory.get("gb", 0))
+        for name, pci_id, subsystem, units in product(*(sku.match.get(kind) or [None] for kind in kinds)):
+            facts = {"pci_subsystem": subsystem, "compute_units": units}
+            device = Device("GPU-0", 0, sku.vendor, name or "", memory, pci_id=pci_id, facts=facts)
+            assert [each.name for each in recognise([device], KNOWN)] == [sku.name]
+
+
 def test_a_vendor_without_a_shipped_sku_has_no_nearest_one() -> None:
-    [product] = products([replace(H100, driver="acme")], KNOWN)
-    assert product.unknown == "no SKU of vendor acme is shipped"
+    [found] = products([replace(H100, driver="acme")], KNOWN)
+    assert found.unknown == "no SKU of vendor acme is shipped"
 
 
 def test_devices_of_one_sku_are_one_product_whatever_they_call_themselves() -> None:

@@ -1,4 +1,4 @@
-"""Reader of the output of nccl-tests and rccl-tests: bus bandwidths of four operations. Pure."""
+"""Reader of the output of nccl-tests and rccl-tests: bus bandwidths of all-reduces. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_accel.cli.tool_outputs.output import ToolOutput, entries, json_from, number, numbered, on_lines, several
+from pytest_accel.cli.tool_outputs.output import ToolOutput, number, numbered, on_lines, several
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.units import OF_SIZES, in_bytes
 from pytest_accel.core.untrusted import NUMBER_CHARACTERS, BadFile, ErrorAt
-from pytest_accel.probes.collectives import DIVIDED, OPERATIONS, OUT_OF_PLACE
 from pytest_accel.probes.device.collectives import WITH_ACCOUNT, Account
 
 TOOL = "nccl-tests"
 LOOKED_FOR = (
     "nccl-tests and rccl-tests, by '# Rank  0 ... device  0 [...]' and a table with the columns algbw and busbw"
 )
-ALL_REDUCE = OPERATIONS[0]
-PROGRAMS = {f"{each.replace('all_to_all', 'alltoall')}_perf": each for each in OPERATIONS}
-"""Operation of each program that is read."""
+PROGRAM = "all_reduce_perf"
+METRIC = "all_reduce.busbw@"
+"""The beginning of a metric, before the size."""
 FABRIC = "fabric.all_reduce"
 """The metric of ranks on several nodes: that of the largest size."""
 LARGE = 1 << 30
@@ -32,13 +31,8 @@ LARGE = 1 << 30
 MOST_RANKS = 1 << 16
 """Ranks of an output at most: more than the accelerators of one fabric."""
 
-BEGINS = re.compile(
-    r"# *(?:nThread|Using devices|Rank +\d|size +count|Out of bounds|Avg bus|Collective test)"
-    r"|(?:\{\s*)?\"(?:version|args)\"\s*:"
-)
-"""The beginnings of its lines, and of its JSON."""
-_JSON = re.compile(r'\{\s*(?:"version"\s*:\s*\d+\s*,\s*"start_time"|"args"\s*:\s*\[)')
-"""The beginning of what `-J FILE` writes, as it stands or with its keys in order."""
+BEGINS = re.compile(r"# *(?:nThread|Using devices|Rank +\d|size +count|Out of bounds|Avg bus|Collective test)")
+"""The beginnings of its lines."""
 _TABLE = re.compile(r"#? *(size +count +type +redop .*algbw +busbw.*)")
 _FAILED = re.compile(r".*\b(?:Test )?(?:NCCL|RCCL|CUDA|HIP|MPI) failure .*")
 """The line that ends a run which failed."""
@@ -56,8 +50,6 @@ _CELLS = re.compile(r"[\d.]+(?: |$)")
 _STARTED = re.compile(r"Collective test starting: (\w{1,40})")
 """The line of nccl-tests since v2.16.7 that names the program."""
 _LAST = "Out of bounds values"
-_UNREDUCED = ("all_gather", "all_to_all")
-"""Operations whose reduction is "none"."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +76,17 @@ class _Row:
 
 
 def recognises(text: str) -> bool:
-    """Return True for an output of nccl-tests or rccl-tests: its JSON, ranks, the head of its table, or its failure."""
-    return bool(_JSON.search(text)) or any(
-        pattern.match(line) for _, line in numbered(text) for pattern in (_RANK, _TABLE, _FAILED)
-    )
+    """Return True for an output of nccl-tests or rccl-tests: ranks, the head of its table, or its failure."""
+    return any(pattern.match(line) for _, line in numbered(text) for pattern in (_RANK, _TABLE, _FAILED))
 
 
 def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOutput:
     """Return the figures of sizes that are LARGE, or that a SKU has limits for. Raises BadFile.
 
-    `shown` is the name of the file in messages. The figure of a row is its bus bandwidth, in place if our probe
-    measures the operation in place. A row with wrong values is a device error, whatever its size. Of ranks on several
+    `shown` is the name of the file in messages. The figure of a row is its bus bandwidth in place, as our probe
+    measures. A row with wrong values is a device error, whatever its size. Of ranks on several
     nodes the largest size is read, if it is LARGE.
     """
-    start = _JSON.search(text)
-    text = text if start is None else _as_text(json_from(text, start.start(), shown))
     lines = numbered(text)
     ranks = _ranks(lines, shown)
     if len(ranks) < 2:
@@ -109,18 +97,19 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     lines = list(_mended(lines, {host for host, _ in ranks}))
     names = next((match[1].split() for _, line in lines if (match := _TABLE.match(line))), [])
     parsed = {place: _row(place, _cells(names, line.split())) for place, line in lines if _ROW.match(line)}
-    rows = [row for row in parsed.values() if row and row.dtype == "float" and row.redop in ("sum", "none")]
+    rows = [row for row in parsed.values() if row and row.dtype == "float" and row.redop == "sum"]
+    good = [row for row in rows if _fits(row, len(ranks))]
+    if why := _other_program(text, good, len(ranks)):
+        raise BadFile(f"{shown}: {why}")
     if not rows:
         raise BadFile(f"{shown}: output of nccl-tests, but {_no_rows(lines, parsed.values())}")
-    operation = _operation(text, rows, len(ranks), shown)
-    if nodes > 1 and operation != ALL_REDUCE:
-        raise BadFile(f"{shown}: {operation} over {nodes} nodes; of several nodes all_reduce_perf alone is read")
-    good = [row for row in rows if _fits(row, operation, len(ranks))]
+    if not good:
+        raise BadFile(f"{shown}: output of nccl-tests, but its rows are not those of {PROGRAM}, which alone is read")
     software = {name.lower(): version for name, version in _VERSION.findall(text)}
     common = {"ranks": len(ranks), "dtype": "fp32", "backend": WITH_ACCOUNT, "environment": settings}
     figures = [
-        _measurement(row, metric, operation, {**common, **({"nodes": nodes} if nodes > 1 else {})}, account)
-        for row, metric in _counting(good, operation, nodes, limits, shown)
+        _measurement(row, metric, {**common, **({"nodes": nodes} if nodes > 1 else {})}, account)
+        for row, metric in _counting(good, nodes, limits, shown)
     ]
     last = next((line for _, line in lines if _LAST in line), "")
     if re.search(r": *[1-9]", last) and not any(each.trouble for each in figures):
@@ -140,64 +129,9 @@ def read(text: str, shown: str, limits: Mapping[str, Limit], sku: Sku) -> ToolOu
     return ToolOutput(TOOL, figures, devices, notes, software)
 
 
-def _as_text(stated: Mapping[str, Any]) -> str:
-    """Return the JSON of `-J FILE` as the text that states the same.
-
-    Of the environment, which may hold secrets, the settings of the library are taken.
-    """
-    program = "".join(entries(stated, "args", str)[:1]).rpartition("/")[2]
-    lines: list[Sequence[object]] = [("# Collective test starting:", program)] if program else []
-    lines += [(setting,) for setting in entries(stated, "env", str) if _SETTING.match(setting)]
-    version = _whole(stated, "nccl_version")
-    lines += [(f"NCCL version {version // 10000}.{version % 10000 // 100}.{version % 100}",)] * bool(version)
-    config = _part(stated, "config")
-    lines += [("# validation:", config.get("validation")), *_listed(config)]
-    lines.append(("# size count type redop root", *2 * ("time algbw busbw #wrong",)))
-    for row in entries(stated, "results", dict):
-        halves = [_half(_part(row, key)) for key in ("out_of_place", "in_place")]
-        lines.append([*(row.get(key) for key in ("size", "count", "type", "redop", "root")), *halves[0], *halves[1]])
-    lines.append((f"# {_LAST} :", _part(stated, "out_of_bounds").get("count")))
-    return "\n".join(" ".join(" ".join(map(str, line)).split()) for line in lines)
-
-
-def _listed(config: Mapping[str, Any]) -> Iterator[Sequence[object]]:
-    """Yield the line of each rank.
-
-    The JSON lists the first device of each process alone; the others have the next numbers (src/util.cu, v2.19.6).
-    """
-    processes = entries(config, "devices", dict)
-    per_process = (_whole(config, "nthreads") or 1) * (_whole(config, "ngpus") or 1)
-    if len(processes) > 1:
-        per_process = _whole(processes[1], "rank") - _whole(processes[0], "rank")
-    for first in processes[: MOST_RANKS // max(1, per_process) + 1]:
-        for n in range(min(per_process, MOST_RANKS)):
-            place = ("on", first.get("hostname"), "device", _whole(first, "device") + n, f"[{first.get('device_hex')}]")
-            yield "# Rank", _whole(first, "rank") + n, *place, first.get("device_info")
-
-
-def _half(stated: Mapping[str, Any]) -> Sequence[object]:
-    wrong = stated.get("nwrong")
-    counted = f"{wrong:g}" if isinstance(wrong, int | float) else "N/A"
-    return *(stated.get(key) for key in ("time", "alg_bw", "bus_bw")), counted
-
-
-def _part(stated: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = stated.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _whole(stated: Mapping[str, Any], key: str) -> int:
-    """Return a number of the JSON; 0 for what is no count of ranks, and none is there."""
-    found = stated.get(key)
-    return found if isinstance(found, int) and 0 <= found <= MOST_RANKS else 0
-
-
-def _counting(
-    rows: Sequence[_Row], operation: str, nodes: int, limits: Mapping[str, Limit], shown: str
-) -> list[tuple[_Row, str]]:
+def _counting(rows: Sequence[_Row], nodes: int, limits: Mapping[str, Limit], shown: str) -> list[tuple[_Row, str]]:
     """Return the rows that count and their metrics; of several nodes one row. Raises BadFile for a size given twice."""
-    prefix = f"{operation}.busbw@"
-    limited = {in_bytes(name.removeprefix(prefix)): name for name in limits if name.startswith(prefix)}
+    limited = {in_bytes(name.removeprefix(METRIC)): name for name in limits if name.startswith(METRIC)}
     found: dict[int, tuple[_Row, str]] = {}
     for row in rows:
         if not (row.said_wrong or row.size >= LARGE or (nodes == 1 and row.size in limited)):
@@ -205,66 +139,49 @@ def _counting(
         if row.size in found:
             first = found[row.size][0].line
             raise BadFile(ErrorAt(shown, row.line, f"size {row.size} is given twice (first in line {first})"))
-        found[row.size] = row, FABRIC if nodes > 1 else limited.get(row.size, f"{prefix}{_size(row.size)}")
+        found[row.size] = row, FABRIC if nodes > 1 else limited.get(row.size, f"{METRIC}{_size(row.size)}")
     if nodes > 1 and found:
         return [found[min((size for size, (row, _) in found.items() if row.said_wrong), default=max(found))]]
     return list(found.values())
 
 
-def _measurement(row: _Row, metric: str, operation: str, common: Mapping[str, Any], account: Account) -> Measurement:
+def _measurement(row: _Row, metric: str, common: Mapping[str, Any], account: Account) -> Measurement:
     """Return the bus bandwidth of a row, or its wrong values as the trouble of a device."""
-    in_place = operation not in OUT_OF_PLACE
-    stated, details = account.of_call(operation.replace("_", ""), row.size)
-    conditions = {**common, "in_place": in_place, **stated}
+    stated, details = account.of_call("allreduce", row.size)
+    conditions = {**common, "in_place": True, **stated}
     conditions |= {"message": _size(row.size)} if "nodes" in common else {}
     said = row.said_wrong
     wrong = Trouble("device", f"{said} values are wrong (line {row.line})", wrong=True) if said else None
-    value = None if wrong else row.busbw[in_place]
+    value = None if wrong else row.busbw[1]
     return Measurement(metric, NODE, "GB/s", value, conditions=conditions, trouble=wrong, details={"account": details})
 
 
-def _operation(text: str, rows: Sequence[_Row], ranks: int, shown: str) -> str:
-    """Return the operation of an output: of the program that it names, or the only one that has such rows.
+def _other_program(text: str, good: Sequence[_Row], ranks: int) -> str:
+    """Return which other program an output is of, or may be of; empty for all_reduce_perf.
 
-    Raises BadFile for another program, for several, and where more than one has such rows. Two programs that are not
-    read have the rows of one that is, so these need the name: alltoallv_perf of rccl-tests those of alltoall_perf, and
-    sendrecv_perf of two ranks those of all_reduce_perf that were not checked.
+    Of two ranks, sendrecv_perf has the rows of an all_reduce_perf that was not checked, so this needs the name.
     """
     named = {name.removesuffix("_mpi") for name in _STARTED.findall(text)}
-    if other := sorted(named - {*PROGRAMS}):
-        raise BadFile(f"{shown}: an output of {other[0]}; read are {', '.join(PROGRAMS)}")
-    if len(named) > 1:
-        raise BadFile(f"{shown}: outputs of {several(sorted(named))}; judge the output of each run by itself")
-    possible = [{name for name in named or PROGRAMS if _fits(row, PROGRAMS[name], ranks)} for row in rows]
-    common = set.intersection(*filter(None, possible)) if any(possible) else set()
-    if not common:
-        raise BadFile(f"{shown}: output of nccl-tests, but its rows are not those of {' or '.join(named or PROGRAMS)}")
-    if not named and "alltoall_perf" in common:
-        common.add("alltoallv_perf")
-    if not named and "all_reduce_perf" in common and ranks == 2 and any(row.wrong[0] == "N/A" for row in rows):
-        common.add("sendrecv_perf")
-    if len(common) > 1:
-        either, line = " or ".join(sorted(common)), "# Collective test starting: ..."
-        raise BadFile(
-            f"{shown}: its rows can be those of {either}, and the line {line!r} of v2.16.7 and later is missing"
-        )
-    return PROGRAMS[common.pop()]
+    if other := sorted(named - {PROGRAM}):
+        return f"an output of {several(other)}; {PROGRAM} alone is read"
+    if not named and ranks == 2 and any(row.wrong[0] == "N/A" for row in good):
+        line = "# Collective test starting: ..."
+        return f"its rows can be those of sendrecv_perf, and the line {line!r} of v2.16.7 and later is missing"
+    return ""
 
 
-def _fits(row: _Row, operation: str, ranks: int) -> bool:
-    """Return True if a row can be one of the operation's program.
+def _fits(row: _Row, ranks: int) -> bool:
+    """Return True if a row can be one of all_reduce_perf.
 
     The rules are those of the GetCollByteCount, GetBw and InitData of the program (NVIDIA/nccl-tests, src, a0b82b2).
     Programs without a result in place check the one out of place alone.
     """
-    share = (ranks - 1) / ranks
-    factor = 2 * share if operation == ALL_REDUCE else share
+    factor = 2 * (ranks - 1) / ranks
     in_place, checked = row.wrong[1] != "N/A", row.wrong[0] != "N/A"
     return (
-        row.redop == ("none" if operation in _UNREDUCED else "sum")
-        and row.root == "-1"
-        and row.size == 4 * row.count * (ranks if operation in DIVIDED else 1)
-        and (not checked or in_place == (operation not in OUT_OF_PLACE))
+        row.root == "-1"
+        and row.size == 4 * row.count
+        and (in_place or not checked)
         and all(_near(algbw * factor, busbw) for algbw, busbw in zip(row.algbw, row.busbw, strict=True))
     )
 
@@ -319,7 +236,7 @@ def _no_rows(lines: Sequence[tuple[int, str]], rows: Iterable[_Row | None]) -> s
     others = sorted({row.dtype if row.dtype != "float" else row.redop for row in rows if row})
     if not others:
         return f"no row of float in it is whole{_failure(lines)}"
-    return f"its rows are of {several(others)}; judged are float and the sum: run it with -d float -o sum"
+    return f"its rows are of {several(others)}; judged are those of {PROGRAM} -d float -o sum"
 
 
 def _failure(lines: Sequence[tuple[int, str]]) -> str:

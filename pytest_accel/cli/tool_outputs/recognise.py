@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_accel.cli.tool_outputs import dcgmi_diag, nccl_tests, nvbandwidth
+from pytest_accel.cli.tool_outputs import nccl_tests, nvbandwidth
 from pytest_accel.cli.tool_outputs.output import ToolOutput, unwrapped
 from pytest_accel.core.sku import Limit, Sku
 
@@ -24,11 +24,12 @@ class OutputReader(Protocol):
         """Return figures, devices and notes of an output; `shown` is the file in messages. Raises BadFile."""
 
 
-READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth, dcgmi_diag)
+READERS: tuple[OutputReader, ...] = (nccl_tests, nvbandwidth)
 _RUN = "run pytest --accel-sku=NAME on the node"
 OTHERS = (
-    (r"\| Diagnostic +\| Result", "the table of dcgmi diag", "run it with -j"),
-    (r'"Health Monitor Report"', "an output of dcgmi health", "judge that of dcgmi diag -r 3 -j"),
+    (r'"DCGM (?:GPU )?Diagnostic"|\| Diagnostic +\| Result', "an output of dcgmi diag", f"no limit is of it; {_RUN}"),
+    (r'"Health Monitor Report"', "an output of dcgmi health", f"no limit is of it; {_RUN}"),
+    (r'"args" *: *\[ *"[^"]*_perf"', "the JSON of nccl-tests", "judge the text of the same run"),
     (r'"algBw"|^numCycle, ?|nccl-tests structured', "JSON or CSV without devices", "judge the text of the same run"),
     (r'^\{"log":"', "the log file of Docker", "judge what docker logs prints"),
     (r"RDMA_\w+ (?:BW|Post)|^ ?#bytes +#iter", "an output of perftest", "judge that of all_reduce_perf over two nodes"),

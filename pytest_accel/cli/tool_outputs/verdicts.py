@@ -12,7 +12,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku import Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.background import Background
@@ -65,23 +65,6 @@ def not_judged(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def alternatives(sku: Sku, platform: Platform) -> list[Platform]:
-    """Return the other platforms of a SKU for as many devices: an output does not tell them apart."""
-    return [each for each in sku.platforms.values() if each.name != platform.name and each.devices == platform.devices]
-
-
-def by_platform(closings: Mapping[str, Closing]) -> Closing:
-    """Return the closing line of an output whose platform nobody named: the first, unless another one ends otherwise.
-
-    A figure that one platform rejects and another one accepts says nothing of the hardware until the platform is known.
-    """
-    first, *others = closings.values()
-    if all(each.exit == first.exit for each in others):
-        return first
-    ends = "; ".join(f"as {name}: {each.line}" for name, each in closings.items())
-    return Closing(f"NOT JUDGED the platform decides: name it by --platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED")
-
-
 def judge_output(output: ToolOutput, sku: Sku, terms: Terms) -> tuple[list[Verdict], Closing, list[tuple[str, str]]]:
     """Return the verdicts, the closing line, and metric and device of the required limits that have no figure.
 
@@ -102,6 +85,21 @@ def judge_output(output: ToolOutput, sku: Sku, terms: Terms) -> tuple[list[Verdi
         no_acceptance=["measured by another tool"],
     )
     return verdicts, close(verdicts, around), lacking
+
+
+def whatever_platform(output: ToolOutput, sku: Sku, terms: Terms, closing: Closing) -> Closing:
+    """Return the closing line of an output whose platform nobody named: that by the one taken, unless another differs.
+
+    An output does not tell platforms of as many devices apart. A figure that one rejects and another one accepts says
+    nothing of the hardware until the platform is known.
+    """
+    alike = (each for each in sku.platforms.values() if each.devices == terms.platform.devices)
+    found = {terms.platform.name: closing}
+    found |= {each.name: judge_output(output, sku, replace(terms, platform=each))[1] for each in alike}
+    if len({each.exit for each in found.values()}) == 1:
+        return closing
+    ends = "; ".join(f"as {name}: {each.line}" for name, each in found.items())
+    return Closing(f"NOT JUDGED the platform decides: name it by --platform; {ends}", exits.NOT_JUDGED, "NOT JUDGED")
 
 
 def _like(figure: Measurement) -> object:

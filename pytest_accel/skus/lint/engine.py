@@ -55,14 +55,13 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     Raises BadFile for a SKU or path that does not exist.
     """
     paths = [loader.find(name) for name in names]
-    vendors = (loader.SHIPPED / loader.VENDOR_FILES).resolve()  # their files are checked with all SKUs of the vendor
-    every = [*map(loader.find, loader.names()), *(path for path in paths if path.resolve().parent != vendors)]
-    opened = {loader.shown(path): _open(path) for path in every}
-    wanted = {loader.shown(path) for path in paths} or {file for each in opened.values() for file in each.files}
-    chosen = [each for each in opened.values() if wanted & each.files]
+    own = [path for path in paths if loader.SHIPPED.resolve() not in path.resolve().parents]
+    shipped = [] if own and own == paths else loader.names()  # one may be the base of others, or of a vendor's SKUs
+    opened = [_open(path, today) for path in (*map(loader.find, shipped), *own)]
+    wanted = {loader.shown(path) for path in paths} or {file for each in opened for file in each.files}
+    chosen = [each for each in opened if wanted & each.files]
     subjects = [each.subject for each in chosen if each.subject is not None]
-    shipped = [each.subject for each in opened.values() if each.subject is not None and each.shipped]
-    found = {finding for each in chosen for finding in each.refused}.union(_examined(subjects, shipped, today))
+    found = {finding for each in chosen for finding in each.refused}.union(_examined(subjects))
     ordered = sorted(found, key=lambda each: (each.file, each.line, each.rule, each.key, each.value))
     return _report(subjects, sorted(ordered, key=lambda each: SEVERITIES.index(each.severity)), wanted)
 
@@ -77,25 +76,23 @@ class _Opened:
     subject: LintedFile | None
     refused: list[LintFinding]
     files: set[str]
-    shipped: bool
 
 
-def _open(path: Path) -> _Opened:
+def _open(path: Path, today: str) -> _Opened:
     shown = loader.shown(path)
-    shipped = loader.SHIPPED.resolve() in path.resolve().parents
     try:
-        subject = _subject(path)
+        subject = _subject(path, today)
     except BadFile as bad:
         refused = [_refusal(each, shown) for each in bad.errors]
-        return _Opened(None, refused, {shown, *(each.file for each in refused)}, shipped)
-    return _Opened(subject, [], set(subject.sku.files), shipped)
+        return _Opened(None, refused, {shown, *(each.file for each in refused)})
+    return _Opened(subject, [], set(subject.sku.files))
 
 
-def _subject(path: Path) -> LintedFile:
+def _subject(path: Path, today: str) -> LintedFile:
     """Return a file and the files that it extends as subjects of the check. Raises BadFile."""
     sku, root = loader.read(str(path))
     base = loader.extended(path, root)
-    return LintedFile(sku, root, base=_subject(base) if base else None)
+    return LintedFile(sku, root, _subject(base, today) if base else None, today)
 
 
 def _report(subjects: Iterable[LintedFile], findings: Sequence[LintFinding], wanted: set[str]) -> LintReport:
@@ -114,23 +111,16 @@ def _refusal(error: str | ErrorAt, name: str) -> LintFinding:
     return LintFinding(file, line, "error", "", text, "", "schema")
 
 
-def _examined(subjects: Iterable[LintedFile], shipped: Sequence[LintedFile], today: str) -> Iterator[LintFinding]:
+def _examined(subjects: Iterable[LintedFile]) -> Iterator[LintFinding]:
     """Yield the findings of all subjects, each with its explanation if it has one, and the stale explanations."""
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
         explaining |= {(at.file, at.line): at for at in _entries(subject)}
-        yield from (each for _, each in _explained(_beside(subject, shipped, today), used))
+        yield from (each for _, each in _explained(subject, used))
     for place, at in explaining.items():
         if place not in used:
             yield _stale(at)
-
-
-def _beside(subject: LintedFile, shipped: Sequence[LintedFile], today: str) -> LintedFile:
-    """Return a subject, and those that it extends, with the shipped SKUs that they are compared with."""
-    others = {each.sku.name: each for each in shipped if each.sku.name != subject.sku.name}
-    base = _beside(subject.base, shipped, today) if subject.base else None
-    return replace(subject, others=others, base=base, today=today)
 
 
 def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tuple[LintFinding, LintFinding]]:

@@ -10,7 +10,7 @@ from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.probes.declare import declaration_of
-from pytest_accel.skus.checks import limit_nodes
+from pytest_accel.skus import implied
 from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
 from pytest_accel.skus.lint.physics import RATES
 
@@ -103,12 +103,16 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
-def effect(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a limit that does not say that it advises, although its source measured otherwise than the probe."""
-    said = dict(limit_nodes(subject.root))
-    for key, limit, _ in subject.limits():
-        if limit.advises and limit.levels and "effect" not in said[key].data:
-            yield subject.note(key, limit.effect.value, f"expected `effect: advises`: {limit.because}")
+def stated(subject: LintedFile) -> Iterator[LintFinding]:
+    """Report a limit that passes fewer lanes or links, or less of another figure, than platform or datasheet state."""
+    stated_by = {name: implied.limits(subject.sku, platform) for name, platform in subject.sku.platforms.items()}
+    for key, limit, platform in subject.limits():
+        follows = stated_by[platform.name].get(limit.metric)
+        least = limit.floor if limit.equals is None else limit.equals
+        most = follows and (follows.floor if follows.equals is None else follows.equals)
+        if follows and isinstance(least, int | float) and isinstance(most, int | float) and least < most:
+            where = follows.origin.replace(f" of {subject.sku.name}", "")
+            yield subject.warning(key, least, f"expected at least {most:g} ({where})")
 
 
 @rule

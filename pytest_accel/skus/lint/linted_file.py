@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.yaml_nodes import Located
 
-SEVERITIES = ("error", "warning", "note")
-"""Severities, worst first. A note informs the reader and does not make a file bad."""
+SEVERITIES = ("error", "warning")
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,6 @@ class LintedFile:
 
     sku: Sku
     root: Located
-    others: Mapping[str, LintedFile] = field(default_factory=dict)
-    """The other shipped SKUs by name."""
     base: LintedFile | None = None
     """The file that it extends."""
     today: str = ""
@@ -77,10 +74,6 @@ class LintedFile:
     def warning(self, key: str, value: object, expected: str) -> LintFinding:
         """Return a finding on a value that may be right, and has to be corrected or explained."""
         return self._finding("warning", key, value, expected)
-
-    def note(self, key: str, value: object, expected: str) -> LintFinding:
-        """Return a finding that informs the reader only."""
-        return self._finding("note", key, value, expected)
 
     def _finding(self, severity: str, key: str, value: object, expected: str) -> LintFinding:
         at, _ = _walk(self.root, key)
