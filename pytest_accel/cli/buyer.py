@@ -53,7 +53,7 @@ class Buyer:
             return one, UNSIGNED
         found = signature.verify(one.path, self.allowed_signers, nonce=self.nonce, revoked=self.revoked)
         why = f"it is not proven: {found.objections[0]}" if found.objections else ""
-        return replace(one, signed_by=tuple(found.signers)), why
+        return replace(one, signed_by=found.signer), why
 
     def _judged(self, one: NodeRecord) -> NodeRecord:
         """Return a record; one that other threshold files judged with what the buyer's say of its measurements."""
