@@ -111,7 +111,7 @@ def test_what_an_unsigned_record_rejects_is_rejected(tmp_path: Path) -> None:
 def test_another_nonce_than_was_given_out_is_not_accepted(tmp_path: Path) -> None:
     save(node(0), tmp_path / "records" / "node0")
     status, found = told(tmp_path, "--nonce=PO-4711")
-    assert (status, found["nodes"][0]["signed_by"]) == (6, ["supplier"])
+    assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")
     assert "the run was given no nonce, not 'PO-4711'" in found["reasons"][1]
 
 
@@ -122,7 +122,7 @@ def test_what_the_limits_of_the_buyer_reject_is_rejected(key: str, tmp_path: Pat
     status, found = told(tmp_path, f"--sku={buyer}")
     assert (status, found["of_devices"]["rejected"]) == (1, 8)
     assert {each["metric"] for each in found["rejections"]} == {TRIAD}
-    line = found["nodes"][0]["line"]
+    line = found["nodes"][0]["told"]
     assert line.startswith("made by floor-2300.yaml ")
     assert "not the buyer's floor-2700.yaml " in line
     assert "by the buyer's limits: REJECTED " in line

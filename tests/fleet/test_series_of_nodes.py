@@ -69,7 +69,7 @@ def test_a_delivery_accepts_no_run_of_a_series_that_is_not_judged(word: str, why
     out = tmp_path / "document.json"
     assert main(["fleet", "report", "--acceptance", str(tmp_path), "--format=json", f"--output={out}"]) == 6
     (node,) = json.loads(out.read_text())["nodes"]
-    assert why in node["line"]
+    assert why in node["told"]
 
 
 @pytest.mark.parametrize(
