@@ -22,7 +22,7 @@ help:
 	@echo '  make test-pythons   run the quick tests on the oldest and the newest supported Python of this machine'
 	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
 	@echo '                   make test-cuda CUDA_TORCH="2.6.0 2.15.0"'
-	@echo '  make lint        check code, types, formatting, and the plausibility of the threshold files'
+	@echo '  make lint        check code, types, formatting, threshold files, and the budget of lines'
 	@echo '  make format      format the code, and correct what can be corrected without a decision'
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
 	@echo '  make site        make the documentation as a site in site/, and check its links'
@@ -54,6 +54,7 @@ lint:
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/pytest-accel sku lint
+	$(VENV)/bin/python scripts/budget.py
 
 format:
 	@scripts/env.sh dev

@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.verdict import Closing
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.probes.device.worker import Worker
+from pytest_accel.run import record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.programs import Environment, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -325,12 +327,19 @@ def _count(here: Session, subjects: Sequence[str]) -> None:
         here.check(probes.host_counters, {"fact": fact}, NODE)
 
 
+def objections(here: Session) -> tuple[str, ...]:
+    """Why a reader of the record would not believe it."""
+    content = json.loads(json.dumps(record.content(here.ledger.record)))
+    return record.parse({**content, "sha256": record.seal(content)}, Path(record.FILE)).objections
+
+
 def seen(case: Case, folder: Path) -> Seen:
     """What comes of a case."""
     try:
         here, closing = run(case.write(folder), folder / "out", measured=case.measured)
     except Refused as why:
         return Seen(f"SIMULATED REFUSED {why}", 4, ())
+    assert objections(here) == (), "the record of a run is believed"
     verdicts = [
         (here.ledger.names.get(each.subject, each.subject), each.metric, each.status.value)
         for each in here.ledger.verdicts

@@ -21,7 +21,6 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Verdict
-from pytest_accel.core.words import more
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
@@ -121,9 +120,7 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
     if old.objections:
-        why = f"{old.objections[0]}{more(old.objections)}"
-        line = f"{rejudge.AGAIN} NOT JUDGED the record is not believed: {why}"
-        _close(Closing(line, exits.NOT_JUDGED, "NOT JUDGED"), new.verdicts)  # neither good nor bad is based on it
+        _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new.verdicts)
         return exits.NOT_JUDGED
     _close(new.closing, new.verdicts)
     found, places = record.findings_of(new), record.places_of(new)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pytest_accel.cli import result_file
 from pytest_accel.core.run import Run
-from pytest_accel.core.words import more
 from pytest_accel.run import record
 from pytest_accel.views.exports import markdown, prometheus
 from pytest_accel.views.html import page
@@ -31,8 +29,8 @@ FORMATS: Mapping[str, Callable[[Run], str]] = {
 HTML = "html"
 """The format that also shows the readings of the file beside the record."""
 
-DESCRIPTION = """Write a saved record in another format. Nothing is judged again: the verdicts are those of the record.
-Why a record is not believed is told on standard error. The exit status is 0, or 4 for a file that is no record or
+DESCRIPTION = """Write a saved record in another format. The verdicts are those of the record; one that is not
+believed is NOT JUDGED. The exit status is 0, or 4 for a file that is no record or
 cannot be written."""
 
 
@@ -47,8 +45,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Write a record in the chosen format; return 0. Raises WrongUse."""
     saved = record.read(record.find(Path(chosen.file)))
-    if saved.objections:
-        print(f"not believed: {saved.objections[0]}{more(saved.objections)}", file=sys.stderr)
     html = chosen.format == HTML
     text = page.report(saved, saved.path.absolute().parent) if html else FORMATS[chosen.format](saved)
     result_file.write(chosen.output, text)

@@ -1,8 +1,8 @@
 """The summary of a run for later runs and reports of a fleet, and the choice of the run of a node that counts. Pure.
 
 A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
-the checks. A run that is not believed judges nothing, and one without a time, or with one in the future, is left
-out. docs/fleet.md#which-result-of-a-node-counts tells it to users.
+the checks. A run without a time, or with one in the future, is left out. docs/fleet.md#which-result-of-a-node-counts
+tells it to users.
 """
 
 from __future__ import annotations
@@ -71,8 +71,6 @@ class Summary:
     schema: Literal[1] = SCHEMA
     path: Path = field(default=Path(), metadata=NOT_IN_FILE)
     """The record that it lies beside."""
-    objection: str = field(default="", compare=False, metadata=NOT_IN_FILE)
-    """Why the record is not believed, where it was read; empty if it is."""
 
     @cached_property
     def by_uuid(self) -> dict[str, Device]:
@@ -100,24 +98,19 @@ class Summary:
         return self.state == FINISHED
 
     @property
-    def result(self) -> str:
-        """The word of the run; NOT JUDGED for one that is not believed."""
-        return "NOT JUDGED" if self.objection else self.word
-
-    @property
     def rejects(self) -> bool:
         """True if the run rejects the node."""
-        return self.word == REJECTED and not self.objection
+        return self.word == REJECTED
 
     @property
     def accepts(self) -> bool:
         """True if the run accepts the node."""
-        return self.word == ACCEPTED and not self.objection
+        return self.word == ACCEPTED
 
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.word in (ACCEPTED, HELD) and not self.filtered and not self.objection
+        return self.word in (ACCEPTED, HELD) and not self.filtered
 
     def is_history(self, sku: str) -> bool:
         """Return True for a complete run that judged the devices as the same SKU.
@@ -179,8 +172,6 @@ def _why_not(found: Summary) -> str:
     """Return why a run does not count beside an older one."""
     if found.state == RUNNING:
         return "it has not ended"
-    if found.objection:
-        return found.objection
     if found.filtered:
         return "it was narrowed to a part of the checks"
     return f"{found.word or found.state} takes no rejection back"

@@ -84,7 +84,7 @@ def of_series(found: Summary, run: Run) -> Summary:
         series = of_folder(folder)
     except BadFile:
         series = None
-    if series and series.result in (ACCEPTED, found.word):
+    if series and series.word in (ACCEPTED, found.word):
         return found
     line = series.line if series else f"NOT JUDGED a run of the series in {folder.name}, which has no result"
     return replace(found, word="NOT JUDGED", exit=exits.NOT_JUDGED, line=line)
@@ -147,8 +147,8 @@ def last_run(place: Path, node: str, *, rehearsal: bool = False) -> Summary | No
     """Return the newest result of a node that `place` holds, None if there is none. Raises BadFile.
 
     A run that is under way has no result yet, and a place that does not exist yet holds none. Of several results that
-    one counts which `choose` chooses among those that say something of the node, or are not believed; one of an
-    interrupted run or of a part of the checks does not, and is returned where there is no other.
+    one counts which `choose` chooses among those that say something of the node; one of an interrupted run
+    or of a part of the checks does not, and is returned where there is no other.
 
     `place` is a record, its folder, a folder in which the folders of this node's results begin with its name, or one
     in which every night has such a folder.
@@ -166,7 +166,7 @@ def last_run(place: Path, node: str, *, rehearsal: bool = False) -> Summary | No
 def _counting(found: Sequence[Summary]) -> Summary | None:
     """Return the result of a node that counts."""
     now = datetime.now(timezone.utc)
-    telling = [each for each in found if each.good or each.rejects or each.objection]
+    telling = [each for each in found if each.good or each.rejects]
     return choose(telling, now).counts or choose(found, now).counts
 
 
@@ -195,4 +195,4 @@ def _read(folder: Path, rehearsal: bool) -> Summary | None:
         return None
     if found is None or found.judged_again:
         return None
-    return found if found.began and (found.word or found.objection) else None  # without either, it has not ended
+    return found if found.began and found.word else None  # without either, it has not ended

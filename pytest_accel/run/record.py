@@ -288,7 +288,7 @@ def below(path: Path, unreadable: list[str]) -> list[Path]:
 
 
 def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
-    """Read a record, and judge it anew by what it holds (`Run.objections`). Raises BadRecord.
+    """Read a record, and judge it anew: one that is not believed closes as NOT JUDGED. Raises BadRecord.
 
     A `rehearsal` reads records of simulated nodes alone, and what is none refuses them. `most` and `follow` are those
     of `untrusted`.
@@ -316,6 +316,8 @@ def parse(raw: Any, path: Path) -> Run:
     demand_visible(path, run.devices)
     run.path, run.sealed = path, sealed
     run.objections = (*_changed(run), *anew.objections(run, kept_in(run.baseline)))
+    if run.objections:
+        run.closing = anew.not_believed(run)
     return run
 
 

@@ -39,7 +39,6 @@ def summary(run: Run) -> Summary:
         rejected=run.rejected,
         figures=plausible(_figures(run.measurements, unjudged)) if run.finished else {},
         path=run.path,
-        objection=run.objections[0] if run.objections else "",
     )
 
 

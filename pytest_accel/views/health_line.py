@@ -112,7 +112,7 @@ def _last(checked: Checked, *, fresh: bool) -> str:
     if checked.last is None:
         return NO_RUN
     when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
-    return f"; last run {checked.last.result} {when}{'' if fresh else ', stale'}"
+    return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -20,15 +20,18 @@ SUMMARY = {
     "schema": 1, "started": STARTED, "host": "n", "state": "finished", "line": "of the summary", "simulated": False,
     "judged_again": False, "devices": [], "rejected": [],
 }  # fmt: skip
+OF_RECORD = "NOT JUDGED nothing was measured against a limit"
 RECORD = {
-    "schema": 1, "run": {"host": "n", "started": STARTED}, "closing": {"line": "of the record"},
-    "limits": [], "verdicts": [],
+    "schema": 1, "run": {"host": "n", "started": STARTED}, "limits": [], "verdicts": [],
+    "closing": {"line": OF_RECORD, "word": "NOT JUDGED", "exit": 6},
 }  # fmt: skip
 
 
 def line_of(folder: Path, **files: Any) -> str | None:
     """The closing line that is read from a folder with these files; texts are written as they are."""
     for name, content in files.items():
+        if name == "record" and isinstance(content, dict):
+            content = {**content, "sha256": record.seal(content)}  # noqa: PLW2901
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / f"{name}.json").write_text(text)
     found = folder_summary.of_folder(folder)
@@ -40,7 +43,7 @@ def line_of(folder: Path, **files: Any) -> str | None:
 )
 def test_a_damaged_summary_is_made_up_for_by_the_record(tmp_path: Path, summary: Any) -> None:
     assert line_of(tmp_path, summary=SUMMARY, record=RECORD) == "of the summary"
-    assert line_of(tmp_path, summary=summary, record=RECORD) == "of the record"
+    assert line_of(tmp_path, summary=summary, record=RECORD) == OF_RECORD
     with pytest.raises(BadFile, match=r"^[^/]*/summary.json is damaged$"):
         line_of(tmp_path, record="")
 
@@ -48,13 +51,13 @@ def test_a_damaged_summary_is_made_up_for_by_the_record(tmp_path: Path, summary:
 def test_a_record_alone_is_enough_and_a_folder_without_files_holds_no_run(tmp_path: Path) -> None:
     assert line_of(tmp_path) is None
     assert line_of(tmp_path / "nowhere") is None
-    assert line_of(tmp_path, record=RECORD) == "of the record"
+    assert line_of(tmp_path, record=RECORD) == OF_RECORD
 
 
 def test_a_summary_that_was_not_replaced_at_the_end_is_made_up_for_by_its_record(tmp_path: Path) -> None:
     begun = {**SUMMARY, "state": "running", "line": ""}
     ended = {**RECORD, "state": "finished"}
-    assert line_of(tmp_path, summary=begun, record=ended) == "of the record"
+    assert line_of(tmp_path, summary=begun, record=ended) == OF_RECORD
     assert line_of(tmp_path, record={**ended, "state": "running"}) == ""
     assert line_of(tmp_path, record={**ended, "run": {"host": "n", "started": "2026-11-19T01:00:00+00:00"}}) == ""
     assert line_of(tmp_path, record="damaged") == ""

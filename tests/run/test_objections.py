@@ -181,6 +181,19 @@ def test_judged_from_a_record_that_has_changed_since(tmp_path: Path, capsys: pyt
     assert f"not believed: {folder / FILE} was changed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("form", ["md", "prometheus"])
+def test_no_view_tells_the_result_of_a_record_that_is_not_believed(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = rejected(tmp_path)
+    edited(folder, accepted)
+    assert main(["report", str(folder), "--format", form]) == 0
+    text = capsys.readouterr().out
+    assert {"md": "**NOT JUDGED the record is not", "prometheus": 'accel_run_result{result="NOT JUDGED"} 1'}[
+        form
+    ] in text
+
+
 @pytest.mark.parametrize("place", [7, -1, True, "0", 0.5, [], {}])
 def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
     with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):

@@ -81,6 +81,8 @@ class NodeRecord(Summary):
     """The SHA-256 of each threshold file that judged it."""
     measured: Sequence[Figure] = ()
     """The figures that rejecting limits judged."""
+    objection: str = ""
+    """Why the result of its run does not count here, in words; empty if it does."""
     signed_by: str = ""
     """The name of its signer; empty where no signature was verified."""
     counted: bool = True
@@ -165,6 +167,7 @@ def _node(run: Run) -> NodeRecord:
         faults=list(_faults(run)),
         files=run.sku.get("files", {}),
         measured=list(_figures(run.verdicts)),
+        objection=f"the record is not believed: {run.objections[0]}" if run.objections else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
         rejected_before=around.rejected_before,

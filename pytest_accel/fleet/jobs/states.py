@@ -325,7 +325,7 @@ class _Jobs:
     def not_repeated(self, results: Sequence[Summary]) -> list[Summary]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
         of_last = (each for each in results if self.last and each.job == self.last)
-        if not any(_of_exit(each.exit) in HOLDS and not each.objection for each in of_last):
+        if not any(_of_exit(each.exit) in HOLDS for each in of_last):
             return list(results)
         return [each for each in results if each.job not in self._earlier]
 
@@ -408,8 +408,6 @@ def _why_none(newest: Summary | None, job: JobState | None) -> str:
 def _judged(name: str, newest: Summary) -> NodeResult:
     """Return the state of a node by a run that has ended."""
     line = newest.line or f"{'SIMULATED ' if newest.simulated else ''}{newest.state}"
-    if why := newest.objection:
-        return NodeResult(name, State.NOT_JUDGED, f"{newest.folder.name} is not believed: {why}; {line}", newest)
     if newest.exit == exits.INTERRUPTED or newest.word == "INTERRUPTED":
         return NodeResult(name, State.NO_RESULT, line, newest)
     state = _of_exit(newest.exit)

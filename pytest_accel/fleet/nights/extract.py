@@ -126,8 +126,8 @@ def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[Stored
         raise NotKept("judged again: the record of the run itself counts")
     if found.filtered:
         raise NotKept("a filtered run: it measured less than the level has")
-    if found.objection:
-        raise BadFile(f"{path}: is not believed: {found.objection}")
+    if run.objections:
+        raise BadFile(f"{path}: is not believed: {run.objections[0]}")
     if not found.host:
         raise NotKept("it names no host")
     if found.began is None:

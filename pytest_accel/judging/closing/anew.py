@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.summary import ACCEPTED
-from pytest_accel.core.verdict import Status, Verdict, show
-from pytest_accel.judging.closing.line import close
+from pytest_accel.core.verdict import Closing, Status, Verdict, show
+from pytest_accel.core.words import more
+from pytest_accel.judging.closing.line import SIMULATED, close
 from pytest_accel.judging.verdicts.background import PastOf, background_of
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.like_devices import kind_of, together
@@ -61,6 +63,12 @@ def _result(run: Run) -> Iterator[str]:
     if not same or (found.word == ACCEPTED and found.line.partition(" (")[0] not in stated.line):
         says = f"it closed as '{stated.line}' with exit status {stated.exit}"
         yield printable(f"{says}, and what it holds closes as '{found.line}'")
+
+
+def not_believed(run: Run) -> Closing:
+    """Return the closing line of a record that is not believed: neither good nor bad is concluded from it."""
+    line = f"NOT JUDGED the record is not believed: {run.objections[0]}{more(run.objections)}"
+    return Closing(f"{SIMULATED} {line}" if run.simulated else line, exits.NOT_JUDGED, "NOT JUDGED")
 
 
 def of_then(attempts: list[Measurement], verdict: Verdict | None) -> Sequence[Measurement]:
