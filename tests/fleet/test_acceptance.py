@@ -9,17 +9,18 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from accepted_nodes import LIMITS, judged, node
+from accepted_nodes import LIMITS, SOURCE, judged, node
 from delivered import at_level, made, needs_openssh, on_host, packing, save, told
 from known_good_nodes import closed, record
-from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Launch, Run
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
+from pytest_accel.judging.verdicts.judge import judge
 
 pytestmark = needs_openssh
 ACCEPTING = node(0).closing
@@ -289,7 +290,7 @@ def test_an_acceptance_that_its_own_record_contradicts_is_none(holds: str, tmp_p
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
     assert found["reasons"][0] == "1 node is neither accepted nor rejected: node0."
-    assert found["reasons"][1].startswith("node0: the record contradicts itself: ")
+    assert found["reasons"][1].startswith("node0: the record is not believed: ")
 
 
 def test_records_under_other_names_and_behind_links_count(tmp_path: Path) -> None:
@@ -334,19 +335,13 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
 
 
 def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
-    waived = Verdict(
-        "host.numa_balancing",
-        NODE,
-        Status.FAIL,
-        worded("1, expected 0"),
-        "count",
-        1,
-        waiver=Waiver("host.numa_balancing", "known", "us", date(2027, 1, 1)),
-    )
+    broken = Measurement("host.numa_balancing", NODE, "count", 1)
+    limit = Limit(broken.metric, "count", equals=0, source=SOURCE)
+    waived = replace(judge([broken], limit), waiver=Waiver(broken.metric, "known", "us", date(2027, 1, 1)))
     one = node(0)
     assert one.circumstances
     around = replace(one.circumstances, overridden=3, rejected_before=["gpu3 on 2026-11-01"])
-    one.measurements.append(Measurement("host.numa_balancing", NODE, "count", 1))
+    one.measurements.append(broken)
     one = closed(replace(one, verdicts=[*one.verdicts, waived], circumstances=around))
     save(one, tmp_path / "records" / "node0")
     save(node(1, fails=True), tmp_path / "records" / "node1")
