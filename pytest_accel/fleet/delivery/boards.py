@@ -93,31 +93,18 @@ def unseen(boards: Iterable[Board], packing_list: PackingList | None) -> list[Li
 
 def twice(boards: Sequence[Board]) -> list[Difference]:
     """Return the serial numbers that several boards have, and the UUIDs where their serial numbers do not say it."""
-    by_uuid = _shared("UUID", boards, lambda each: each.uuid)
-    told = [each for each in by_uuid if not each.boards[0].serial or len({same(one.serial) for one in each.boards}) > 1]
-    shared = [*_shared("serial number", boards, lambda each: each.serial), *told]
-    return [
-        Difference(f"{where}: {counted(len(some), what)}: {listed([each.number for each in some], MOST_NAMED)}")
-        for (what, where), some in grouped(shared, lambda each: (each.what, each.where)).items()
-    ]
+    unlike = grouped(boards, lambda each: (same(each.uuid), same(each.serial) or id(each)))
+    by_uuid = _shared("UUID", [some[0] for some in unlike.values()], lambda each: each.uuid)
+    return [*_shared("serial number", boards, lambda each: each.serial), *by_uuid]
 
 
-class _Shared(NamedTuple):
-    """A number that several boards have."""
-
-    what: str
-    number: str
-    boards: Sequence[Board]
-
-    @property
-    def where(self) -> str:
-        nodes = list(dict.fromkeys(each.node.name for each in self.boards))
-        return f"Twice in {nodes[0]}" if len(nodes) == 1 else f"At once in {listed(nodes, MOST_NAMED)}"
-
-
-def _shared(what: str, boards: Iterable[Board], number: Callable[[Board], str]) -> list[_Shared]:
-    found = grouped((each for each in boards if number(each)), lambda each: same(number(each)))
-    return [_Shared(what, each, some) for each, some in sorted(found.items()) if len(some) > 1]
+def _shared(what: str, boards: Iterable[Board], number: Callable[[Board], str]) -> Iterator[Difference]:
+    """Yield the numbers that several boards have, those in the same nodes together."""
+    by_number = sorted(grouped((each for each in boards if number(each)), lambda each: same(number(each))).items())
+    nodes = {each: tuple(dict.fromkeys(one.node.name for one in some)) for each, some in by_number if len(some) > 1}
+    for places, numbers in grouped(nodes, lambda each: nodes[each]).items():
+        where = f"Twice in {places[0]}" if len(places) == 1 else f"At once in {listed(places, MOST_NAMED)}"
+        yield Difference(f"{where}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}")
 
 
 def against(packing_list: PackingList, nodes: Iterable[NodeRecord], boards: Sequence[Board]) -> Iterator[Difference]:

@@ -202,23 +202,19 @@ def _faults(run: Run) -> Iterator[Fault]:
 def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
     """Yield the figures that decided: those that rejecting limits of threshold files judged, and those that reject."""
     for each in verdicts:
-        limit, value = each.limit, each.value
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            continue
-        judged = (
-            limit
-            and not each.advises
-            and limit.declared_by is not DeclaredBy.MARKER
-            and each.status is not Status.UNMEASURED
-        )
-        if each.rejects or (judged and _is_measured(each)):
+        value = each.value
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and _decides(each):
             yield Figure(each.metric, each.unit, float(value), bounds_of(each), each.rejects)
 
 
-def _is_measured(verdict: Verdict) -> bool:
-    """Return True for a figure that was measured, False for a fact."""
-    declared = declaration_of(verdict.metric)
-    return verdict.unit not in FACTS and not (declared and declared.fact)
+def _decides(verdict: Verdict) -> bool:
+    """Return True for a value that rejects, and for a figure that was measured, no fact, and might have rejected."""
+    limit, declared = verdict.limit, declaration_of(verdict.metric)
+    if limit is None or verdict.rejects:
+        return verdict.rejects
+    is_fact = verdict.unit in FACTS or (declared is not None and declared.fact)
+    judged = verdict.status is not Status.UNMEASURED and limit.declared_by is not DeclaredBy.MARKER
+    return judged and not verdict.advises and not is_fact
 
 
 def place_of(device: Device) -> str:
