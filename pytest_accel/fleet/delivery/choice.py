@@ -16,6 +16,8 @@ from pytest_accel.core.summary import choose as choose_one
 from pytest_accel.fleet.delivery.records import NodeRecord, Records
 from pytest_accel.run.record import FILE
 
+OLDER = "by an older record in this folder"
+
 
 def choose(found: Records, now: datetime) -> None:
     """Leave only the records that count, and enter what there is to say of the others."""
@@ -29,7 +31,7 @@ def choose(found: Records, now: datetime) -> None:
         kept = [each for machine in _machines(several) for each in _of_machine(machine, now)]
         found.older += len(several) - len(kept)
         if any(each.rejects for each in several) and not any(each.rejects for each in kept):
-            found.rejected_before += sorted({each.host for each in kept})
+            kept = [replace(each, rejected_before=each.rejected_before or [OLDER]) for each in kept]
         if len(kept) > 1:
             found.shared.append(name)
             places = [each.folder if each.path.name == FILE else each.path for each in kept]

@@ -12,7 +12,7 @@ from pytest_accel.core.printable import printable_data
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.limits import deciding
-from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED, NodeRecord
+from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED
 from pytest_accel.views.html.page import PACKAGE, STYLES, asset, code, demand_extra, environment
 from pytest_accel.views.markdown import escaped
 
@@ -130,7 +130,7 @@ def notes(of: Delivery) -> list[str]:
         told.append(f"WAIVED on accepted nodes: {metric}: {listed([name for _, name in some], MOST_NODES)}.")
     if others := [each.name for each in accepted if each.overridden]:
         told.append(f"OTHER LIMITS than those of the shipped threshold file: {listed(others, MOST_NODES)}.")
-    if before := [*_rejected_before(of, accepted)]:
+    if before := [f"{each.name} ({', '.join(each.rejected_before)})" for each in accepted if each.rejected_before]:
         told.append(f"REJECTED BEFORE, and accepted now: {listed(before, MOST_NODES)}.")
     told += [
         f"SEVERAL NODES named {host}: their records hold different devices. Give the nodes names; if a board of one "
@@ -139,13 +139,6 @@ def notes(of: Delivery) -> list[str]:
     ]
     older = of.records.older
     return told + ([f"{counted(older, 'further record')} not counted: one of every node counts."] * bool(older))
-
-
-def _rejected_before(of: Delivery, accepted: Sequence[NodeRecord]) -> Iterator[str]:
-    """Yield every accepted node of which an older record here, or one that its run knew of, rejects something."""
-    for each in accepted:
-        if each.rejected_before or each.host in of.records.rejected_before:
-            yield f"{each.name} ({', '.join(each.rejected_before) or 'by an older record in this folder'})"
 
 
 def head(of: Delivery) -> list[tuple[str, str]]:

@@ -92,7 +92,7 @@ class NodeRecord(Summary):
     overridden: int = 0
     """The number of limits that are other than those of the shipped threshold file."""
     rejected_before: Sequence[str] = ()
-    """The devices that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    """What an earlier record rejects: devices, each with the day ("gpu3 on 2026-11-20"), or in which record it does."""
 
     @property
     def accepted(self) -> bool:
@@ -118,8 +118,6 @@ class Records:
     """Every record; after `choice.choose` those that count."""
     older: int = 0
     """The records that a newer one of the same node replaces."""
-    rejected_before: list[str] = field(default_factory=list)
-    """Nodes whose newest record does not reject, and of which an older one does."""
     shared: list[str] = field(default_factory=list)
     """Hosts of which several records with different devices count, each as a node of its own."""
     refused: list[str] = field(default_factory=list)
