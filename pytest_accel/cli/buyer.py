@@ -34,26 +34,24 @@ class Buyer:
     revoked: Path | None
 
     def examined(self, one: NodeRecord) -> NodeRecord:
-        """Return a record with its signers. It accepts nothing unless it is proven, and judged by the buyer's files.
+        """Return a record with its signer. It accepts nothing unless it is proven, and judged by the buyer's files.
 
         What it rejects stays rejected.
         """
-        claims = one.accepted or bool(one.objection)
-        signed, not_proven = self._signed(one)
-        found = self._judged(signed)
-        if found.rejects or not claims:
-            return found
-        return replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
+        found = self._judged(one)
+        signer, not_proven = self._signer(one)
+        if not found.rejects and (one.accepted or one.objection):
+            found = replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
+        return replace(found, signed_by=signer)
 
-    def _signed(self, one: NodeRecord) -> tuple[NodeRecord, str]:
-        """Return a record with its signers, and why it is not proven; empty if it is."""
+    def _signer(self, one: NodeRecord) -> tuple[str, str]:
+        """Return who signed a record, and why it is not proven; empty if it is."""
         if self.allowed_signers is None:
-            return one, f"{UNSIGNED} (--allowed-signers names who may sign)"
+            return "", f"{UNSIGNED} (--allowed-signers names who may sign)"
         if not exists(one.folder / f"{SUMS}.sig"):
-            return one, UNSIGNED
+            return "", UNSIGNED
         found = signature.verify(one.path, self.allowed_signers, nonce=self.nonce, revoked=self.revoked)
-        why = f"it is not proven: {found.objections[0]}" if found.objections else ""
-        return replace(one, signed_by=tuple(found.signers)), why
+        return found.signer, f"it is not proven: {found.objections[0]}" if found.objections else ""
 
     def _judged(self, one: NodeRecord) -> NodeRecord:
         """Return a record; one that other threshold files judged with what the buyer's say of its measurements."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,9 +10,8 @@ from pytest_accel.cli import result_file, verify
 from pytest_accel.cli.buyer import Buyer
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.delivery import acceptance, choice, document, files, records
-from pytest_accel.fleet.delivery.records import NodeRecord, Records
-from pytest_accel.fleet.jobs import run_folder, states
+from pytest_accel.fleet.delivery import acceptance, choice, document, files, records, runs
+from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.processes import in_processes
 from pytest_accel.run.options import AUTO
 from pytest_accel.run.terms import Wanted
@@ -51,7 +48,8 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     found.refused += there.unreadable
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that can be read", *found.refused[:1])
-    _choose(found, there.runs)
+    found.nodes = [*runs.as_reported(found.nodes, there.runs)]
+    choice.choose(found, datetime.now(timezone.utc))
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
     on_hardware = not all(each.simulated for each in found.nodes)
@@ -60,35 +58,10 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     found.nodes = list(in_processes(buyer.examined, found.nodes))
     name = chosen.name or chosen.folder.absolute().name
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
-    made = acceptance.delivery(name, found, boards, expected=expected)
+    made = acceptance.delivery(name, found, boards, expected)
     result_file.write(chosen.output, document.text(made, form))
     if chosen.output:
         simulated = "SIMULATED " if made.simulated else ""
         result = printable(f"{simulated}{document.WORDS[made.exit]}: {document.sentence(made)}")
         print("\n".join([result, *(f"- {printable(each)}" for each in document.reasons(made)), str(chosen.output)]))
     return made.exit
-
-
-def _choose(found: Records, folders: Sequence[Path]) -> None:
-    """Keep the records that count. In the run of a fleet they are those that `fleet report` counts. Raises BadFile.
-
-    That knows what was asked, and which job was the last one of a node.
-    """
-    counted: dict[Path, datetime | None] = {}
-    good: set[Path] = set()
-    for folder in folders:
-        results = run_folder.Results(folder)
-        for each in states.of_all(run_folder.load(folder), results.read(), None, unreadable=results.unreadable):
-            if each.result and each.expected:
-                counted[each.result.folder] = each.began
-                good |= {each.result.folder} if each.state in states.HOLDS else set()
-    runs = choice.Runs(folders, counted)
-    choice.choose(found, datetime.now(timezone.utc), runs)
-    found.nodes = [_objected(each, runs.of(each), good) for each in found.nodes]
-
-
-def _objected(one: NodeRecord, run: Path | None, good: Collection[Path]) -> NodeRecord:
-    """Return a record; one in the run of a fleet is not accepted unless `fleet report` counts it as good."""
-    if run is None or not one.accepted or one.folder in good:
-        return one
-    return replace(one, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")

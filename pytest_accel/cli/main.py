@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "show what changed between two records, or over a folder of them",
     "calibrate": "make a threshold file from records of known-good nodes",
     "report": "write a saved record in another format",
-    "sign": "sign a saved record, or countersign it",
+    "sign": "sign a saved record",
     "verify": "check the signature of a record, and what it proves",
     "claim": "pack what a supplier needs to take a device back",
     "health": "check this node without loading it, in one line, for schedulers",

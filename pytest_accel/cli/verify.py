@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     )
     simulated = found.run is not None and found.run.simulated
     against = [*found.objections, *(["the node was simulated"] if simulated else [])]
-    lines = [f"signed by {each}" for each in found.signers]
+    lines = [f"signed by {found.signer}"] if found.signer else []
     if found.run:
         nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
         lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]

@@ -172,35 +172,30 @@ class _Check:
         limits = requirements.applying(setup.terms.required, setup.terms.sku, setup.terms.platform)
         metrics = passive.metrics(limits, logged=self._kernel_log)
         if any(map(reported, metrics)):
-            self._look_back(session.pool.sensor)
+            self.known.reads, last = "kernel log", self.known.last
+            began = last.began if last and last.accepts and last.good else None
+            since = f"since the run of {last.day}" if last and began else "since boot"
+            session.pool.sensor.look_back(since, began.timestamp() if began else 0.0)
         session.judge_facts(metrics)
         up = math.inf if setup.node else system.uptime(self._root)
         self.known.setup, self.known.found = setup, passive.concluded(session.ledger.record, up)
 
     def _with_vanished(self, found: Discovery, vendor: str | None) -> Discovery:
         """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""
-        last = self.known.last
+        last, unread = self.known.last, self.known.record_problem
         vendors = registry.registered().vendors
-        before = [each.driver for each in last.devices] if last else []
-        before = [each for each in before if each in vendors and vendors[each].accelerator]
-        now = [device for device in found.devices if is_accelerator(device)]
-        if (unread := self.known.record_problem) and vendor is None and not now:
+        known = [vendors[each.driver] for each in last.devices if each.driver in vendors] if last else []
+        before = [each.name for each in known if each.accelerator]
+        now = tuple(device for device in found.devices if is_accelerator(device))
+        if unread and vendor is None and not now:
             problem = {"driver": "accelerator", "kind": "need", "reason": f"none found, last run not read: {unread}"}
-            return replace(found, devices=(), problems=[*found.problems, problem])
-        if last is None or len(before) <= len(now):
-            return found
-        reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
-        kind = "need" if found.container and not now else "device"  # a container may not have been given them
-        problem = {"driver": before[0], "kind": kind, "reason": reason}
-        return replace(found, devices=tuple(now), problems=[*found.problems, problem])
-
-    def _look_back(self, sensor: SensorClient) -> None:
-        """Read what the kernel logged since the boot, or since the run that accepted the node."""
-        self.known.reads, last = "kernel log", self.known.last
-        if last and last.began and last.accepts and last.good:
-            sensor.look_back(f"since the run of {last.day}", last.began.timestamp())
+        elif last and len(before) > len(now):
+            reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
+            kind = "need" if found.container and not now else "device"  # a container may not have been given them
+            problem = {"driver": before[0], "kind": kind, "reason": reason}
         else:
-            sensor.look_back("since boot", 0.0)
+            return found
+        return replace(found, devices=now, problems=[*found.problems, problem])
 
 
 def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:

@@ -15,7 +15,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,8 @@ class NotSigned(WrongUse):
 class Verification:
     """What a signed record proves. It is proven if there is no objection."""
 
-    signers: Sequence[str]
-    """The names of those who signed the sums, as the list of signers has them; the first one vouches for the record."""
+    signer: str
+    """Who signed the sums, as the list of signers has the name; empty if nobody did who is trusted."""
     objections: Sequence[str]
     run: Run | None = None
     """The record; None if it is not signed, or cannot be read."""
@@ -69,14 +69,6 @@ def sign(folder: Path, key: Path, *, ask: bool) -> Path:
     for name, each in {STATEMENT: stated, SUMS: sums, f"{SUMS}.sig": made}.items():
         record.replace_file(folder / name, each)
     return folder / f"{SUMS}.sig"
-
-
-def countersign(folder: Path, key: Path, name: str) -> Path:
-    """Write one more signature, SHA256SUMS.NAME.sig, over the sums of a signed record. Raises BadFile and NotSigned."""
-    place = record.find(folder).absolute().parent
-    made = _signature(untrusted.read_bytes(place / SUMS, follow=False), key, ask=True)
-    record.replace_file(place / f"{SUMS}.{name}.sig", made)
-    return place / f"{SUMS}.{name}.sig"
 
 
 def demand_key(key: Path) -> None:
@@ -127,9 +119,11 @@ def verify(
     try:
         data = untrusted.read_bytes(place / SUMS, follow=False)
         stated = statement.sums_of(untrusted.decode(data, SUMS))
-        who, objections = _signed_by(data, place, Trust(signers, signer, revoked))
+        own = untrusted.read_bytes(place / f"{SUMS}.sig", follow=False)
     except BadFile as bad:
-        return Verification([], [f"the record is not signed: {bad}"])
+        return Verification("", [f"the record is not signed: {bad}"])
+    who, why = _signer(data, own, signers, signer, revoked)
+    objections = [f"{SUMS}.sig: {why}"] if why else []
     objections += _altered(stated, place)
     try:
         run = record.read(path, follow=False)
@@ -143,38 +137,21 @@ def verify(
     return Verification(who, objections, run)
 
 
-@dataclass(frozen=True)
-class Trust:
-    """Whose signatures count: a list of signers, the one of it who has to have signed, and keys that count no more."""
-
-    signers: Path
-    signer: str | None
-    revoked: Path | None
-
-
-def _signed_by(data: bytes, place: Path, trust: Trust) -> tuple[list[str], list[str]]:
-    """Return the names of those who signed the sums, and the objections. Raises BadFile if nobody did."""
-    first, why = _signer(data, untrusted.read_bytes(place / f"{SUMS}.sig", follow=False), trust)
-    if not first:
-        return [], [f"{SUMS}.sig: {why}"]
-    anybody = replace(trust, signer=None)
-    more = (untrusted.read_bytes(each, follow=False) for each in sorted(place.glob(f"{SUMS}.*.sig")))
-    return [first, *filter(None, (_signer(data, each, anybody)[0] for each in more))], []
-
-
-def _signer(data: bytes, signature: bytes, trust: Trust) -> tuple[str, str]:
+def _signer(
+    data: bytes, signature: bytes, signers: Path, demanded: str | None, revoked: Path | None
+) -> tuple[str, str]:
     """Return the name of who signed some bytes; if it is empty, also why nobody who is trusted did."""
-    why = f"no key of {trust.signers} made this signature, or it is not valid today"
+    why = f"no key of {signers} made this signature, or it is not valid today"
     with tempfile.TemporaryDirectory(prefix="accel-verify-") as folder:
         of_signature = Path(folder, "signature")
         of_signature.write_bytes(signature)
-        known = ["-f", str(trust.signers), "-s", str(of_signature)]
-        names = [trust.signer]
-        if trust.signer is None:
+        known = ["-f", str(signers), "-s", str(of_signature)]
+        names = [demanded]
+        if demanded is None:
             listed = _ssh_keygen("find-principals", *known)
             names = [] if listed.returncode else [*listed.stdout.decode(errors="replace").splitlines()]
         for name in filter(None, names):
-            more = ["-r", str(trust.revoked)] if trust.revoked else []
+            more = ["-r", str(revoked)] if revoked else []
             done = _ssh_keygen("verify", *known, "-I", name, "-n", NAMESPACE, *more, data=data)
             if not done.returncode:
                 return name, ""

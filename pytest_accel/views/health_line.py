@@ -46,12 +46,12 @@ def refused(error: str) -> str:
 
 def lines(checked: Checked) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
-    found = checked.found or PassiveResult()
-    names = checked.setup.names
-    return [
-        printable(f"{names[each.culprit]} {_title(found, each)} {each.metric}: {sentence_of(each)}")
-        for each in (*found.broken, *found.undecided, *found.marginal)
-    ]
+    found, told = checked.found or PassiveResult(), []
+    for each in (*found.broken, *found.undecided, *found.marginal):
+        finding = found.findings.get(each.key)
+        code = f"{each.status.value} {finding.title}" if finding else each.status.value
+        told.append(printable(f"{checked.setup.names[each.culprit]} {code} {each.metric}: {sentence_of(each)}"))
+    return told
 
 
 def _essence(checked: Checked) -> str:
@@ -89,12 +89,6 @@ def _detail(verdict: Verdict, finding: Finding) -> str:
     if verdict.value is not None and verdict.limit and verdict.limit.equals is not None:
         return f"{show(verdict.value, verdict.unit)}, not {show(verdict.limit.equals, verdict.unit)}"
     return sentence_of(verdict)
-
-
-def _title(found: PassiveResult, verdict: Verdict) -> str:
-    """Return status and code of a verdict."""
-    finding = found.findings.get(verdict.key)
-    return f"{verdict.status.value} {finding.title if finding else ''}".rstrip()
 
 
 def _where(place: Path, room: int) -> str:

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from accepted_nodes import LIMITS, judged, node
+from accepted_nodes import LIMITS, SOURCE, judged, node
 from delivered import at_level, made, needs_openssh, on_host, packing, save, told
 from known_good_nodes import closed, record
-from worded import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Launch, Run
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
+from pytest_accel.judging.verdicts.judge import judge
 
 pytestmark = needs_openssh
 ACCEPTING = node(0).closing
@@ -99,7 +100,8 @@ def test_a_list_without_leading_zeros_rejects_nothing(tmp_path: Path) -> None:
     status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
     assert (status, found["result"], found["of_devices"]["missing"]) == (6, "NOT JUDGED", 0)
     (one,) = found["differences"]
-    assert (one["kind"], len(one["boards"]), one["rejects"]) == ("but for zeros", 8, False)
+    assert one["words"].startswith("In node0, but for zeros: 8 boards: ")
+    assert not one["rejects"]
 
 
 def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -167,7 +169,8 @@ def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: 
         rows += [f"{each.serial},{host}" for each in record(number).devices]
     (tmp_path / "delivery.csv").write_text("\n".join(rows))
     status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
-    assert (status, [each["kind"] for each in found["differences"]], found["absent"]) == (1, ["swapped"] * 8, [])
+    assert (status, found["absent"], len(found["differences"])) == (1, [], 8)
+    assert all(each["words"].startswith("Swapped: ") for each in found["differences"])
     expected = (ExpectedNode("n1.a"), ExpectedNode("n1.b"), ExpectedNode("n1.c"))
     run_folder.save(Fleet("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
     assert told(tmp_path)[1]["absent"] == ["n1.c"]
@@ -287,7 +290,7 @@ def test_an_acceptance_that_its_own_record_contradicts_is_none(holds: str, tmp_p
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
     assert found["reasons"][0] == "1 node is neither accepted nor rejected: node0."
-    assert found["reasons"][1].startswith("node0: the record contradicts itself: ")
+    assert found["reasons"][1].startswith("node0: the record is not believed: ")
 
 
 def test_records_under_other_names_and_behind_links_count(tmp_path: Path) -> None:
@@ -332,19 +335,13 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
 
 
 def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
-    waived = Verdict(
-        "host.numa_balancing",
-        NODE,
-        Status.FAIL,
-        worded("1, expected 0"),
-        "count",
-        1,
-        waiver=Waiver("host.numa_balancing", "known", "us", date(2027, 1, 1)),
-    )
+    broken = Measurement("host.numa_balancing", NODE, "count", 1)
+    limit = Limit(broken.metric, "count", equals=0, source=SOURCE)
+    waived = replace(judge([broken], limit), waiver=Waiver(broken.metric, "known", "us", date(2027, 1, 1)))
     one = node(0)
     assert one.circumstances
     around = replace(one.circumstances, overridden=3, rejected_before=["gpu3 on 2026-11-01"])
-    one.measurements.append(Measurement("host.numa_balancing", NODE, "count", 1))
+    one.measurements.append(broken)
     one = closed(replace(one, verdicts=[*one.verdicts, waived], circumstances=around))
     save(one, tmp_path / "records" / "node0")
     save(node(1, fails=True), tmp_path / "records" / "node1")
@@ -400,7 +397,7 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     save(node(1), folder / "old" / "node1")
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["accepted"], found["of_nodes"]["not judged"]) == (6, 1, 1)
-    assert [each["name"] for each in found["nodes"] if "does not count" in each["line"]] == ["node1"]
+    assert [each["name"] for each in found["nodes"] if "does not count" in each["told"]] == ["node1"]
 
 
 @pytest.mark.parametrize("place", ["night2", "by-hand"])

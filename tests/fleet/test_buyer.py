@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from accepted_nodes import LIMITS, judged, node
-from delivered import keys, made, needs_openssh, save, told
+from delivered import made, needs_openssh, save, told
 from known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
-from pytest_accel.run import record
 from pytest_accel.skus import loader
 
 pytestmark = needs_openssh
@@ -42,36 +39,11 @@ def by_file(number: int, file: Path, *, triad: float | None = None) -> Run:
     return judged(found, limits, sku={"name": sku.name, "asked": str(file), "files": sku.files})
 
 
-def by_openssh(folder: Path) -> bool:
-    """True if the command of the docs, which needs nothing of ours, finds nothing."""
-    line = (
-        f"ssh-keygen -Y verify -f {keys() / 'signers'} -I supplier -n accel-record -s SHA256SUMS.sig < SHA256SUMS"
-        " && sha256sum -c SHA256SUMS"
-    )
-    return not subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, check=False).returncode
-
-
-def edited(folder: Path) -> None:
-    """Write other figures into a record, with a fitting hash, and sign it as the stranger."""
-    raw = json.loads((folder / record.FILE).read_text())
-    raw["measurements"][0]["value"] = 2999.0
-    raw["verdicts"][0]["value"] = 2999.0
-    raw["sha256"] = record.seal(raw)
-    (folder / record.FILE).write_text(json.dumps(raw))
-    sums = folder / "SHA256SUMS"
-    names = [line.partition("  ")[2] for line in sums.read_text().splitlines()]
-    sums.write_text("".join(f"{record.hash_file(folder / name)}  {name}\n" for name in names))
-    (folder / "SHA256SUMS.sig").unlink()
-    line = ["ssh-keygen", "-Y", "sign", "-f", str(keys() / "stranger"), "-n", "accel-record", "SHA256SUMS"]
-    subprocess.run(line, cwd=folder, capture_output=True, check=True)
-
-
 LOWERED = "node5: made by floor-2500.yaml "
 CASES = {
     "all signed": (0, []),
     "unsigned": (6, ["node5: as stated by the supplier, unsigned."]),
     "stranger": (6, ["node5: it is not proven: SHA256SUMS.sig: no key of "]),
-    "edited": (6, ["node5: the record contradicts itself: ", "it is not proven: SHA256SUMS.sig: no key of "]),
     "lowered": (6, [LOWERED, "not the buyer's h100-sxm.yaml ", "by the buyer's limits: "]),
     "lowered, unsigned": (6, [LOWERED, "by the buyer's limits: ", "; as stated by the supplier, unsigned."]),
 }
@@ -83,15 +55,11 @@ def test_a_delivery_of_six_nodes_is_accepted_by_the_signatures_of_all(case: str,
         save(node(number), tmp_path / "records" / f"node{number}")
     last = by_file(5, agreed(tmp_path, 2500)) if case.startswith("lowered") else node(5)
     key = "" if case.endswith("unsigned") else "stranger" if case == "stranger" else "supplier"
-    folder = save(last, tmp_path / "records" / "node5", key).parent
-    if case == "edited":
-        edited(folder)
+    save(last, tmp_path / "records" / "node5", key)
     status, found = told(tmp_path)
     wanted, words = CASES[case]
     assert (status, found["of_nodes"]["accepted"]) == (wanted, 6 if wanted == 0 else 5)
     assert all(each in " ".join(found["reasons"]) for each in words), found["reasons"]
-    assert by_openssh(folder) is (case in ("all signed", "lowered"))
-    assert all(by_openssh(tmp_path / "records" / f"node{number}") for number in range(5))
 
 
 def test_without_a_list_of_signers_nothing_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +79,7 @@ def test_what_an_unsigned_record_rejects_is_rejected(tmp_path: Path) -> None:
 def test_another_nonce_than_was_given_out_is_not_accepted(tmp_path: Path) -> None:
     save(node(0), tmp_path / "records" / "node0")
     status, found = told(tmp_path, "--nonce=PO-4711")
-    assert (status, found["nodes"][0]["signed_by"]) == (6, ["supplier"])
+    assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")
     assert "the run was given no nonce, not 'PO-4711'" in found["reasons"][1]
 
 
@@ -122,7 +90,7 @@ def test_what_the_limits_of_the_buyer_reject_is_rejected(key: str, tmp_path: Pat
     status, found = told(tmp_path, f"--sku={buyer}")
     assert (status, found["of_devices"]["rejected"]) == (1, 8)
     assert {each["metric"] for each in found["rejections"]} == {TRIAD}
-    line = found["nodes"][0]["line"]
+    line = found["nodes"][0]["told"]
     assert line.startswith("made by floor-2300.yaml ")
     assert "not the buyer's floor-2700.yaml " in line
     assert "by the buyer's limits: REJECTED " in line
@@ -145,20 +113,15 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
     assert "not the buyer's kept.yaml " in found["reasons"][1]
 
 
-def test_a_record_by_the_shipped_file_is_not_one_by_the_file_that_was_agreed_on(tmp_path: Path) -> None:
+def test_a_record_by_other_files_than_the_buyer_s_is_not_accepted(tmp_path: Path) -> None:
+    """By the shipped file in place of the one that was agreed on, and of another product."""
     save(node(0), tmp_path / "records" / "node0")
-    status, found = told(tmp_path, f"--sku={agreed(tmp_path, 2500)}")
-    assert status == 6
-    assert "node0: made by h100-sxm.yaml " in found["reasons"][1]
-    assert "not the buyer's floor-2500.yaml " in found["reasons"][1]
-
-
-def test_a_record_of_another_product_is_not_accepted(tmp_path: Path) -> None:
-    save(node(0), tmp_path / "records" / "node0")
-    status, found = told(tmp_path, "--sku=gb200")
-    assert (status, found["of_nodes"]["not judged"]) == (6, 1)
-    assert "not the buyer's gb200.yaml " in found["reasons"][1]
-    assert "gpu0 is not recognised as gb200" in found["reasons"][1]
+    for sku, words in ((agreed(tmp_path, 2500), "floor-2500.yaml "), ("gb200", "gb200.yaml ")):
+        status, found = told(tmp_path, f"--sku={sku}")
+        assert (status, found["of_nodes"]["not judged"]) == (6, 1)
+        assert "node0: made by h100-sxm.yaml " in found["reasons"][1]
+        assert f"not the buyer's {words}" in found["reasons"][1]
+        assert ("gpu0 is not recognised as gb200" in found["reasons"][1]) is (sku == "gb200")
 
 
 def test_a_file_of_the_supplier_for_a_product_that_is_not_shipped(tmp_path: Path) -> None:

@@ -19,6 +19,15 @@ from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, save
 from pytest_accel.fleet.nights import extract
 from pytest_accel.run import summaries
 
+ASKED = Fleet(
+    "1",
+    "2026-11-01T00:00:00+00:00",
+    "0",
+    ("--accel-hours=72",),
+    60,
+    level="standard",
+    expected=(ExpectedNode("rack7-n00"),),
+)
 STOPPED = "NOT JUDGED 747/748 limits hold; node series.run_2: UNMEASURED, began and did not end"
 
 
@@ -60,16 +69,22 @@ def test_a_run_that_rejects_does_so_whatever_its_series_says(tmp_path: Path) -> 
     assert extract.read(node / "run-2/record.json")[0].word == "REJECTED"
 
 
+@pytest.mark.parametrize("in_run", [False, True])
 @pytest.mark.parametrize(
     ("word", "why"),
     [("ACCEPTED", "as stated by the supplier, unsigned"), ("NOT JUDGED", "told by the series")],
 )
-def test_a_delivery_accepts_no_run_of_a_series_that_is_not_judged(word: str, why: str, tmp_path: Path) -> None:
+def test_a_delivery_accepts_no_run_of_a_series_that_is_not_judged(
+    word: str, why: str, in_run: bool, tmp_path: Path
+) -> None:
+    """Also in the folder of a fleet's run, whose report counts the series."""
     series(tmp_path, word, f"{word} told by the series")
-    out = tmp_path / "document.json"
-    assert main(["fleet", "report", "--acceptance", str(tmp_path), "--format=json", f"--output={out}"]) == 6
-    (node,) = json.loads(out.read_text())["nodes"]
-    assert why in node["line"]
+    if in_run:
+        save(ASKED, tmp_path)
+    out = tmp_path / "document.html"
+    assert main(["fleet", "report", "--acceptance", str(tmp_path), "--format=html", f"--output={out}"]) == 6
+    assert why in out.read_text()
+    assert "does not count" not in out.read_text()
 
 
 @pytest.mark.parametrize(
@@ -85,8 +100,7 @@ def test_a_report_goes_by_the_series_and_by_its_last_record(
     word: str, rejects: bool, state: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     series(tmp_path / "run", word, f"{word} told by the series", rejects=rejects)
-    asked = Fleet("1", "2026-11-01T00:00:00+00:00", "0", ("--accel-hours=72",), 60, level="standard")
-    save(replace(asked, expected=(ExpectedNode("rack7-n00"),)), tmp_path / "run")
+    save(ASKED, tmp_path / "run")
     assert main(["fleet", "report", str(tmp_path / "run")]) == status
     assert capsys.readouterr().out.startswith(state)
 

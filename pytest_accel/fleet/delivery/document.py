@@ -11,7 +11,8 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable_data
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.acceptance import Delivery
-from pytest_accel.fleet.delivery.nodes import ACCEPTED, OPEN, REJECTED
+from pytest_accel.fleet.delivery.limits import deciding
+from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED
 from pytest_accel.views.html.page import PACKAGE, STYLES, asset, code, demand_extra, environment
 from pytest_accel.views.markdown import escaped
 
@@ -20,24 +21,46 @@ FORMATS = ("md", "html", "json")
 WORDS = {exits.HOLDS: "ACCEPTED", exits.REJECTED: "REJECTED", exits.NOT_JUDGED: "NOT JUDGED"}
 MOST_NODES = 6
 """Nodes that one sentence names."""
+OF_NODE = ("name", "outcome", "told", "started", "sha256", "objection", "signed_by", "waived", "overridden")
+OF_BOARD = ("place", "serial", "uuid", "result")
+"""What the JSON holds of each node and of each board."""
 LONGEST = 4000
 """Characters of the longest text that the Markdown shows in full."""
 
 
 def text(of: Delivery, form: str) -> str:
     """Return the document of a delivery in one of `FORMATS`. Raises MissingExtra."""
+    told = {"sentence": sentence(of), "reasons": reasons(of), "notes": notes(of)}
+    figures = (each for node in of.nodes for each in node.measured)
+    tables = {"rejections": [*_rejections(of)], "limits": deciding(figures)}
     if form == "json":
-        content = {"result": WORDS[of.exit], "exit": of.exit, "sentence": sentence(of), "reasons": reasons(of)}
-        return json.dumps(printable_data(structured.plain({**content, **vars(of)})), indent=1) + "\n"
+        content = {"result": WORDS[of.exit], "exit": of.exit, **told, **tables, **_data(of)}
+        return json.dumps(printable_data(structured.plain(content)), indent=1) + "\n"
     demand_extra()
     templates = environment(HERE, PACKAGE)
     if form == "md":
         templates = templates.overlay(autoescape=False, finalize=_in_markdown)
     style = code(asset(PACKAGE, STYLES), "")
-    made = templates.get_template(f"delivery.{form}.j2").render(
-        of=of, word=WORDS[of.exit], sentence=sentence(of), reasons=reasons(of), notes=notes(of), head=head(of), **style
-    )
-    return made.rstrip() + "\n"
+    template = templates.get_template(f"delivery.{form}.j2")
+    return template.render(of=of, word=WORDS[of.exit], head=head(of), **told, **tables, **style).rstrip() + "\n"
+
+
+def _data(of: Delivery) -> dict[str, Any]:
+    """Return what programs read besides the sentences and tables."""
+    records = of.records
+    return {
+        **{key: getattr(of, key) for key in ("name", "simulated", "of_nodes", "of_devices", "terms", "absent")},
+        "differences": [each._asdict() for each in of.differences],
+        **{key: getattr(records, key) for key in ("older", "shared", "refused")},
+        "nodes": [{key: getattr(each, key) for key in OF_NODE} for each in of.nodes],
+        "boards": [{"node": each.node.name, **{key: getattr(each, key) for key in OF_BOARD}} for each in of.boards],
+    }
+
+
+def _rejections(of: Delivery) -> Iterator[dict[str, str]]:
+    """Yield what rejects boards and nodes."""
+    for node in of.nodes:
+        yield from ({"node": node.name, **each._asdict()} for each in node.faults)
 
 
 def _in_markdown(value: Any) -> Any:
@@ -66,7 +89,7 @@ def _whole(of: Delivery) -> str:
     """Return whether the accepted nodes are all that was ordered."""
     if not of.packing_list:
         return "Without a packing list, nothing shows that this is all that was ordered."
-    if of.packing_list["names_nodes"]:
+    if all(each.node for each in of.packing_list.rows):
         return "They have every board of the packing list, in its node, and no other."
     return "They have every board of the packing list and no other; the list does not name the node of every board."
 
@@ -80,7 +103,7 @@ def _of_nodes(of: Delivery) -> Iterator[str]:
     """Yield which nodes are not accepted, and why a result does not count."""
     results = ((REJECTED, "rejected"), (OPEN, "neither accepted nor rejected"))
     for result, words in results:
-        if names := [each.name for each in of.nodes if each.result == result]:
+        if names := [each.name for each in of.nodes if each.outcome == result]:
             yield f"{_is(len(names), 'node')} {words}: {listed(names, MOST_NODES)}."
     if of.absent:
         yield f"No record of {counted(len(of.absent), 'node')}: {listed(of.absent, MOST_NODES)}."
@@ -93,7 +116,7 @@ def _of_whole(of: Delivery) -> Iterator[str]:
         yield f"The nodes were not judged alike: they differ in {', '.join(of.unalike)}."
     if of.partly_simulated:
         yield f"{_is(of.simulated, 'node')} simulated: nobody delivered hardware there."
-    yield from (f"Not read: {each}." for each in of.refused)
+    yield from (f"Not read: {each}." for each in of.records.refused)
 
 
 def notes(of: Delivery) -> list[str]:
@@ -101,26 +124,30 @@ def notes(of: Delivery) -> list[str]:
     told = (
         [f"SIMULATED: {_is(of.simulated, 'node')} simulated. Nothing here is about hardware."] if of.simulated else []
     )
-    told += [f"WAIVED on accepted nodes: {metric}: {listed(names, MOST_NODES)}." for metric, names in of.waived.items()]
-    if of.overridden:
-        told.append(f"OTHER LIMITS than those of the shipped threshold file: {listed(of.overridden, MOST_NODES)}.")
-    if of.rejected_before:
-        before = [f"{name} ({why})" for name, why in of.rejected_before.items()]
+    accepted = [each for each in of.nodes if each.accepted]
+    waived = grouped(((metric, each.name) for each in accepted for metric in each.waived), lambda each: each[0])
+    for metric, some in waived.items():
+        told.append(f"WAIVED on accepted nodes: {metric}: {listed([name for _, name in some], MOST_NODES)}.")
+    if others := [each.name for each in accepted if each.overridden]:
+        told.append(f"OTHER LIMITS than those of the shipped threshold file: {listed(others, MOST_NODES)}.")
+    if before := [f"{each.name} ({', '.join(each.rejected_before)})" for each in accepted if each.rejected_before]:
         told.append(f"REJECTED BEFORE, and accepted now: {listed(before, MOST_NODES)}.")
     told += [
         f"SEVERAL NODES named {host}: their records hold different devices. Give the nodes names; if a board of one "
         "node was exchanged, take its older record out of the folder."
-        for host in of.shared
+        for host in of.records.shared
     ]
-    return told + ([f"{counted(of.older, 'further record')} not counted: one of every node counts."] * bool(of.older))
+    older = of.records.older
+    return told + ([f"{counted(older, 'further record')} not counted: one of every node counts."] * bool(older))
 
 
 def head(of: Delivery) -> list[tuple[str, str]]:
     """Return name and value of what the delivery is."""
-    packing = of.packing_list
-    boards = f"{packing['file']}, {counted(packing['boards'], 'board')}, SHA-256 {packing['sha256']}" if packing else ""
-    terms = [(name, _values(of, name)) for name in of.terms]
-    return [("records of", " to ".join(of.days) or "no day stated"), ("packing list", boards), *terms]
+    days = sorted(each.day for each in of.nodes if each.day)
+    period = " to ".join(dict.fromkeys([*days[:1], *days[-1:]])) or "no day stated"
+    by = of.packing_list
+    packing = f"{by.file}, {counted(len(by.rows), 'board')}, SHA-256 {by.sha256}" if by else ""
+    return [("records of", period), ("packing list", packing), *((name, _values(of, name)) for name in of.terms)]
 
 
 def _values(of: Delivery, term: str) -> str:

@@ -10,19 +10,23 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_accel.core import untrusted
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
-from pytest_accel.core.summary import REJECTED, Summary
+from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.fleet.delivery.limits import Figure
 from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.causes.fault_codes import of_metric
+from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
@@ -46,27 +50,27 @@ FACTS = ("text", "version", "count")
 """Units of facts, whose values have no spread."""
 
 
-@dataclass(frozen=True)
-class Fault:
+ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
+"""The results of a node and of a board."""
+
+
+class Fault(NamedTuple):
     """A verdict that rejects a device, or the node (`uuid` and `place` are NODE): its code, sentence and next step."""
 
-    node: str
+    uuid: str
     place: str
     serial: str
-    uuid: str
     metric: str
-    code: str
     title: str
     words: str
     do: str
-    severity: str = ""
 
 
 @dataclass(frozen=True)
 class NodeRecord(Summary):
     """The summary of a node's run with what the document of a delivery needs besides."""
 
-    node: str = ""
+    name: str = ""
     """The name that tells it from the other nodes: that of the host, with its folder where several nodes share it."""
     sha256: str = ""
     """The hash that the record states."""
@@ -79,19 +83,31 @@ class NodeRecord(Summary):
     """The figures that rejecting limits judged."""
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
-    signed_by: Sequence[str] = ()
-    """The names of its signers; empty where signatures were not verified."""
+    signed_by: str = ""
+    """The name of its signer; empty where no signature was verified."""
+    counted: bool = True
+    """False for a record in the run of a fleet, whose report does not count it."""
     waived: Sequence[str] = ()
     """The limits that waivers covered."""
     overridden: int = 0
     """The number of limits that are other than those of the shipped threshold file."""
     rejected_before: Sequence[str] = ()
-    """The devices that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    """What an earlier record rejects: devices, each with the day ("gpu3 on 2026-11-20"), or in which record it does."""
 
     @property
     def accepted(self) -> bool:
         """True if the run accepted the node, and nothing in the record speaks against it. HELD accepts nothing."""
         return self.finished and self.accepts and not self.objection
+
+    @property
+    def outcome(self) -> str:
+        """The result of the node in the delivery."""
+        return REJECTED if self.rejects else ACCEPTED if self.accepted else OPEN
+
+    @property
+    def told(self) -> str:
+        """Its closing line, with why that does not count here."""
+        return f"{self.line}; NOT JUDGED here: {self.objection}" if self.objection else self.line
 
 
 @dataclass
@@ -102,8 +118,6 @@ class Records:
     """Every record; after `choice.choose` those that count."""
     older: int = 0
     """The records that a newer one of the same node replaces."""
-    rejected_before: list[str] = field(default_factory=list)
-    """Nodes whose newest record does not reject, and of which an older one does."""
     shared: list[str] = field(default_factory=list)
     """Hosts of which several records with different devices count, each as a node of its own."""
     refused: list[str] = field(default_factory=list)
@@ -119,14 +133,8 @@ def read(paths: Sequence[Path]) -> Records:
     return found
 
 
-Read = tuple["NodeRecord | None", str]
-"""The part of a record that the document needs, and a line on why its file could not be used.
-
-Without record and reason the file is none, and does not claim to be one.
-"""
-
-
-def _read(path: Path) -> Read:
+def _read(path: Path) -> tuple[NodeRecord | None, str]:
+    """Return a record, or why its file could not be used; neither if it does not claim to be a record."""
     try:
         raw = untrusted.read_json(path)
         if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
@@ -151,7 +159,7 @@ def _node(run: Run) -> NodeRecord:
     devices = sorted(unread, key=lambda device: device.index)
     return NodeRecord(
         **{**vars(told), "line": line, "devices": devices},
-        node=run.host,
+        name=run.host,
         sha256=run.sha256,
         judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
         faults=list(_faults(run)),
@@ -164,61 +172,47 @@ def _node(run: Run) -> NodeRecord:
     )
 
 
-def judged_again(record: NodeRecord, again: Run, words: str) -> NodeRecord:
+def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
     """Return a record with what its measurements are by other limits: they may reject it, and accept nothing.
 
     `words` say whose limits judged it, and how it closes by them.
     """
-    found = replace(record, faults=list(_faults(again)), measured=list(_figures(again.verdicts)))
-    if again.closing.word == REJECTED:
-        return replace(found, word=REJECTED, exit=again.closing.exit, rejected=again.rejected, line=words)
-    return replace(found, objection=words)
+    found = replace(one, faults=list(_faults(again)), measured=list(_figures(again.verdicts)))
+    judged = replace(found, word=again.word, line=words)
+    return judged if judged.rejects else replace(found, objection=words)
 
 
 def _faults(run: Run) -> Iterator[Fault]:
-    """Yield the verdicts that reject, in the order of the record's findings, worst first."""
+    """Yield the verdicts that reject, worst first; the faults of one board are together."""
+    failed = worst_first([each for each in run.verdicts if each.rejects])
+    known = record.findings_of(run) if failed else {}
     devices = {each.uuid: each for each in run.devices}
-    failed = {(each.metric, each.subject): each for each in run.verdicts if each.rejects}
-    told = [(each["metric"], each["subject"]) for each in run.findings]
-    known = {(each["metric"], each["subject"]): each for each in reversed(run.findings)}
-    for key in dict.fromkeys([*(each for each in told if each in failed), *failed]):
-        verdict, finding, code = failed[key], known.get(key), of_metric(key[0])  # no finding in a run that did not end
-        uuid = verdict.blamed or verdict.subject
+    for uuid, of_board in grouped(failed, lambda each: each.culprit).items():
         device = devices.get(uuid)
-        yield Fault(
-            node=run.host,
-            place=place_of(device) if device else NODE,
-            serial=(device.serial or "") if device else "",
-            uuid=uuid,
-            metric=verdict.metric,
-            code=finding["code"] if finding else code.code,
-            title=f"{finding['code']} {finding['name']}" if finding else f"{code.code} {code.name}",
-            words=sentence_of(verdict),
-            do=finding["do"] if finding else code.do,
-            severity=finding["severity"] if finding else code.severity.value,
-        )
+        place, serial = (place_of(device), device.serial or "") if device else (NODE, "")
+        for verdict, *_ in grouped(of_board, lambda each: (each.metric, each.subject)).values():
+            code = of_metric(verdict.metric)
+            told = known.get(verdict.key) or Finding(code, code.severity, code.do)  # a wrong product has few findings
+            title = f"{told.code} {told.fault.name}"
+            yield Fault(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
 
 
 def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
     """Yield the figures that decided: those that rejecting limits of threshold files judged, and those that reject."""
     for each in verdicts:
-        limit, value = each.limit, each.value
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            continue
-        judged = (
-            limit
-            and not each.advises
-            and limit.declared_by is not DeclaredBy.MARKER
-            and each.status is not Status.UNMEASURED
-        )
-        if each.rejects or (judged and _is_measured(each)):
+        value = each.value
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and _decides(each):
             yield Figure(each.metric, each.unit, float(value), bounds_of(each), each.rejects)
 
 
-def _is_measured(verdict: Verdict) -> bool:
-    """Return True for a figure that was measured, False for a fact."""
-    declared = declaration_of(verdict.metric)
-    return verdict.unit not in FACTS and not (declared and declared.fact)
+def _decides(verdict: Verdict) -> bool:
+    """Return True for a value that rejects, and for a figure that was measured, no fact, and might have rejected."""
+    limit, declared = verdict.limit, declaration_of(verdict.metric)
+    if limit is None or verdict.rejects:
+        return verdict.rejects
+    is_fact = verdict.unit in FACTS or (declared is not None and declared.fact)
+    judged = verdict.status is not Status.UNMEASURED and limit.declared_by is not DeclaredBy.MARKER
+    return judged and not verdict.advises and not is_fact
 
 
 def place_of(device: Device) -> str:
