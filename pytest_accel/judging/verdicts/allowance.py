@@ -64,12 +64,7 @@ def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
     """
     if verdict.margin is None:
         return True
-    return verdict.margin < doubtful_from(limit) - 1
-
-
-def doubtful_from(limit: Limit) -> float:
-    """Return the share of the bound beyond which an advisory limit leaves a value without a verdict."""
-    lowest = limit.healthy[0] if limit.healthy else limit.reference
-    if lowest is None or not limit.floor or limit.relative:
-        return 1 - MOST_BY_METHOD
-    return (1 - MOST_BY_METHOD) * lowest / limit.floor
+    share, lowest = 1 - MOST_BY_METHOD, limit.healthy[0] if limit.healthy else limit.reference
+    if lowest is not None and limit.floor and not limit.relative:
+        share = share * lowest / limit.floor
+    return verdict.margin < share - 1
