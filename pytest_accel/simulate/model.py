@@ -163,11 +163,9 @@ class Model:
         if kind == "compute":
             speed *= symptoms.clock
         if kind == "host":
-            lanes, gen = (
-                symptoms.shows.get("pcie_width", self.pcie_lanes),
-                symptoms.shows.get("pcie_gen", self.pcie_gen),
-            )
-            speed *= min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5 ** (self.pcie_gen - gen))
+            lanes, slower = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen")
+            generations = 0 if slower is None else self.pcie_gen - slower
+            speed *= min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5**generations)
         if kind == "link" and self.links:
             speed *= max(0.01, 1 - symptoms.shows.get("links_down", 0) / self.links)
         speed *= math.prod(share for name, share in symptoms.slow.items() if metric.startswith(name))
