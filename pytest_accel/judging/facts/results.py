@@ -46,7 +46,7 @@ _EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
 def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of one worker's devices, including what is left of a call that broke."""
     measurements = []
-    # the call narrowed to the time from the first block to the last
+    # narrowed to the time from the first block to the last: outside of it processes start and results are checked
     at = [block["at"] for block in outcome.blocks]
     call = replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
     for device in outcome.group:

@@ -47,7 +47,7 @@ def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
     if once and verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.advises:
-        # True for a value far below the floor of the class, which alone rejects beneath a limit that advises
+        # beneath a limit that advises, the floor of the class alone rejects
         if limit.beneath is None or not isinstance(verdict.value, int | float):
             return False
         return verdict.value < (1 - BEYOND_NOISE * USUAL_ALLOWANCE) * limit.beneath.value

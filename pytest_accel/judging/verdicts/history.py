@@ -127,7 +127,7 @@ class History:
             return None
         accepted = [run for run in runs if run.word in ACCEPTING]
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
-        # the deviation from run to run over all devices of the node; None if there were too few runs
+        # that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it
         if name not in self._between:
             self._between[name] = self._estimated(name)
         return Past(first if accepted else None, last, self._between[name], len(runs))

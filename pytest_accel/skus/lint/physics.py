@@ -48,7 +48,7 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
 def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
-        # the factor by which the bus bandwidth of a reduction in the switch may exceed the link rate
+        # a reduction in the switch has a bus bandwidth above the link rate
         ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
         reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
         return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
@@ -129,7 +129,7 @@ def physics(subject: LintedFile) -> Iterator[LintFinding]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
     for key, value, rate, most, what in _beside_physics(subject):
         # the power of ten that brings a fraction of the maximum into the plausible range, or None
-        slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= (value / rate) * 10.0**n <= 1.0), None)
+        slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= value / rate * 10.0**n <= 1.0), None)
         expected = f"{LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}"
         if slip is not None:
             meant = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {what}"

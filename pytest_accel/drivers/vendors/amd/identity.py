@@ -128,7 +128,7 @@ def visible_as(facts: Mapping[str, Any]) -> str | None:
     The index is used for the partitions of a GPU, which share its UUID, and for a GPU without a UUID. The UUID selects
     the first partition, whose number is 0. ROCm 10.0 announces the removal of the function that states the mode.
     """
-    # HIP's UUID, which consists of the serial number of the chip (16 hexadecimal digits), or None
+    # HIP's UUID consists of the serial number of the chip, 16 hexadecimal digits
     digits = (facts.get("asic_serial") or "").lower().removeprefix("0x")
     name = facts.get("hip_uuid") or (f"GPU-{digits:0>16}" if digits.strip("0") else None)
     if name and facts.get("compute_partition", WHOLE) == WHOLE and not facts.get("partition_id"):

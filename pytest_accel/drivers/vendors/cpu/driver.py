@@ -127,7 +127,7 @@ class CpuDriver(Driver):
             "steal_s": sum(getattr(each, "steal", 0.0) for each in mine),
             "foreign_s": self._foreign.seconds() * len(mine) / len(self._foreign.cpus),
         }
-        # the current clock in MHz, None if the kernel does not state it, as on most virtual machines
+        # most virtual machines do not state the clock
         kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
         clock = int(kilohertz) / 1000 if kilohertz.isdigit() else None
         return {**reading, **({"clock_mhz": clock} if clock else {})}
