@@ -163,8 +163,8 @@ class Model:
         if kind == "compute":
             speed *= symptoms.clock
         if kind == "host":
-            lanes, slower = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen")
-            generations = 0 if slower is None else self.pcie_gen - slower
+            lanes, gen = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen")
+            generations = 0 if gen is None else self.pcie_gen - gen
             speed *= min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5**generations)
         if kind == "link" and self.links:
             speed *= max(0.01, 1 - symptoms.shows.get("links_down", 0) / self.links)
