@@ -163,17 +163,14 @@ class Model:
         if kind == "compute":
             speed *= symptoms.clock
         if kind == "host":
-            speed *= self._host_link(symptoms)
+            lanes, gen = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen")
+            generations = 0 if gen is None else self.pcie_gen - gen
+            speed *= min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5**generations)
         if kind == "link" and self.links:
             speed *= max(0.01, 1 - symptoms.shows.get("links_down", 0) / self.links)
         speed *= math.prod(share for name, share in symptoms.slow.items() if metric.startswith(name))
         healthy = self.rate(metric, unit).value
         return healthy / speed if unit in ("ms", "s", "us") else healthy * speed
-
-    def _host_link(self, symptoms: Symptoms) -> float:
-        """Return the share of the host link's rate that remains with the link's lanes and generation."""
-        lanes, gen = symptoms.shows.get("pcie_width", self.pcie_lanes), symptoms.shows.get("pcie_gen", self.pcie_gen)
-        return float(min(1.0, lanes / self.pcie_lanes) * min(1.0, 0.5 ** (self.pcie_gen - gen)))
 
     def _draw(self, place: int, kind: str) -> float:
         """Return how many standard deviations a device is from the mean, the same for the same seed."""

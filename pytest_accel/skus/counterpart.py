@@ -76,12 +76,8 @@ def _platform(own: Sku, shipped: Sku, one: Platform, other: Platform | None) -> 
     if other is None:
         return one
     limits = _marked(own, shipped, one.limits, {**shipped.limits, **other.limits})
-    return replace(one, limits=limits, overridden=one.overridden or _expects(one, other))
-
-
-def _expects(one: Platform, other: Platform) -> bool:
-    """Return True if the platforms expect other devices or links, or this one less of the network."""
-    return _less(one, other) or any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+    expects_others = any(getattr(one, name) != getattr(other, name) for name in EXPECTED)
+    return replace(one, limits=limits, overridden=one.overridden or _less(one, other) or expects_others)
 
 
 def _less(one: Platform, other: Platform | None) -> bool:

@@ -17,7 +17,7 @@ from pytest_accel.core.stats import deviation
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
-from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, Shares
+from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, USUAL, Shares
 from pytest_accel.judging.facts.telemetry import GaugeName
 from pytest_accel.judging.verdicts.judge import Explain, stored_cause
 from pytest_accel.judging.verdicts.like_devices import SLOWDOWNS, Attempt
@@ -77,8 +77,9 @@ def cause(
     parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
     if measurement.details.get("launch_bound"):
         parts = ["launch-bound: the host launched the work more slowly than the device does it", *parts]
-    if not found.by_reason:
-        parts += _uneven(measurement.details.get("variation"))
+    varied = measurement.details.get("variation")
+    if not found.by_reason and varied is not None and varied >= UNEVEN:
+        parts.append(f"samples vary by {varied:.0%}: fed too slowly by the host, or unstable")
     return f"{_with_shortfall(found, '; '.join(parts), measurement.unit)}{_climate(measurement)}" if parts else None
 
 
@@ -123,10 +124,9 @@ def _of_clock(found: Shares, device: Device, summary: TelemetrySummary) -> list[
 
 def _at_clock(found: Shares) -> str:
     """Return what the device does at the clock that it held, in words; empty if it is not known what is usual."""
-    usual = found.usual_at_clock
-    if usual is None or found.at_clock is None:
+    if found.at_clock is None:
         return ""
-    if usual:
+    if found.at_clock >= (USUAL if found.expected.alike else 1.0):
         return "normal at the clock that it held" if found.low_clock else ""
     by = f"{1 - found.at_clock:.0%} " if found.expected.alike else ""
     return f"{by}too slow for the clock that it held, unexplained"
@@ -163,12 +163,6 @@ def _meanwhile(summary: TelemetrySummary) -> list[str]:
     return [f"{text} {share:.0%} of the time" for share, text in sorted(shares, reverse=True) if share > SHARE]
 
 
-def _uneven(share: float | None) -> list[str]:
-    if share is None or share < UNEVEN:
-        return []
-    return [f"samples vary by {share:.0%}: fed too slowly by the host, or unstable"]
-
-
 def _climate(measurement: Measurement) -> str:
     """Return the fraction of the peak at the mean clock, mean temperature and mean power, in parentheses."""
     summary, share = measurement.details.get("telemetry", {}), measurement.details.get("of_clock", {}).get("share")
@@ -179,14 +173,11 @@ def _climate(measurement: Measurement) -> str:
 
 def _rest(found: Shares, factor: float | None, normal: str) -> list[str]:
     """Return whether a factor accounts for the shortfall, and else what it leaves unexplained; empty if not known."""
-    explained = found.explained_by(factor)
-    if explained is None or factor is None or found.shortfall is None:
+    if factor is None or found.shortfall is None:
         return []
-    return (
-        [normal]
-        if explained
-        else [f"{1 - (1 + found.shortfall) / factor:.0%} slower than that accounts for, unexplained"]
-    )
+    if 1 + found.shortfall >= USUAL * factor:
+        return [normal]
+    return [f"{1 - (1 + found.shortfall) / factor:.0%} slower than that accounts for, unexplained"]
 
 
 def _by_link(found: Shares, device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:

@@ -150,7 +150,10 @@ def finding_of(
     """
     if verdict.status in FINE:
         return None
-    reported = _reported(own)
+    # the worst error that the driver or the kernel reported: one with a code of its own, else the first
+    reports = own[-1].details.get("reports", ()) if own else ()
+    coded = [each for each in reports if known(each).code]
+    reported = next(iter([*coded, *reports]), None)
     fault = _fault(verdict, own, device, others, reported)
     number = reported.number if reported and not reported.message else 0
     action = xids.immediate_action(number)
@@ -200,13 +203,6 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
         return "device-error"
     declared = declaration_of(verdict.metric)
     return "wrong-transfer" if declared and declared.for_several else "wrong-result"
-
-
-def _reported(own: Attempt) -> ErrorReport | None:
-    """Return the worst error that the driver or the kernel reported: one with a code of its own, else the first."""
-    reports = own[-1].details.get("reports", ()) if own else ()
-    coded = [each for each in reports if known(each).code]
-    return next(iter([*coded, *reports]), None)
 
 
 def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempt]) -> str | None:

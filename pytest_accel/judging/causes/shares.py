@@ -75,17 +75,6 @@ class Shares:
     memory_clock: float | None = None
     """The mean clock of the memory, as a fraction of the usual."""
 
-    def explained_by(self, factor: float | None) -> bool | None:
-        """Return whether a factor below 1 accounts for the shortfall; None if either is not known."""
-        if factor is None or self.shortfall is None:
-            return None
-        return 1 + self.shortfall >= USUAL * factor
-
-    @property
-    def usual_at_clock(self) -> bool | None:
-        """True if the device does what is usual at the clock that it held; None if that is not known."""
-        return None if self.at_clock is None else self.at_clock >= (USUAL if self.expected.alike else 1.0)
-
     @property
     def low_clock(self) -> bool:
         """True if the clock is below the expected one, so that it is a cause."""

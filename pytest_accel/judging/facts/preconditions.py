@@ -48,55 +48,37 @@ def _differs(mode: str) -> Callable[[Facts], object]:
     return lambda facts: f"{mode}_pending" in facts and facts.get(mode) != facts[f"{mode}_pending"]
 
 
-def _action(facts: Facts) -> object:
-    action = facts.get("recovery_action", "none")
-    return action if action != "none" else None
-
-
-def _unready(facts: Facts) -> object:
-    return facts["fabric_state"] if facts.get("fabric_state") in ("not started", "in progress") else None
-
-
-def _incomplete(facts: Facts) -> object:
-    return facts.get("fabric_status") if facts.get("fabric_state") == "completed" else None
+def _pending(fact: str, what: str, stops: tuple[str, ...]) -> Obstacle:
+    return Obstacle(lambda facts: facts.get(fact), f"{what} is pending (health.{fact})", stops, RESET)
 
 
 OBSTACLES = (
-    Obstacle(_action, "its driver requests recovery: {found} (health.recovery_action)", EVERYTHING, RESET),
     Obstacle(
-        _unready,
+        lambda facts: facts.get("recovery_action", "none") != "none" and facts["recovery_action"],
+        "its driver requests recovery: {found} (health.recovery_action)",
+        EVERYTHING,
+        RESET,
+    ),
+    Obstacle(
+        lambda facts: facts.get("fabric_state") in ("not started", "in progress") and facts["fabric_state"],
         "the setup of the fabric is {found}; CUDA fails with error 802 until it has completed, which is not a fault of "
         "the GPU (health.fabric)",
         EVERYTHING,
         FABRIC,
         switched=True,
     ),
-    Obstacle(_incomplete, "the fabric was set up with error {found} (health.fabric)", PEERS, FABRIC, switched=True),
+    Obstacle(
+        lambda facts: facts.get("fabric_state") == "completed" and facts.get("fabric_status"),
+        "the fabric was set up with error {found} (health.fabric)",
+        PEERS,
+        FABRIC,
+        switched=True,
+    ),
     Obstacle(_differs("ecc"), "ECC changes at the next reset (health.ecc_pending_change)", (*MEMORY, *COMPUTE), RESET),
-    Obstacle(
-        lambda facts: facts.get("remap_pending"),
-        "the remapping of a memory row is pending (health.remap_pending)",
-        MEMORY,
-        RESET,
-    ),
-    Obstacle(
-        lambda facts: facts.get("retired_pages_pending"),
-        "the retirement of memory pages is pending (health.retired_pages_pending)",
-        MEMORY,
-        RESET,
-    ),
-    Obstacle(
-        lambda facts: facts.get("channel_repair_pending"),
-        "the repair of a memory channel is pending (health.channel_repair_pending)",
-        MEMORY,
-        RESET,
-    ),
-    Obstacle(
-        lambda facts: facts.get("tpc_repair_pending"),
-        "the repair of compute units is pending (health.tpc_repair_pending)",
-        COMPUTE,
-        RESET,
-    ),
+    _pending("remap_pending", "the remapping of a memory row", MEMORY),
+    _pending("retired_pages_pending", "the retirement of memory pages", MEMORY),
+    _pending("channel_repair_pending", "the repair of a memory channel", MEMORY),
+    _pending("tpc_repair_pending", "the repair of compute units", COMPUTE),
 )
 
 

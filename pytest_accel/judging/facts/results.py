@@ -43,19 +43,12 @@ _EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
 """The event of a message that ended a call, as a verdict names it."""
 
 
-def _while_working(outcome: Outcome, call: Request) -> Request:
-    """Return the call narrowed to the time from the first block to the last.
-
-    Outside that time processes start and results are checked, while the device idles.
-    """
-    at = [block["at"] for block in outcome.blocks]
-    return replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
-
-
 def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of one worker's devices, including what is left of a call that broke."""
     measurements = []
-    call = _while_working(outcome, call)
+    # narrowed to the time from the first block to the last: outside of it processes start and results are checked
+    at = [block["at"] for block in outcome.blocks]
+    call = replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
     for device in outcome.group:
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
         measurements += [_measurement(each, device.uuid, call, peak_of) for each in own]

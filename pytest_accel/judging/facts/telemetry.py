@@ -206,7 +206,8 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
     seconds, power = summary.get("seconds", 0.0), summary.get("power_w")
     if seconds < LONG_SOAK_SECONDS or not (power and limit):
         return None
-    if power["mean"] >= AT_LIMIT * limit or power_capped(summary):
+    capped = summary.get("sw_power_cap_s", 0.0) > CAPPED * seconds
+    if power["mean"] >= AT_LIMIT * limit or capped:
         return None
     third = seconds / 3
     warming = _rise(readings, readings[0]["at"], (third, 2 * third), (2 * third, seconds))
@@ -218,11 +219,6 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
         else f"was still warming at {180 * warming / seconds:.1f} K/min"
     )
     return f"soak too light to test cooling: drew {power['mean']:.0f} of {limit:g} W and {heat}"
-
-
-def power_capped(summary: TelemetrySummary) -> bool:
-    """Return True if the power limit lowered the clock for more than `CAPPED` of the time."""
-    return summary.get("sw_power_cap_s", 0.0) > CAPPED * summary.get("seconds", 0.0)
 
 
 def _rise(readings: Sequence[Reading], since: float, *windows: tuple[float, float]) -> float | None:

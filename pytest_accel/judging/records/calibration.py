@@ -235,13 +235,8 @@ def _series(readings: Iterable[GoodFigure]) -> dict[tuple[str, str], list[float]
 
 def deviation(values: Sequence[float], centre: float | None = None) -> float:
     """Return the robust standard deviation of values, about their median or a `centre`. Two values at least."""
-    middle = median(values) if centre is None else centre
-    return deviation_of(median(abs(each - middle) for each in values), len(values))
-
-
-def deviation_of(mad: float, n: int) -> float:
-    """Return the robust standard deviation of n values from their median absolute deviation. Two values at least."""
-    return float(SMALL_SAMPLE.get(n, n / (n - 0.8)) * OF_NORMAL * mad)
+    middle, n = median(values) if centre is None else centre, len(values)
+    return float(SMALL_SAMPLE.get(n, n / (n - 0.8)) * OF_NORMAL * median(abs(each - middle) for each in values))
 
 
 # -- outliers

@@ -44,7 +44,7 @@ def differences(old: Facts, new: Facts) -> list[str]:
             unit_before = unit if after is None else ""
             found.append(f"{name} {_figure(before, unit_before)} -> {_figure(after, unit)}{_percent(before, after)}")
         else:
-            found.append(f"{_words(name)} {_format(name, before)} -> {_format(name, after)}")
+            found.append(f"{name.replace('_', ' ')} {_format(name, before)} -> {_format(name, after)}")
     return found
 
 
@@ -59,10 +59,6 @@ def _figure(value: Any, unit: str) -> str:
 def _percent(old: Any, new: Any) -> str:
     numbers = [each for each in (old, new) if isinstance(each, int | float) and not isinstance(each, bool)]
     return f" ({numbers[1] / numbers[0] - 1:+.1%})" if len(numbers) == 2 and numbers[0] else ""
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _format(name: str, value: Any) -> str:

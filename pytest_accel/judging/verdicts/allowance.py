@@ -47,18 +47,14 @@ def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
     if once and verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.advises:
-        return _far_below_class(verdict, limit)
+        # beneath a limit that advises, the floor of the class alone rejects
+        if limit.beneath is None or not isinstance(verdict.value, int | float):
+            return False
+        return verdict.value < (1 - BEYOND_NOISE * USUAL_ALLOWANCE) * limit.beneath.value
     if verdict.margin is None:
         return not once or limit.equals is not None
     room = 1.0 if once and limit.floor is None and not limit.reference else allowance(limit)
     return -verdict.margin > BEYOND_NOISE * room
-
-
-def _far_below_class(verdict: Verdict, limit: Limit) -> bool:
-    """Return True for a value far below the floor of the class, which alone rejects beneath a limit that advises."""
-    if limit.beneath is None or not isinstance(verdict.value, int | float):
-        return False
-    return verdict.value < (1 - BEYOND_NOISE * USUAL_ALLOWANCE) * limit.beneath.value
 
 
 def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
@@ -68,12 +64,7 @@ def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
     """
     if verdict.margin is None:
         return True
-    return verdict.margin < doubtful_from(limit) - 1
-
-
-def doubtful_from(limit: Limit) -> float:
-    """Return the share of the bound beyond which an advisory limit leaves a value without a verdict."""
-    lowest = limit.healthy[0] if limit.healthy else limit.reference
-    if lowest is None or not limit.floor or limit.relative:
-        return 1 - MOST_BY_METHOD
-    return (1 - MOST_BY_METHOD) * lowest / limit.floor
+    share, lowest = 1 - MOST_BY_METHOD, limit.healthy[0] if limit.healthy else limit.reference
+    if lowest is not None and limit.floor and not limit.relative:
+        share = share * lowest / limit.floor
+    return verdict.margin < share - 1

@@ -133,14 +133,10 @@ class Reference:
     """The side of a bound: floor or ceiling. None for every other reference."""
 
     @property
-    def of_middle(self) -> float:
-        """The factor by which the error of the middle widens a deviation."""
-        return math.sqrt(1 + (OF_MEDIAN if self.count > 1 else 1.0) / self.count)
-
-    @property
     def deviation(self) -> float:
         """The standard deviation of a healthy device's distance to the middle, as a fraction."""
-        return math.hypot(self.spread or 0.0, self.noise) * self.of_middle
+        of_middle = math.sqrt(1 + (OF_MEDIAN if self.count > 1 else 1.0) / self.count)  # the middle has an error too
+        return math.hypot(self.spread or 0.0, self.noise) * of_middle
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,10 @@ class History:
             return None
         accepted = [run for run in runs if run.word in ACCEPTING]
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
-        return Past(first if accepted else None, last, self._between_runs(name), len(runs))
+        # that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it
+        if name not in self._between:
+            self._between[name] = self._estimated(name)
+        return Past(first if accepted else None, last, self._between[name], len(runs))
 
     def _same(self, run: Summary, subject: str) -> bool:
         """Return whether a subject of an earlier run is that of this one: the same device, or all the same devices."""
@@ -140,15 +143,6 @@ class History:
 
     def _figure(self, run: Summary, name: str, subject: str) -> EarlierFigure:
         return EarlierFigure(run.figures[name][subject], run.day, str(run.path), differing(run.terms, self._terms()))
-
-    def _between_runs(self, name: str) -> float | None:
-        """Return the deviation from run to run over all devices of the node; None if there were too few runs.
-
-        It is that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it.
-        """
-        if name not in self._between:
-            self._between[name] = self._estimated(name)
-        return self._between[name]
 
     def _estimated(self, name: str) -> float | None:
         series: dict[str, list[float]] = {}

@@ -98,11 +98,6 @@ def _unchanged(details: Details) -> Details:
     return kept
 
 
-def _deciding(attempts: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the attempts made on all devices together; all attempts if there is none."""
-    return together(attempts) or list(attempts)
-
-
 def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Measurement]:
     """Return the attempts on all devices together that fell short as the verdict says, the newest first.
 
@@ -152,7 +147,8 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     has none because it demands one value; else it is INCONCLUSIVE, as where somebody else stopped the repeat, such as
     a timeout of another plugin.
     """
-    rounds = _deciding(attempts)
+    # the attempts made on all devices together; all attempts if there is none
+    rounds = together(attempts) or list(attempts)
     for each in attempts:
         if each.trouble and each.trouble.kind == "device":
             return _troubled(each, each.trouble, limit, len(rounds))

@@ -129,14 +129,8 @@ def compared(metric: str, subject: str, unit: str) -> bool:
     declared = finder_of(metric) or finder_of(parse(metric).base)
     if subject == NODE or (declared and (declared.fact or declared.node)):
         return False
-    return unit == POWER or is_speed(metric, unit)
-
-
-def is_speed(metric: str, unit: str) -> bool:
-    """Return True for a rate, or for a time that is no count of seconds and no tail of a distribution."""
-    declared = finder_of(metric) or finder_of(parse(metric).base)
     beside = declared is not None and parse(metric).base in declared.also
-    return is_rate(unit) or (is_time(unit) and not beside)
+    return unit == POWER or is_rate(unit) or (is_time(unit) and not beside)
 
 
 def slowed(one: Measurement) -> bool:

@@ -48,7 +48,10 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
 def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
     """Return the factor by which a healthy value may exceed the maximum that `reach` returns."""
     if parse(limit.metric).probe == "all_reduce":
-        return _in_network(limit, platform)
+        # a reduction in the switch has a bus bandwidth above the link rate
+        ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
+        reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
+        return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
     if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach what a node does by itself
         inside, wire = 2 * platform.link.get("gb_per_s", 0.0), platform.wire_gb_per_s or 0.0
         return max(1.0, inside / wire) if wire else 1.0
@@ -69,13 +72,6 @@ def _clocked(sku: Sku, metric: str) -> float:
         return 1.0
     boost = BOOST if compute.get("tensor_flops_per_clock") == HALF_RATE else 1.0
     return float(compute.get("max_clock_mhz", boost * clock) / clock)
-
-
-def _in_network(limit: Limit, platform: Platform) -> float:
-    """Return the factor by which the bus bandwidth of a reduction in the switch may exceed the link rate."""
-    ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
-    reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
-    return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
 
 
 def _per_device(platform: Platform, ranks: int) -> float | None:
@@ -113,11 +109,6 @@ def message_bytes(metric: str) -> int:
     return in_bytes(parse(metric).size)
 
 
-def _slip(share: float) -> float | None:
-    """Return the power of ten that brings a fraction of the maximum into the plausible range, or None."""
-    return next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= share * 10.0**n <= 1.0), None)
-
-
 MAGNITUDES = {
     "memory.gb_per_s": (50, 50_000),
     "memory.gb": (4, 2_000),
@@ -137,7 +128,8 @@ MAGNITUDES = {
 def physics(subject: LintedFile) -> Iterator[LintFinding]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
     for key, value, rate, most, what in _beside_physics(subject):
-        slip = _slip(value / rate)
+        # the power of ten that brings a fraction of the maximum into the plausible range, or None
+        slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= value / rate * 10.0**n <= 1.0), None)
         expected = f"{LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}"
         if slip is not None:
             meant = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {what}"

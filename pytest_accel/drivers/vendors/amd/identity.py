@@ -128,13 +128,9 @@ def visible_as(facts: Mapping[str, Any]) -> str | None:
     The index is used for the partitions of a GPU, which share its UUID, and for a GPU without a UUID. The UUID selects
     the first partition, whose number is 0. ROCm 10.0 announces the removal of the function that states the mode.
     """
-    name = facts.get("hip_uuid") or _by_serial(facts.get("asic_serial"))
+    # HIP's UUID consists of the serial number of the chip, 16 hexadecimal digits
+    digits = (facts.get("asic_serial") or "").lower().removeprefix("0x")
+    name = facts.get("hip_uuid") or (f"GPU-{digits:0>16}" if digits.strip("0") else None)
     if name and facts.get("compute_partition", WHOLE) == WHOLE and not facts.get("partition_id"):
         return str(name)
     return str(facts["hip_id"]) if "hip_id" in facts else None
-
-
-def _by_serial(serial: str | None) -> str | None:
-    """Return HIP's UUID, which consists of the serial number of the chip (16 hexadecimal digits), or None."""
-    digits = (serial or "").lower().removeprefix("0x")
-    return f"GPU-{digits:0>16}" if digits.strip("0") else None

@@ -24,7 +24,7 @@ def load() -> Any:
 
     Raises DriverProblem if neither can be imported.
     """
-    shipped = _rocm() / "share" / "amd_smi"
+    shipped = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm") / "share" / "amd_smi"
     if "amdsmi" not in sys.modules and (shipped / "amdsmi").is_dir():
         sys.path.insert(0, str(shipped))
         try:
@@ -34,10 +34,6 @@ def load() -> Any:
         finally:
             sys.path.remove(str(shipped))
     return _import()
-
-
-def _rocm() -> Path:
-    return Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
 
 
 def _import() -> Any:

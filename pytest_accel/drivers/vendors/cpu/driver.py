@@ -127,7 +127,9 @@ class CpuDriver(Driver):
             "steal_s": sum(getattr(each, "steal", 0.0) for each in mine),
             "foreign_s": self._foreign.seconds() * len(mine) / len(self._foreign.cpus),
         }
-        clock = _clock(device)
+        # most virtual machines do not state the clock
+        kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
+        clock = int(kilohertz) / 1000 if kilohertz.isdigit() else None
         return {**reading, **({"clock_mhz": clock} if clock else {})}
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature
@@ -157,12 +159,6 @@ def _cores(cpus: list[int]) -> list[list[int]]:
     """Return the logical CPUs, grouped by the core that they share."""
     file = "topology/thread_siblings_list"
     return list(grouped(cpus, lambda cpu: told(_CPUS / f"cpu{cpu}" / file) or f"cpu{cpu}").values())
-
-
-def _clock(device: Device) -> float | None:
-    """Return the current clock in MHz, None if the kernel does not state it, as on most virtual machines."""
-    kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
-    return int(kilohertz) / 1000 if kilohertz.isdigit() else None
 
 
 def _model() -> str:
