@@ -16,7 +16,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import report, run_folder, slurm, submission
-from pytest_accel.fleet.jobs.waiting import LEAST_PAUSE, ProgressLine, RunWatch, Watch, until_done
+from pytest_accel.fleet.jobs.waiting import LEAST_PAUSE, RunWatch, Watch, until_done
 from pytest_accel.views import fabric
 
 FABRIC = """Submit one job on all nodes, which runs 'pytest --accel-fabric' on each, and wait for it: the nodes measure
@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace) -> int:
     fleet = submission.submit_joint(fleet, folder)
     print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(able, 'node')}"))
     watch = Watch([RunWatch(folder)])
-    found, problem = until_done(watch, ProgressLine())
+    found, problem = until_done(watch)
     fleet_run.tell(problem)
     while not problem and any(job.state in slurm.ACTIVE for job in submission.jobs_of(fleet, folder)):
         time.sleep(LEAST_PAUSE)  # the first node writes the file when all records are there

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pytest_accel.core.groups import grouped
@@ -15,8 +16,8 @@ from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.readiness import READ, required_part
-from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 
 FACTS = ("inventory.", "health.")
@@ -447,3 +448,35 @@ def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
     text = bounds(verdict, "", ">=", "<=", " ")
     return f"({text})" if text and verdict.advises else text
+
+
+# -- names for the verdicts of a user's own probes, where several tests would show the same metric
+
+
+def told_apart(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts with the name of the test as metric, where several tests judge a metric of a user's probe.
+
+    The metric of such a probe is the name of its function, which two files may share. A test is named with its file
+    if another file has one of the same name.
+    """
+    tests = {(verdict.metric, test) for verdict in verdicts if (test := _own_test(verdict))}
+    sharing = Counter(metric for metric, _ in tests)
+    alike = Counter(_function(test) for test in {test for _, test in tests})
+    return [
+        replace(verdict, metric=test if alike[_function(test)] > 1 else _function(test))
+        if (test := _own_test(verdict)) and sharing[verdict.metric] > 1
+        else verdict
+        for verdict in verdicts
+    ]
+
+
+def _own_test(verdict: Verdict) -> str:
+    """Return the test whose marker limits a metric of a user's probe, "test_a.py::test_b"; empty for other verdicts."""
+    limit = verdict.limit
+    if limit is None or limit.declared_by is not DeclaredBy.MARKER or declaration_of(verdict.metric):
+        return ""
+    return limit.test.partition("[")[0]
+
+
+def _function(test: str) -> str:
+    return test.rpartition("::")[2]

@@ -12,7 +12,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart, RoundKind
 from pytest_accel.core.fabric import FabricNode, Report, Task
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.messages import Message, Outcome
+from pytest_accel.core.messages import Outcome
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
@@ -108,13 +108,9 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
         return Report("wrong", text=trouble.reason)
     if sent and all(each.get("waited") for each in sent):
         return Report("waited", text=trouble.reason)
-    if sent and all(map(_of_collective, sent)):
+    # raised by a library of collectives that does not attribute it to this device
+    if sent and all(each.get("collective") and each.get("kind") != "device" for each in sent):
         return Report("failed", text=trouble.reason)
     if trouble.kind in ("device", "external"):
         return Report("not reached", text=trouble.reason, kind=trouble.kind)
     return Report("not reached", text=trouble.reason, kind="need")  # an error of software says nothing of the node
-
-
-def _of_collective(sent: Message) -> bool:
-    """Return True for an error that a library of collectives raised, and that it does not attribute to this device."""
-    return bool(sent.get("collective")) and sent.get("kind") != "device"
