@@ -221,7 +221,7 @@ class Acceptance:
         return [item for item in made if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
-        """Return False for a packaged test over no fact, or of another kind of run: one between nodes, or one of a node."""
+        """Return False for a packaged test over no fact, or of another kind of run: between nodes, or of one."""
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
