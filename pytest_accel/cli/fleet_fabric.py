@@ -23,7 +23,6 @@ FABRIC = """Submit one job on all nodes, which runs 'pytest --accel-fabric' on e
 the network between them in pairs, and name the node, the path or the leaf switch that is slow. DIR/fabric.json holds
 every pair, DIR/NODE the record of a node. Drained, down and reserved nodes are left out by name. The exit status is
 that of the fabric run: 0 all hold, 1 something is rejected, 6 nothing can be said, as when the job ended before."""
-OPTION = "--accel-fabric"
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -31,7 +30,7 @@ def run(chosen: argparse.Namespace) -> int:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / f"fabric-{stamp}").absolute()
     asked = fleet_run.begun(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)
-    fleet = replace(asked, joint=True, arguments=(*asked.arguments, OPTION))
+    fleet = replace(asked, joint=True, arguments=(*asked.arguments, "--accel-fabric"))
     skipped = [each for each in fleet.expected if each.skipped]
     fleet_run.tell_all([f"left out {each.name}: {each.skipped}" for each in skipped])
     able = len(fleet.expected) - len(skipped)

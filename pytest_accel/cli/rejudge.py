@@ -172,8 +172,7 @@ class _Again:
         if of_file and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, Note("other_conditions", other))
         peaked = [self._peaked(each) for each in attempts]
-        spread = terms.spread_of(place[0])
-        beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
+        beside = background_of(self.attempts, self.kinds, place, terms.spread_of(place[0]), self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:

@@ -311,8 +311,7 @@ class Acceptance:
         pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
         """
         if getattr(report, reports.REPEATS, False):
-            category, letter, word = reports.NOT_MEASURED
-            return category, letter, (word, {"red": True})
+            return reports.NOT_MEASURED
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})

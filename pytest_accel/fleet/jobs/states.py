@@ -127,8 +127,7 @@ def of_all(
         note = _not_counting(choice.mistimed[:1])
         began = known_jobs.began(state.result) if state.result else None
         found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=began))
-    others = _unexpected(fleet, results, now)
-    return [*found, *(each for each in others if each.state is State.REJECTED)]
+    return [*found, *(each for each in _unexpected(fleet, results, now) if each.state is State.REJECTED)]
 
 
 def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]]) -> list[NodeResult]:

@@ -10,7 +10,7 @@ from typing import cast
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart, RoundKind
-from pytest_accel.core.fabric import FabricNode, Report, Task
+from pytest_accel.core.fabric import Report, Task
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome
 from pytest_accel.judging.facts import results
@@ -46,10 +46,6 @@ class Agent:
     def longest(self) -> float:
         """The seconds after which a round is over on every node, also where a rank hangs."""
         return self._request_of("pairs").seconds + (UNTIL_READY + 1) * self._pool.patience + OPENING_SECONDS
-
-    def arrive(self, node: FabricNode) -> None:
-        """Tell rank 0 that this node is ready, or why it takes no part. Raises StoreLost."""
-        self._store.put(f"node/{self._there.rank}", node)
 
     def follow(self) -> FabricPart | None:
         """Do the tasks of rank 0 until it ends the run, and return what it found of this node.

@@ -78,7 +78,7 @@ class FabricRun:
             self._failed(),
         )
         if there.rank:
-            agent.arrive(own)
+            store.put(f"node/{there.rank}", own)  # this node is ready, or says why it takes no part
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
         lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
