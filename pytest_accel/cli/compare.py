@@ -80,12 +80,9 @@ def _compared(found: Sequence[Summary]) -> tuple[Comparison, list[str]]:
 
 def _incomplete(saved: Run) -> list[str]:
     """Return what a reader should know of a record: that it is not of a whole run."""
-    notes = []
-    if saved.state != "finished":
-        notes.append("the run did not end; what it did not measure is not compared")
-    elif saved.circumstances and saved.circumstances.filtered:
-        notes.append("the run was filtered; what it did not measure is not compared")
-    return [f"{saved.path}: {note}" for note in notes]
+    filtered = saved.circumstances and saved.circumstances.filtered
+    why = "did not end" if saved.state != "finished" else "was filtered" if filtered else ""
+    return [f"{saved.path}: the run {why}; what it did not measure is not compared"] if why else []
 
 
 def _spread(one: Run) -> tuple[SpreadOf, list[str]]:

@@ -16,14 +16,13 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.jobs import report, run_folder, slurm, submission
-from pytest_accel.fleet.jobs.waiting import LEAST_PAUSE, ProgressLine, RunWatch, Watch, until_done
+from pytest_accel.fleet.jobs.waiting import LEAST_PAUSE, RunWatch, Watch, until_done
 from pytest_accel.views import fabric
 
 FABRIC = """Submit one job on all nodes, which runs 'pytest --accel-fabric' on each, and wait for it: the nodes measure
 the network between them in pairs, and name the node, the path or the leaf switch that is slow. DIR/fabric.json holds
 every pair, DIR/NODE the record of a node. Drained, down and reserved nodes are left out by name. The exit status is
 that of the fabric run: 0 all hold, 1 something is rejected, 6 nothing can be said, as when the job ended before."""
-OPTION = "--accel-fabric"
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -31,7 +30,7 @@ def run(chosen: argparse.Namespace) -> int:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / f"fabric-{stamp}").absolute()
     asked = fleet_run.begun(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)
-    fleet = replace(asked, joint=True, arguments=(*asked.arguments, OPTION))
+    fleet = replace(asked, joint=True, arguments=(*asked.arguments, "--accel-fabric"))
     skipped = [each for each in fleet.expected if each.skipped]
     fleet_run.tell_all([f"left out {each.name}: {each.skipped}" for each in skipped])
     able = len(fleet.expected) - len(skipped)
@@ -46,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
     fleet = submission.submit_joint(fleet, folder)
     print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(able, 'node')}"))
     watch = Watch([RunWatch(folder)])
-    found, problem = until_done(watch, ProgressLine())
+    found, problem = until_done(watch)
     fleet_run.tell(problem)
     while not problem and any(job.state in slurm.ACTIVE for job in submission.jobs_of(fleet, folder)):
         time.sleep(LEAST_PAUSE)  # the first node writes the file when all records are there

@@ -364,7 +364,7 @@ def wait(chosen: argparse.Namespace) -> int:
 
 def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) -> int:
     watch = Watch([RunWatch(folder)])
-    found, problem = until_done(watch, ProgressLine(), seconds)
+    found, problem = until_done(watch, seconds)
     tell(problem)
     late = [each.job for each in found if each.state is State.WAITING and each.job]
     if late and cancel_waiting:

@@ -27,8 +27,6 @@ from pytest_accel.run.record import names_of
 
 SETTINGS = ("environment", "conf_files")
 """Conditions of a collective that hold names of the host: its network interfaces and its files."""
-SIX = 6
-"""Significant digits of a value."""
 
 
 def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list[Run]:
@@ -123,7 +121,7 @@ def _reading(one: Measurement, sku: Sku, platform: Platform) -> GoodFigure | Non
     if not value > 0:
         return None
     unit = OF_PEAK if share else one.unit
-    return GoodFigure(one.metric, unit, float(f"{value:.{SIX}g}"), one.subject, "", conditions_of(one))
+    return GoodFigure(one.metric, unit, float(f"{value:.6g}"), one.subject, "", conditions_of(one))
 
 
 def conditions_of(one: Measurement) -> dict[str, Any]:

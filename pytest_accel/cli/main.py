@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     """Run a subcommand, and return the exit status. Raises BadFile."""
     command, chosen = parsed(words)
-    status: int = command.run(chosen)
-    return status
+    return int(command.run(chosen))
 
 
 def parsed(words: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:

@@ -40,8 +40,7 @@ def declare(parser: argparse.ArgumentParser, actions: Actions) -> None:
 
 def run_chosen(chosen: argparse.Namespace) -> int:
     """Run the chosen action, and return its exit status."""
-    status: int = chosen.do(chosen)
-    return status
+    return int(chosen.do(chosen))
 
 
 class Parser(argparse.ArgumentParser):

@@ -168,11 +168,11 @@ class _Again:
             return self._not_measured(place, limit, old)
         if any(each.trouble and each.trouble.kind == "bug" for each in attempts):
             return _unmeasured(place, limit, Note("probe_failed"))
-        if limit and not _is_marker(limit) and (other := other_conditions(attempts[-1], terms.sku)):
+        of_file = limit is not None and limit.declared_by is not DeclaredBy.MARKER
+        if of_file and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, Note("other_conditions", other))
         peaked = [self._peaked(each) for each in attempts]
-        spread = terms.spread_of(place[0])
-        beside = background_of(self.attempts, self.kinds, place, spread, self.past_of)
+        beside = background_of(self.attempts, self.kinds, place, terms.spread_of(place[0]), self.past_of)
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
@@ -207,16 +207,15 @@ def _unmeasured(place: Place, limit: Limit | None, why: Note) -> Verdict:
 
 
 def _by_marker(verdict: Verdict) -> bool:
-    return verdict.limit is not None and _is_marker(verdict.limit)
-
-
-def _is_marker(limit: Limit) -> bool:
-    return limit.declared_by is DeclaredBy.MARKER
+    return verdict.limit is not None and verdict.limit.declared_by is DeclaredBy.MARKER
 
 
 def _circumstances(record: Run, terms: Terms) -> Circumstances:
     """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
     then, now = record.circumstances or Circumstances(), terms.circumstances()
+    own_file = now.own_file
+    if then.own_file not in (None, own_file):
+        own_file = f"{own_file or 'the shipped file'}, measured by {then.own_file}"
     overridden = {each.metric for each in terms.limits.values() if each.overridden}
     overridden |= {each.metric for each in record.verdicts if each.limit and each.limit.overridden}
     return replace(
@@ -231,18 +230,11 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
         unfit=now.unfit,
         overridden=len(overridden) + len(terms.sku.left_out if terms.sku else ()),
         other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
-        own_file=_own_files(then.own_file, now.own_file),
+        own_file=own_file,
         behind_floors=now.behind_floors,
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )
-
-
-def _own_files(then: str | None, now: str | None) -> str | None:
-    """Return the user's own threshold file, and the one that the run measured by if it is another one."""
-    if then in (None, now):
-        return now
-    return f"{now or 'the shipped file'}, measured by {then}"
 
 
 def _other_terms(record: Run, terms: Terms) -> list[str]:

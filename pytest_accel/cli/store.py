@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 from pytest_accel.cli import result_file
 from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
@@ -19,9 +19,6 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
-
-if TYPE_CHECKING:
-    from pytest_accel.fleet.nights.night import Night
 
 DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
 ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
@@ -120,24 +117,19 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 def _show(chosen: argparse.Namespace) -> int:
     """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
-    from pytest_accel.fleet.nights import night
+    from pytest_accel.fleet.nights import metrics, night, text
     from pytest_accel.fleet.nights.queries import StoredNights
 
     last = chosen.night.isoformat() if chosen.night else None
     with contextlib.closing(StoredNights(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
         found = night.look(fleet)
-    result_file.write(chosen.output, _rendered(found, chosen.format))
-    return found.exit
-
-
-def _rendered(found: Night, form: str) -> str:
-    """Return a night in one of the formats."""
-    from pytest_accel.fleet.nights import metrics, text
-
-    if form == "json":
+    if chosen.format == "json":
         counts = {"nodes": found.nodes, "devices": found.devices, "gone": found.gone, "exit": found.exit}
-        return _json({"schema": 1, **asdict(found), **counts})
-    return metrics.text(found) if form == "prometheus" else text.text(found)
+        shown = _json({"schema": 1, **asdict(found), **counts})
+    else:
+        shown = (metrics if chosen.format == "prometheus" else text).text(found)
+    result_file.write(chosen.output, shown)
+    return found.exit
 
 
 def _json(data: object) -> str:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -60,7 +59,7 @@ def speed_share(value: float, expected: float, unit: str) -> float:
     return expected / value if is_time(unit) else value / expected
 
 
-def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic = "mean") -> Estimate:
+def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic) -> Estimate:
     """Return the estimate of samples (one per block, in `unit`).
 
     It is their median, or their mean: for a rate total work over total time.
@@ -68,13 +67,6 @@ def estimate_of(samples: Sequence[float], unit: str, statistic: Statistic = "mea
     if statistic == "median":
         return estimate_median(samples)
     return estimate_rate(samples) if is_rate(unit) else estimate(samples)
-
-
-def mean_of(samples: Sequence[float], unit: str, statistic: Statistic = "mean") -> float:
-    """Return what `estimate_of` estimates, without its interval, which takes most of the time."""
-    if statistic == "median" or not all(math.isfinite(each) and each > 0 for each in samples):
-        return estimate_of(samples, unit, statistic).mean
-    return 1 / fmean([1 / each for each in samples]) if is_rate(unit) else fmean(samples)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,6 @@ def _other_algorithm(one: reasons.OtherAlgorithm, _: Verdict) -> str:
     return f"{why}{f' ({one.said})' if one.said else ''}{f'; chosen by {one.chosen_by}' if one.chosen_by else ''}"
 
 
-def _other_method(one: reasons.OtherMethod, _: Verdict) -> str:
-    return f"advisory, the limit's source measured otherwise: {listed(one.differs, 2)}"
-
-
 def _other_version(one: reasons.OtherVersion, _: Verdict) -> str:
     name = one.name.upper() if one.name in ("nccl", "rccl", "cuda", "hip") else one.name
     if one.version is None:
@@ -122,7 +118,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.Interval: _interval,
     reasons.OtherAlgorithm: _other_algorithm,
     reasons.Advises: lambda one, _: "advisory limit, does not reject" + (f": {one.because}" if one.because else ""),
-    reasons.OtherMethod: _other_method,
+    reasons.OtherMethod: lambda one, _: f"advisory, the limit's source measured otherwise: {listed(one.differs, 2)}",
     reasons.OtherVersion: _other_version,
     reasons.BeyondMethod: lambda one, _: (
         f"more than {one.most:.0%} below healthy, which no difference of {one.what} explains"

@@ -72,7 +72,8 @@ def _first(error: BaseException, where: str) -> str:
     """
     while isinstance(error, BaseValidationError):
         error = min(error.exceptions, key=lambda each: not isinstance(each, ForbiddenExtraKeysError))
-        note = _note(error)
+        notes = getattr(error, "__notes__", ())
+        note = next((one for one in notes if isinstance(one, AttributeValidationNote | IterableValidationNote)), None)
         if isinstance(note, IterableValidationNote):
             where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
         elif isinstance(note, AttributeValidationNote):
@@ -81,11 +82,6 @@ def _first(error: BaseException, where: str) -> str:
     if isinstance(error, ForbiddenExtraKeysError):
         return f"{where}.{min(error.extra_fields)} is not known".removeprefix(".")
     return f"{where} is missing" if isinstance(error, KeyError) else f"{where or 'the whole file'} {error}"
-
-
-def _note(error: BaseException) -> object:
-    notes = getattr(error, "__notes__", ())
-    return next((each for each in notes if isinstance(each, AttributeValidationNote | IterableValidationNote)), None)
 
 
 def lines(data: Mapping[str, Any]) -> str:

@@ -15,9 +15,9 @@ _NUMBERS = re.compile(_DOTTED)
 PATTERN = rf"^\s*{_TERM.pattern}\s*(,\s*{_TERM.pattern}\s*)*$"
 """The regular expression of a range, for a JSON Schema."""
 
-Part = tuple[int, str]
-"""The number of digits and the digits, without leading zeros: this sorts decimal and hexadecimal numbers alike."""
-Version = tuple[Part, ...]
+Version = tuple[tuple[int, str], ...]
+"""Of each part the number of digits and the digits, without leading zeros: this sorts decimal and hexadecimal numbers
+alike."""
 
 
 class BadRange(ValueError):

@@ -29,17 +29,13 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
-        *_folded(steps, width),
+        *terminal.folded(steps, width),
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.finds_lines(closing, width),
-        *_folded(took, width),
+        *terminal.folded(took, width),
         *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
         *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
     ]
-
-
-def _folded(some: list[terminal.Line], width: int | None) -> list[terminal.Line]:
-    return terminal.folded(some, width) if width else some
 
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:

@@ -187,9 +187,8 @@ class Acceptance:
         lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
         earlier = self.accel_session.ledger.record.earlier_attempts
         if earlier:
-            records = "1 earlier record" if len(earlier) == 1 else f"{len(earlier)} earlier records"
             ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[0]
-            lines.append(f"accel: {records} of these devices; the last one: {ended}")
+            lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {ended}")
         return [printable(line) for line in lines]
 
     # -- collecting
@@ -219,20 +218,17 @@ class Acceptance:
             return made
         functions = [item for item in made if isinstance(item, pytest.Function)]
         self._found |= {(place, item.originalname) for item in functions if (place := _place(item)) is not None}
-        return [item for item in made if not self._is_empty(item) and self._belongs(item)]
+        return [item for item in made if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
-        """Return False for a packaged test of another kind of run: one between nodes, or one of a node."""
+        """Return False for a packaged test over no fact, or of another kind of run: between nodes, or of one."""
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
+            return False
         place = _place(item) if isinstance(item, pytest.Item) else None
         if place is None:
             return True
         return ORDER[place] in IN_FABRIC if self.accel_session.setup.options.fabric else ORDER[place] != "test_fabric"
-
-    @staticmethod
-    def _is_empty(item: object) -> bool:
-        """Return True for a packaged test that has nothing to do, over no fact."""
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        return any(given.get(f"accel_{probe}", "") is None for probe in LIMITED)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection, and set a timer for pytest-benchmark that replays our samples.
@@ -315,8 +311,7 @@ class Acceptance:
         pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
         """
         if getattr(report, reports.REPEATS, False):
-            category, letter, word = reports.NOT_MEASURED
-            return category, letter, (word, {"red": True})
+            return reports.NOT_MEASURED
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})

@@ -55,8 +55,8 @@ def mark_not_judged(config: pytest.Config, report: pytest.TestReport) -> None:
                 stats["error"] += 1
 
 
-NOT_MEASURED = ("not measured", "n", "NOT MEASURED")
-"""Category, letter and word of a test that fails for a cause that an earlier test has told."""
+NOT_MEASURED = ("not measured", "n", ("NOT MEASURED", {"red": True}))
+"""Category, letter and word with its colour, of a test that fails for a cause that an earlier test has told."""
 REPEATS = "accel_repeats"
 """The attribute of a report whose cause was told."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import pytest
 
@@ -19,7 +20,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from pytest_accel.plugin.hooks import options_from
     from pytest_accel.plugin.stash import OWN_PATHS
     from pytest_accel.run.options import Refused
-    from pytest_accel.run.series import Started, folder_of, go_on, locked
+    from pytest_accel.run.series import folder_of, go_on, locked, start_run
 
     def tell(line: str) -> None:
         sys.stdout.write(f"accel: {printable(line)}\n")
@@ -30,6 +31,6 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     arguments = [str(each) for each in config.invocation_params.args]
     try:
         with locked(folder_of(options)):
-            return go_on(options, Started(arguments, options.level), tell)
+            return go_on(options, partial(start_run, arguments, options.level), tell)
     except Refused as refused:
         raise pytest.UsageError(str(refused)) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import takewhile
@@ -160,11 +160,6 @@ def last_run(place: Path, node: str, *, rehearsal: bool = False) -> Summary | No
     hosts = {node, *(each.host for each in read)}
     names = nodes_of(hosts, names_among(hosts))
     found = [each for each in read if names[each.host] == names[node]]
-    return _counting(found)
-
-
-def _counting(found: Sequence[Summary]) -> Summary | None:
-    """Return the result of a node that counts."""
     now = datetime.now(timezone.utc)
     telling = [each for each in found if each.good or each.rejects]
     return choose(telling, now).counts or choose(found, now).counts

@@ -155,14 +155,10 @@ class Ledger:
         """Return the status of the verdict with this `Verdict.key`, None if there is none."""
         return self._verdicts[key].status if key in self._verdicts else None
 
-    def _waived(self, verdict: Verdict) -> Verdict:
-        """Return the verdict as a waiver of the user's leaves it."""
-        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
-        return self._setup.waivers.apply(verdict, serials)
-
     def keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
-        verdict = self._waived(verdict)
+        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
+        verdict = self._setup.waivers.apply(verdict, serials)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict

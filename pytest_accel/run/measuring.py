@@ -155,13 +155,13 @@ class Measuring:
                 for each in self.facts(request.metric):
                     attempts.add(each)
                 self.save(attempts, soon=True)
-            elif request.runs == "nodes":
-                self._enter()
-                attempts.add(self._fabric.measure(request))
-                self.save(attempts)
             else:
                 self._enter()
-                self._measure(attempts, request)
+                if request.runs == "nodes":
+                    attempts.add(self._fabric.measure(request))
+                    self.save(attempts)
+                else:
+                    self._measure(attempts, request)
             self._attempts[key] = attempts
         return self._attempts[key]
 

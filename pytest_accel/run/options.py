@@ -119,8 +119,7 @@ def too_few_files() -> str | None:
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options of an acceptance run to pytest."""
-    group = parser.getgroup("accel", "acceptance of accelerator hardware")
-    add = group.addoption
+    add = parser.getgroup("accel", "acceptance of accelerator hardware").addoption
     add(
         "--accel-sku",
         metavar="NAME|FILE|auto",

@@ -89,17 +89,14 @@ class Series:
         entries = [_entry(each, self.place(each.number).name) for each in self.runs]
         _replace(self.folder / FILE, {"hours": hours, "done": hours_done(self.runs), "closing": told, "runs": entries})
         if self.last:
-            found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=_rejected(closing))
+            rejected = sorted({each.subject for each in closing.named if each.rejects})
+            found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
             own = replace(found, line=closing.line, word=closing.word, exit=closing.exit)
             _replace(self.folder / summaries.SUMMARY, structured.plain(own))
 
 
 def _replace(path: Path, content: Any) -> None:
     record.replace_file(path, json.dumps(content, indent=1) + "\n")
-
-
-def _rejected(closing: Closing) -> list[str]:
-    return sorted({each.subject for each in closing.named if each.rejects})
 
 
 def _entry(run: SeriesRun, folder: str) -> dict[str, Any]:
@@ -182,26 +179,23 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     return closing.exit
 
 
-class Started:
-    """Starts runs as processes of pytest, and passes on to them the signals that are to end the series."""
+def start_run(arguments: Sequence[str], level: str, folder: Path, before: str, seconds: float | None) -> int:
+    """Make a run at a level as a process of pytest (see `Start`), and pass on the signals that are to end the series.
 
-    def __init__(self, arguments: Sequence[str], level: str) -> None:
-        """`arguments` are those of the series; what a run has otherwise is given after them. Runs are at `level`."""
-        self._arguments, self._level = arguments, level
-
-    def __call__(self, folder: Path, before: str, seconds: float | None) -> int:
-        """Make a run (see `Start`). The run dies with this process, however it ends."""
-        added = [f"--accel-output={folder}", f"--accel-level={self._level}"]
-        added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
-        added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
-        process = subprocess.Popen(
-            [sys.executable, "-c", START, "pytest", *self._arguments, *added],
-            env={**os.environ, FOLLOWS: before},
-            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
-        )
-        handlers = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
-        try:
-            return process.wait()
-        finally:
-            for each, handler in handlers.items():
-                signal.signal(each, handler)
+    `arguments` are those of the series; what a run has otherwise is given after them. The run dies with this process,
+    however it ends.
+    """
+    added = [f"--accel-output={folder}", f"--accel-level={level}"]
+    added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
+    added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, "pytest", *arguments, *added],
+        env={**os.environ, FOLLOWS: before},
+        preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
+    )
+    handlers = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
+    try:
+        return process.wait()
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)

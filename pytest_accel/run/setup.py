@@ -15,7 +15,7 @@ from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
@@ -55,7 +55,6 @@ class Setup:
         self.waivers = Waivers()
         self.boards: PackingList | None = None
         """The packing list that the devices have to be on, None without one."""
-        """What is known of boards that were sent back, by serial number."""
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.rendezvous: Rendezvous | None = None
@@ -158,9 +157,29 @@ class Setup:
         self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
 
     def settle(self, output: Path | None = None) -> None:
-        """Settle the terms by what was discovered and the earlier records beside `output`. Raises Refused."""
-        self._settle(self._named or self._recognise(output))
+        """Settle the terms by what was discovered and the earlier records beside `output`. Raises Refused.
+
+        It notes what rules out acceptance.
+        """
+        sku = self._named or self._recognise(output)
+        usual = self.node.platform.name if self.node and not self.options.sku else AUTO
+        listed = (self.boards.sha256, bool(self.boards.by_node)) if self.boards else None
+        self.terms = self._wanted.settled(sku, self.discovery.devices, platform=usual, listed=listed)
         self.devices = list(self.terms.devices)
+        if sku is None:
+            self.rule_out("no SKU was recognised")
+            return
+        self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
+        if self._wanted.platform != AUTO or self.node:
+            name = self.terms.platform.name
+            part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
+            self.discovery = replace(self.discovery, expected_by=f"platform {name}", part=part)
+        if self.options.sku == AUTO:
+            self.rule_out(f"SKU {sku.name} was recognised, not named")
+        if self.terms.doubt:
+            self.rule_out(self.terms.doubt)
+        if not self.terms.accelerator:
+            self.rule_out(f"a {registry.vendor(sku.vendor).title} is not an accelerator")
 
     def plan_without_devices(self) -> None:
         """Plan for the devices that the platform expects where none is found, such as on a login node."""
@@ -187,24 +206,6 @@ class Setup:
                 problem = {"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}
                 self.discovery = Discovery(problems=[problem])
         return terms.sku_of(self.discovery.devices, self.options.prefix)
-
-    def _settle(self, sku: Sku | None) -> None:
-        """Settle the terms, and note what rules out acceptance. Raises Refused."""
-        usual = self.node.platform.name if self.node and not self.options.sku else AUTO
-        listed = (self.boards.sha256, bool(self.boards.by_node)) if self.boards else None
-        self.terms = self._wanted.settled(sku, self.discovery.devices, platform=usual, listed=listed)
-        if sku is None:
-            self.rule_out("no SKU was recognised")
-            return
-        self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
-        if self._wanted.platform != AUTO or self.node:
-            self.discovery = terms.expecting(self.discovery, sku, self.terms.platform)
-        if self.options.sku == AUTO:
-            self.rule_out(f"SKU {sku.name} was recognised, not named")
-        if self.terms.doubt:
-            self.rule_out(self.terms.doubt)
-        if not self.terms.accelerator:
-            self.rule_out(f"a {registry.vendor(sku.vendor).title} is not an accelerator")
 
     def _remember(self, output: Path) -> None:
         """Expect the devices of the newest earlier record of this node, if these were more of the same product."""

@@ -17,12 +17,11 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import GUEST_SLICE, SLICE, Limit, Platform, Sku, Spread, expected_platform
+from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing import line as closing
 from pytest_accel.judging.facts import delivery, partitions
-from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
 from pytest_accel.skus import loader, packing_list, products, requirements
@@ -118,13 +117,6 @@ class Wanted:
             )
         return sku
 
-    def level_or(self, otherwise: str | None) -> str:
-        """Return the level that was named, or else `otherwise`. Raises Refused."""
-        level = self.level or otherwise
-        if level not in LEVELS:
-            raise Refused(f"{self.prefix}level: the record names no level; choose {', '.join(LEVELS)}")
-        return level
-
     def settled(
         self,
         sku: Sku | None,
@@ -136,9 +128,11 @@ class Wanted:
     ) -> Terms:
         """Return the terms by which devices are judged as a SKU. `level` and `platform` hold if none is named.
 
-        Raises Refused for a platform that the SKU's file does not define.
+        Raises Refused where neither names a level, and for a platform that the SKU's file does not define.
         """
-        level = self.level_or(level)
+        level = self.level or level
+        if level not in LEVELS:
+            raise Refused(f"{self.prefix}level: the record names no level; choose {', '.join(LEVELS)}")
         if sku is None:
             return Terms(None, level=level, devices=tuple(devices), listed=listed)
         if self.platform != AUTO:
@@ -146,12 +140,6 @@ class Wanted:
         devices = sku.accelerators(devices)
         found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
         return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
-
-
-def expecting(found: Discovery, sku: Sku, platform: Platform) -> Discovery:
-    """Return a discovery that expects the number of devices of a named platform, which may be part of a node."""
-    part = platform.name not in sku.platforms and platform.name.startswith((SLICE, GUEST_SLICE))
-    return replace(found, expected_by=f"platform {platform.name}", part=part)
 
 
 class Unrecognised(Refused):

@@ -34,7 +34,7 @@ def lines(found: Fabric, width: int | None = None) -> list[Line]:
     one, two = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
     told = [(f"{kind:<{one}}  {names:<{min(two, 24)}}  {why}".rstrip(), colour) for kind, names, why, colour in rows]
     told.append((_figures(found), ""))
-    return [*(folded(told, width) if width else told), *closing_lines(found.conclusion.closing, (), width)]
+    return [*folded(told, width), *closing_lines(found.conclusion.closing, (), width)]
 
 
 Row = tuple[str, str, str, str]
@@ -108,7 +108,7 @@ def port_lines(measured: Measurement, sku: Sku, platform: Platform, width: int |
     lines = [(joined, "")] if domain else _ports(busbw, nodes, ranks, what, platform)
     told = [f"{each['value']:g} GB/s over {each['nodes']} ({each['by']})" for each in fabric.published(sku.name, nodes)]
     lines += [(f"published of {sku.name}: {listed(told, 2)}", "")] if told else []
-    return folded(lines, width) if width else lines
+    return folded(lines, width)
 
 
 def _ports(busbw: float, nodes: int, ranks: int, what: str, platform: Platform) -> list[Line]:

@@ -136,8 +136,7 @@ def _acceptance(sku: Sku) -> Table:
         for part in required_parts(sku, platform):
             if part in READ:
                 continue
-            limits = rejecting(sku, platform, part)
-            told = [f"{each.metric} {_rejects_below(each)}" for each in limits]
+            told = [f"{each.metric} {_rejects_below(each)}" for each in rejecting(sku, platform, part)]
             basis = bases(sku, platform, part)
             rows.append((platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else ""))
     note = "One known-good node makes all of it tighter: pytest-accel calibrate RECORD."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pytest_accel.core.groups import grouped
@@ -15,8 +16,8 @@ from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.judging.verdicts.ranking import worst_first
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.readiness import READ, required_part
-from pytest_accel.views.own_tests import told_apart
 from pytest_accel.views.terminal import COLOURS, Line
 
 FACTS = ("inventory.", "health.")
@@ -190,29 +191,25 @@ def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
 # -- the rows
 
 
+@dataclass(frozen=True)
 class _Rows:
     """The rows of the table, and the lines that they make in one layout or another."""
 
-    def __init__(
-        self,
-        groups: Sequence[Sequence[Verdict]],
-        slowest: Sequence[Verdict],
-        names: Names,
-        devices: int,
-        also: Mapping[int, int],
-    ) -> None:
-        self._groups, self._slowest, self._also = groups, slowest, also
-        self._names, self._devices = names, devices
+    groups: Sequence[Sequence[Verdict]]
+    slowest: Sequence[Verdict]
+    names: Names
+    devices: int
+    also: Mapping[int, int]
 
     def lines(self, width: int | None) -> list[Line]:
         """Return the table in the widest layout that fits into `width` columns."""
-        if not self._groups:
+        if not self.groups:
             return []
         layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
         lines = self._lines(layout)
-        colours = ["yellow" if group[0].waiver else COLOURS.get(group[0].status, "") for group in self._groups]
+        colours = ["yellow" if group[0].waiver else COLOURS.get(group[0].status, "") for group in self.groups]
         made = [(text, colour) for (_, text), colour in zip(lines[1:], colours, strict=True)]
-        advised = [group[0] for group in self._groups if group[0].advises and not layout.units]
+        advised = [group[0] for group in self.groups if group[0].advises and not layout.units]
         of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
         effect = "rejects only below the floor of its class" if of_class else "does not reject"
         return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
@@ -224,7 +221,7 @@ class _Rows:
 
     def _lines(self, layout: Layout) -> list[tuple[Sequence[Verdict], str]]:
         """Return the groups with their lines; the first line is the head."""
-        cells = [list(HEAD), *(self._cells(group, layout) for group in self._groups)]
+        cells = [list(HEAD), *(self._cells(group, layout) for group in self.groups)]
         figures = [row for row in cells if len(row) == len(HEAD)]
         kept = [
             place for place in range(len(HEAD))
@@ -234,7 +231,7 @@ class _Rows:
             max(len(row[place]) for row in (cells if place < HEAD.index("metric") else figures)) for place in kept
         ]
         texts = [_joined(row, kept, widths, layout.gap) for row in cells]
-        return list(zip([self._groups[0], *self._groups], texts, strict=True))
+        return list(zip([self.groups[0], *self.groups], texts, strict=True))
 
     def _cells(self, group: Sequence[Verdict], layout: Layout) -> list[str]:
         """Return the cells of a group's row: one for each column, or status, device and a sentence."""
@@ -242,11 +239,11 @@ class _Rows:
         status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
         status = status.replace("INCONCLUSIVE", "INCONCL.") if layout.gap == " " else status
         if _has_no_value(verdict):
-            return [status, self._members(group), _told(group, self._also.get(id(group), 0))]
+            return [status, self._members(group), _told(group, self.also.get(id(group), 0))]
         return [
             status,
             self._named(group, layout),
-            verdict.metric + (f" +{self._also[id(group)]}" if id(group) in self._also else ""),
+            verdict.metric + (f" +{self.also[id(group)]}" if id(group) in self.also else ""),
             _values(group) if layout.ranges else _values(group[:1], bare=True),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
@@ -255,24 +252,24 @@ class _Rows:
 
     def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
         """Return the text of the column "device" of figures: "gpu3 <", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
-        mark = f"{layout.gap[1:]}<" if group[0] in self._slowest else ""
+        mark = f"{layout.gap[1:]}<" if group[0] in self.slowest else ""
         if len(group) == 1 or not _is_figure(group[0]):
             return self._members(group) + mark * (len(group) == 1)
         weakest = f", {self._name(group[0])}{mark}" if group[0].margin != group[-1].margin else ""
-        count = f"all {self._devices}" if len(group) == self._devices else f"{len(group)} of {self._devices}"
-        return f"{count}{weakest}" if layout.ranges else f"{len(group)}/{self._devices}{weakest.replace(',', '')}"
+        count = f"all {self.devices}" if len(group) == self.devices else f"{len(group)} of {self.devices}"
+        return f"{count}{weakest}" if layout.ranges else f"{len(group)}/{self.devices}{weakest.replace(',', '')}"
 
     def _members(self, group: Sequence[Verdict]) -> str:
         """Return the devices of a group: "gpu0, gpu1", "all 8", or "5 of 8" if they do not fail."""
         members = list(dict.fromkeys(self._name(verdict) for verdict in group))
-        if 1 < self._devices == len(members):
+        if 1 < self.devices == len(members):
             return f"all {len(members)}"
         if len(members) <= FEW or group[0].status.fails:
             return spanned(members)
-        return f"{len(members)} of {self._devices}"
+        return f"{len(members)} of {self.devices}"
 
     def _name(self, verdict: Verdict) -> str:
-        return self._names[verdict.subject]
+        return self.names[verdict.subject]
 
 
 def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap: str) -> str:
@@ -447,3 +444,35 @@ def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
     text = bounds(verdict, "", ">=", "<=", " ")
     return f"({text})" if text and verdict.advises else text
+
+
+# -- names for the verdicts of a user's own probes, where several tests would show the same metric
+
+
+def told_apart(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts with the name of the test as metric, where several tests judge a metric of a user's probe.
+
+    The metric of such a probe is the name of its function, which two files may share. A test is named with its file
+    if another file has one of the same name.
+    """
+    tests = {(verdict.metric, test) for verdict in verdicts if (test := _own_test(verdict))}
+    sharing = Counter(metric for metric, _ in tests)
+    alike = Counter(_function(test) for test in {test for _, test in tests})
+    return [
+        replace(verdict, metric=test if alike[_function(test)] > 1 else _function(test))
+        if (test := _own_test(verdict)) and sharing[verdict.metric] > 1
+        else verdict
+        for verdict in verdicts
+    ]
+
+
+def _own_test(verdict: Verdict) -> str:
+    """Return the test whose marker limits a metric of a user's probe, "test_a.py::test_b"; empty for other verdicts."""
+    limit = verdict.limit
+    if limit is None or limit.declared_by is not DeclaredBy.MARKER or declaration_of(verdict.metric):
+        return ""
+    return limit.test.partition("[")[0]
+
+
+def _function(test: str) -> str:
+    return test.rpartition("::")[2]

@@ -50,22 +50,17 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | No
     colour = "green" if closing.exit == 0 else "red"
     if closing.exit == 0 and any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in verdicts):
         colour = "yellow"
-    return [(text, colour) for text in (by_phrases(closing.line, width) if width else [closing.line])]
+    return [(text, colour) for text in by_phrases(closing.line, width)]
 
 
 def next_lines(closing: Closing, width: int | None = None) -> list[Line]:
     """Return the lines on what to do for an acceptance; nothing where none can follow."""
-    if not closing.next:
-        return []
-    line = (f"next: {closing.next}", "")
-    return folded([line], width) if width else [line]
+    return folded([(f"next: {closing.next}", "")], width) if closing.next else []
 
 
 def finds_lines(closing: Closing, width: int | None = None) -> list[Line]:
     """Return the lines on what the run would have rejected; nothing if it measured no speed."""
-    if not closing.finds:
-        return []
-    return [(text, "") for text in (by_phrases(closing.finds, width) if width else [closing.finds])]
+    return [(text, "") for text in by_phrases(closing.finds, width)] if closing.finds else []
 
 
 def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:
@@ -95,13 +90,13 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def by_phrases(text: str, width: int) -> list[str]:
+def by_phrases(text: str, width: int | None) -> list[str]:
     """Return a text as lines that end behind a semicolon, else between phrases, or words where that is too early.
 
-    All but the first are indented.
+    All but the first are indented. Without a `width` it is one line.
     """
     text, found, indent = text.strip(), [], ""
-    while len(indent) + len(text) > width:
+    while width and len(indent) + len(text) > width:
         places = _breaks(text)
         fitting = [place for place in places if len(indent) + place <= width] or sorted(places)[:1]
         if not fitting:
@@ -125,10 +120,10 @@ def _breaks(text: str) -> dict[int, tuple[int, int]]:
     return found
 
 
-def folded(lines: Sequence[Line], width: int) -> list[Line]:
-    """Return lines with those that are longer than `width` broken between words."""
+def folded(lines: Sequence[Line], width: int | None) -> list[Line]:
+    """Return lines with those that are longer than `width` broken between words; without a width as they are."""
     return [
         (part, colour)
         for text, colour in lines
-        for part in (wrapped(text, width) if len(text) > width else [text])
+        for part in (wrapped(text, width) if width and len(text) > width else [text])
     ]  # fmt: skip

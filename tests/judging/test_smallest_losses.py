@@ -11,7 +11,7 @@ import pytest
 import shipped
 
 from pytest_accel.core.details import Details
-from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, mean_of
+from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of
 from pytest_accel.core.sku import ClassFloor, Limit, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.judge import Attempts
@@ -43,7 +43,7 @@ class Drawn:
         clock = 1400.0 * (1 - lost if by_clock else 1.0)
         gauge = {"mean": clock, "min": clock, "max": clock}
         details: Details = {"telemetry": {"clock_mhz": gauge}}  # type: ignore[typeddict-item]
-        value = mean_of(samples, self.unit, self._statistic)  # type: ignore[arg-type]
+        value = estimate_of(samples, self.unit, self._statistic).mean  # type: ignore[arg-type]
         one = Measurement(self.metric, uuid, self.unit, value, samples, peak=PEAKS[self.unit], details=details)
         return replace(one, statistic=self._statistic)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ import pytest
 from real_series import GPU, Series, gpu_fryer, judged, limits, table
 
 from pytest_accel.core.details import Details, TelemetrySummary
-from pytest_accel.core.measurement import Measurement, mean_of
+from pytest_accel.core.measurement import Measurement, estimate_of
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.facts.telemetry import soak_measurements
@@ -183,7 +183,7 @@ def found(node: Sequence[Measurement], sku: str) -> list[Status]:
 def fryer_nodes() -> list[tuple[str, list[Measurement]]]:
     by_node = groupby(gpu_fryer(), key=lambda series: (series.run, series.dtype, series.sku))
     return [
-        (key[2], [product(str(series.gpu), mean_of(series.rates, "TFLOPS")) for series in node])
+        (key[2], [product(str(series.gpu), estimate_of(series.rates, "TFLOPS", "mean").mean) for series in node])
         for key, node in by_node
     ]
 

@@ -127,20 +127,17 @@ def of_all(
         note = _not_counting(choice.mistimed[:1])
         began = known_jobs.began(state.result) if state.result else None
         found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=began))
-    others = _unexpected(fleet, results, now)
-    return [*found, *(each for each in others if each.state is State.REJECTED)]
+    return [*found, *(each for each in _unexpected(fleet, results, now) if each.state is State.REJECTED)]
 
 
-def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]], now: datetime | None = None) -> list[NodeResult]:
+def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]]) -> list[NodeResult]:
     """Return the states of the last of some nights, given name and states of each, oldest first.
 
     A node that any of them rejected is rejected until a later run accepts it, also if its job ran late.
     """
-    last = {each.node for each in nights[-1][1]}
+    last, now = {each.node for each in nights[-1][1]}, datetime.now(timezone.utc)
     by_node = grouped(((name, each) for name, nodes in nights for each in nodes), lambda one: one[1].node)
-    found = (
-        _standing(some, now or datetime.now(timezone.utc), expected=node in last) for node, some in by_node.items()
-    )
+    found = (_standing(some, now, expected=node in last) for node, some in by_node.items())
     return [each for each in found if each.node in last or each.state is State.REJECTED]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -155,19 +155,14 @@ class ProgressLine:
             self._width = 0
 
 
-def until_done(
-    watch: Watch,
-    progress: ProgressLine,
-    seconds: float | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> tuple[list[NodeResult], str]:
-    """Look until no node is waiting or running, or until `seconds` are over.
+def until_done(watch: Watch, seconds: float | None = None) -> tuple[list[NodeResult], str]:
+    """Look until no node is waiting or running, or until `seconds` are over, and show the progress.
 
     Returns the states, and why the queue could not be asked at last (empty if it could). A look at which Slurm does not
     answer is made again, until it has not answered for PATIENCE. Raises BadFile.
     """
     end = time.monotonic() + seconds if seconds is not None else None
-    settled = False
+    progress, settled = ProgressLine(), False
     answered = time.monotonic()
     while True:
         began = time.monotonic()
@@ -187,6 +182,6 @@ def until_done(
             break
         pause = min(MOST_PAUSE, max(LEAST_PAUSE, 10 * (time.monotonic() - began)))
         pause = SETTLE if settled else pause
-        sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
+        time.sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
     progress.end()
     return found, problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Final
 
 from pytest_accel.core import exits
@@ -11,7 +12,6 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.nights.night import Night
 from pytest_accel.fleet.nights.questions import QUESTIONS, Question, Row
 
-Rows = list[tuple[str, ...]]
 LINES: Final = 60
 """Most lines of the text."""
 COLUMNS: Final = 80
@@ -32,8 +32,7 @@ def text(night: Night) -> str:
         if found:
             most = question.most
             more = f", the first {most}" if len(found) > most else ""
-            cells = [tuple(question.cells(each)) for each in found[:most]]
-            lines += [f"{question.title} ({len(found)}{more})", *_table(cells)]
+            lines += [f"{question.title} ({len(found)}{more})", *_table(list(map(question.cells, found[:most])))]
     if nothing := [question.title for question, found in sections if not found]:
         lines += textwrap.wrap(f"nothing found: {'; '.join(nothing)}", COLUMNS, subsequent_indent="  ")
     return "\n".join(map(printable, lines[:LINES])) + "\n"
@@ -50,7 +49,7 @@ def _head(night: Night) -> list[str]:
     return [first, f"runs: {words}", f"verdicts: {verdicts}"]
 
 
-def _table(rows: Rows) -> list[str]:
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

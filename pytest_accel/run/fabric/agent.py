@@ -10,9 +10,9 @@ from typing import cast
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart, RoundKind
-from pytest_accel.core.fabric import FabricNode, Report, Task
+from pytest_accel.core.fabric import Report, Task
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.messages import Message, Outcome
+from pytest_accel.core.messages import Outcome
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
@@ -46,10 +46,6 @@ class Agent:
     def longest(self) -> float:
         """The seconds after which a round is over on every node, also where a rank hangs."""
         return self._request_of("pairs").seconds + (UNTIL_READY + 1) * self._pool.patience + OPENING_SECONDS
-
-    def arrive(self, node: FabricNode) -> None:
-        """Tell rank 0 that this node is ready, or why it takes no part. Raises StoreLost."""
-        self._store.put(f"node/{self._there.rank}", node)
 
     def follow(self) -> FabricPart | None:
         """Do the tasks of rank 0 until it ends the run, and return what it found of this node.
@@ -108,13 +104,9 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
         return Report("wrong", text=trouble.reason)
     if sent and all(each.get("waited") for each in sent):
         return Report("waited", text=trouble.reason)
-    if sent and all(map(_of_collective, sent)):
+    # raised by a library of collectives that does not attribute it to this device
+    if sent and all(each.get("collective") and each.get("kind") != "device" for each in sent):
         return Report("failed", text=trouble.reason)
     if trouble.kind in ("device", "external"):
         return Report("not reached", text=trouble.reason, kind=trouble.kind)
     return Report("not reached", text=trouble.reason, kind="need")  # an error of software says nothing of the node
-
-
-def _of_collective(sent: Message) -> bool:
-    """Return True for an error that a library of collectives raised, and that it does not attribute to this device."""
-    return bool(sent.get("collective")) and sent.get("kind") != "device"

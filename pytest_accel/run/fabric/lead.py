@@ -17,13 +17,11 @@ from pytest_accel.run.rendezvous import Rendezvous
 LEAVING_SECONDS = 30.0
 """Seconds that rank 0, which runs the store, waits at the end for the nodes to read what was found of them."""
 
-Tell = Callable[[str], None]
-
 
 class Lead:
     """Rank 0, which plans the rounds of a fabric run and measures its own part of each by its `agent`."""
 
-    def __init__(self, there: Rendezvous, store: FabricStore, agent: Agent, tell: Tell) -> None:
+    def __init__(self, there: Rendezvous, store: FabricStore, agent: Agent, tell: Callable[[str], None]) -> None:
         self._there, self._store, self._agent, self._tell = there, store, agent, tell
         self._longest = agent.longest
         self._sent = [0] * there.nodes

@@ -78,10 +78,10 @@ class FabricRun:
             self._failed(),
         )
         if there.rank:
-            agent.arrive(own)
+            store.put(f"node/{there.rank}", own)  # this node is ready, or says why it takes no part
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
-        lead = Lead(there, store, agent, self._tell)
+        lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
         fabric = lead.run(self._asked(there), own)
         lead.dismiss(fabric)  # before the file is written, which may fail
         self._keep(fabric)
@@ -147,9 +147,6 @@ class FabricRun:
         found = {f"{each.get('fabric_cluster', '')}.{each.get('fabric_clique', '')}" for each in facts}
         one = found.pop() if len(found) == 1 else "."
         return "" if one.startswith((".", NO_CLUSTER)) else one
-
-    def _tell(self, what: str) -> None:
-        self._pool.progress(what, 0.0, 0.0)
 
 
 def measurement_of(part: FabricPart, request: Request, began: float, ended: float) -> Measurement:

@@ -6,7 +6,7 @@ The variables that choose among devices are set by `drivers/visibility.py`, what
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -111,13 +111,13 @@ def of_child(extra: Mapping[str, str | None]) -> dict[str, str]:
     home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
-    of_launcher = (name for name in os.environ if any(fnmatchcase(name, pattern) for pattern in LAUNCHER))
+    of_launcher = (name for name in os.environ if _matches(name, LAUNCHER))
     left_out = {*found(os.environ)[0], *of_launcher, *extra}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
 
 
-def _matches(name: str, table: Mapping[str, str]) -> bool:
-    """Return True if a pattern of the table matches the name."""
-    return any(fnmatchcase(name, pattern) for pattern in table)
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    """Return True if one of the patterns matches the name."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
