@@ -22,7 +22,7 @@ Caught = Mapping[Key, Sequence[str]]
 
 
 class Published(NamedTuple):
-    """One list of what fails, where it stands, and of each entry its code, its meaning, and the faults here or why none."""
+    """A list of what fails, and where it stands. An entry: code, meaning, and the faults here or why there are none."""
 
     title: str
     source: str
