@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, Effect, Sku
@@ -105,19 +104,6 @@ def test_limits_that_only_advise_on_the_matrix_units_accept_nobody(tmp_path: Pat
         assert ("matrix units" in lacking) is (kind == "published")
         assert "memory" in lacking
         assert "memory" in str(requirements.unfit(own, own.platforms["single"], "quick"))
-
-
-def test_lint_names_a_limit_that_does_not_say_that_it_advises(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    load(tmp_path)
-    main(["sku", "lint", str(tmp_path / "mine.yaml")])
-    out = capsys.readouterr().out
-    assert "note[effect]" in out
-    assert methods.NOT_STATED[0] in out
-    load(tmp_path, limit="floor: 600, effect: advises")
-    main(["sku", "lint", str(tmp_path / "mine.yaml")])
-    assert "[effect]" not in capsys.readouterr().out
 
 
 def test_an_own_floor_does_not_inherit_what_the_shipped_source_measured(tmp_path: Path) -> None:
