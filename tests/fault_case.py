@@ -108,26 +108,3 @@ class Seen:
             return []
         others = {name for name, _, status in self.verdicts if status == "FAIL" and name not in ("node", case.blames)}
         return sorted(others)
-
-
-FACTS: tuple[str, ...] = ()
-"""No probe is needed: the devices, the library or the host say it."""
-
-
-def advice(fault: str, metric: str, blames: str = "node", measured: tuple[str, ...] | None = None) -> Case:
-    """It warns, and rejects nothing."""
-    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 6, measured=measured)
-
-
-def stated(*pairs: tuple[str, str]) -> list[Case]:
-    """Faults that one fact of the device shows."""
-    return [Case(f"{name}, device: 1", (metric,), measured=FACTS) for name, metric in pairs]
-
-
-def refused(fault: str, sku: str = "four", platform: str = "four") -> Case:
-    """Nothing is measured or judged: exit status 4, and one sentence that names the device and the remedy."""
-    return Case(fault, (), closing="REFUSED", exit=4, sku=sku, platform=platform, measured=FACTS)
-
-
-def unmeasured(fault: str, *metrics: str, measured: tuple[str, ...] | None = None) -> Case:
-    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6, measured=measured)
