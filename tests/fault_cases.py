@@ -15,9 +15,13 @@ _FILE = Path(__file__).parent / "data/fault-cases.yaml"
 _READ: dict[str, list[Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
 
 
+def _case(entry: dict[str, Any]) -> Case:
+    fields: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in entry.items()}
+    return Case(**fields)
+
+
 def _cases(name: str) -> list[Case]:
-    entries = [{key: tuple(each) if isinstance(each, list) else each for key, each in it.items()} for it in _READ[name]]
-    return [Case(**entry) for entry in entries]
+    return [_case(entry) for entry in _READ[name]]
 
 
 IN_PROCESS = [*_cases("nvidia"), *_cases("amd")]
