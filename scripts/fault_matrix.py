@@ -1,4 +1,4 @@
-"""Writes tests/data/fault-matrix.md: runs every case of tests/fault_cases.py for some minutes; torch is needed."""
+"""Writes tests/data/fault-matrix.md: runs all of tests/data/fault-cases.yaml for some minutes; torch is needed."""
 
 from __future__ import annotations
 

@@ -6,140 +6,9 @@ import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_accel.probes.collectives import OPERATIONS
-
-SOURCE = "{kind: measured, by: us, date: 2026-11}"
-
-
-SLOW_PRODUCTS = ("matmul_fp64", "matmul_fp32", "matmul_tf32", "matmul_fp16")
-"""Products that level quick has no time for; see `PRODUCTS`."""
-
-
-def rates(**references: float) -> str:
-    """Limits of our own method on rates, since shipped limits may only advise. `matmul_bf16=730` is matmul.bf16."""
-    return "".join(
-        f"  {name.replace('_', '.', 1)}: {{floor: derived, reference: {value}, effect: rejects, "
-        f"unit: {'TFLOPS' if name.startswith(('matmul', 'soak')) else 'GB/s'}, "
-        f"levels: {'[AT_QUICK]' if name in SLOW_PRODUCTS else '[quick, standard, long]'}, source: {SOURCE}}}\n"
-        for name, value in references.items()
-    )
-
-
-H100 = rates(
-    matmul_bf16=730, matmul_tf32=373, matmul_fp8=1290, soak_rate=730, stream_copy=2900, stream_copy_kernel=2900,
-    stream_triad=2970, stream_read=3180,
-)  # fmt: skip
-A100 = rates(matmul_fp64=18.5, matmul_fp32=18.5, matmul_tf32=125, matmul_fp16=260, matmul_bf16=261)
-MI300X = rates(
-    matmul_fp64=70, matmul_fp32=100, matmul_bf16=600, matmul_fp16=590, matmul_fp8=1100, soak_rate=600,
-    stream_copy=4100, stream_copy_kernel=4100, stream_triad=3950, stream_read=3900,
-)  # fmt: skip
-AMD_LINKS = """\
-      host_copy.h2d: {floor: 48, unit: GB/s, source: &us SOURCE}
-      host_copy.d2h: {floor: derived, reference: 56.298, unit: GB/s, source: *us}
-      peer_copy.one_way: {floor: derived, reference: 46.552, unit: GB/s, source: *us}
-      peer_copy.both: {floor: derived, reference: 90, unit: GB/s, source: *us}
-""".replace("SOURCE", SOURCE)
-
-COLLECTIVES = "\n".join(
-    f"      {each}.busbw@1GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, "
-    "levels: [quick, standard, long], source: *us}"
-    for each in OPERATIONS[1:]
-)
-
-SKUS = {
-    "four": f"""
-sku: four
-extends: h100-sxm
-match: {{compute_units: [132]}}
-platforms:
-  four: &four
-    devices: 4
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
-    limits: &links
-      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: &us {SOURCE}}}
-      peer_copy.both: {{floor: derived, reference: 743, unit: GB/s, source: *us}}
-      host_copy.h2d: {{floor: derived, reference: 54.8, unit: GB/s, source: *us}}
-      host_copy.d2h: {{floor: derived, reference: 52, unit: GB/s, source: *us}}
-      soak.power: {{floor: 600, unit: W, source: *us}}
-  two:
-    devices: 2
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: nvlink4, topology: switch, count: 18, gb_per_s: 450}}
-    fabric: {{nics: 2, gbit_per_s: 400, link: infiniband, source: {SOURCE}}}
-    limits:
-      peer_copy.one_way: {{floor: derived, reference: 376, unit: GB/s, source: *us}}
-      all_reduce.busbw@8GiB: {{floor: derived, reference: 360, unit: GB/s, ranks: 2, source: *us}}
-{COLLECTIVES}
-limits:
-{H100}
-  inventory.driver_version: {{version: ">=550.54", unit: version, same_on_all: false, source: {SOURCE}}}
-""",
-    "eight": f"""
-sku: eight
-extends: h100-sxm
-limits:
-{H100}
-""",
-    "five": """
-sku: five
-extends: b200-sxm
-platforms:
-  two:
-    devices: 2
-    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
-    link: {type: nvlink5, topology: switch, count: 18, gb_per_s: 900}
-""",
-    "older": f"""
-sku: older
-extends: a100-sxm-80gb
-limits:
-{A100}
-""",
-    "few": f"""
-sku: few
-extends: mi300x
-platforms:
-  two:
-    devices: 2
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: xgmi, topology: mesh, count: 1, gb_per_s: 64}}
-    fabric: {{nics: 2, gbit_per_s: 400, link: roce, source: {SOURCE}}}
-    limits:
-{AMD_LINKS}
-      all_reduce.busbw@8GiB: {{floor: derived, reference: 47, unit: GB/s, ranks: 2, source: *us}}
-  three:
-    devices: 3
-    pcie: {{gen: 5, lanes: 16, gb_per_s: 63}}
-    link: {{type: xgmi, topology: mesh, count: 2, gb_per_s: 128}}
-    limits:
-{AMD_LINKS.replace("&us ", "&us3 ").replace("*us", "*us3")}
-limits:
-{MI300X}
-  inventory.driver_version: {{version: ">=6.10", unit: version, same_on_all: false, source: {SOURCE}}}
-""",
-    "ours": f"""
-sku: ours
-extends: mi300x
-platforms:
-  oam8:
-    limits:
-      peer_copy.one_way: {{floor: derived, reference: 46.552, unit: GB/s, source: {SOURCE}}}
-limits:
-{MI300X}
-""",
-    "old": """
-sku: old
-extends: v100-sxm2-32gb
-platforms:
-  four:
-    devices: 4
-    pcie: {gen: 3, lanes: 16, gb_per_s: 15.75}
-""",
-}
-"""Threshold files of a user's own: small nodes, since two and four devices show all that eight do."""
-
+SKUS = Path(__file__).parent / "data/fault-skus"
+"""Threshold files of a user's own: small nodes, since two and four devices show all that eight do. Their limits on
+rates are of a method of our own, since shipped limits may only advise."""
 TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10, collective: 1"
 PRODUCTS = "matmul.fp64: 5, matmul.fp32: 5, matmul.tf32: 5, matmul.fp16: 5"
 """Time at `quick` for what is measured from `standard` on, so that a case takes a second all the same. The products are
@@ -204,7 +73,8 @@ class Case:
 
     def write(self, folder: Path) -> Path:
         """The node file, and the threshold file beside it."""
-        own = SKUS.get(self.sku, f"sku: our-{self.sku}\nextends: {self.sku}\n")
+        path, shipped = SKUS / f"{self.sku}.yaml", f"sku: our-{self.sku}\nextends: {self.sku}\n"
+        own = path.read_text(encoding="utf-8") if path.exists() else shipped
         single = self.platform == "single"
         own = own.replace("AT_QUICK", "quick, standard, long" if single else "standard, long")
         time = f"{TIME}, {PRODUCTS}" if single else TIME
@@ -238,26 +108,3 @@ class Seen:
             return []
         others = {name for name, _, status in self.verdicts if status == "FAIL" and name not in ("node", case.blames)}
         return sorted(others)
-
-
-FACTS: tuple[str, ...] = ()
-"""No probe is needed: the devices, the library or the host say it."""
-
-
-def advice(fault: str, metric: str, blames: str = "node", measured: tuple[str, ...] | None = None) -> Case:
-    """It warns, and rejects nothing."""
-    return Case(fault, (metric,), blames, "MARGINAL", "HELD", 6, measured=measured)
-
-
-def stated(*pairs: tuple[str, str]) -> list[Case]:
-    """Faults that one fact of the device shows."""
-    return [Case(f"{name}, device: 1", (metric,), measured=FACTS) for name, metric in pairs]
-
-
-def refused(fault: str, sku: str = "four", platform: str = "four") -> Case:
-    """Nothing is measured or judged: exit status 4, and one sentence that names the device and the remedy."""
-    return Case(fault, (), closing="REFUSED", exit=4, sku=sku, platform=platform, measured=FACTS)
-
-
-def unmeasured(fault: str, *metrics: str, measured: tuple[str, ...] | None = None) -> Case:
-    return Case(fault, metrics, status="UNMEASURED", closing="NOT JUDGED", exit=6, measured=measured)

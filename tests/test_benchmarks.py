@@ -1,23 +1,18 @@
 """The benchmarks run and print what they promise; how fast anything is, is not asserted."""
 
 import contextlib
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run, RunEntry
 from pytest_accel.core.sku import Limit
@@ -118,31 +113,6 @@ def test_verify_says_what_needs_a_gpu_and_runs_the_rest() -> None:
     assert (clock["found"], clock["result"]) == ({}, "NOT RUN: needs a GPU: its clock")
 
 
-@pytest.mark.nightly
-def test_verify_reads_the_records_of_a_session(tmp_path: Path) -> None:
-    """V11 the wall time of quick, V9 the counters of the soak; a run that was stopped says nothing of the whole."""
-    pytest.importorskip("torch")
-    seen: TelemetrySummary = {"seconds": 50.0, "sw_power_cap_s": 40.0, "sw_thermal_s": 0.0, "hw_thermal_s": 0.5}
-    soak = Measurement("soak.rate", "GPU-0", "TFLOPS", 700.0, details={"telemetry": seen})
-    whole_run = Run(run={"seconds": {"wall": 38.5}}, measurements=[soak], state="finished")
-    for place, each in (("whole", whole_run), ("stopped", replace(whole_run, state="interrupted"))):
-        for level in ("quick", "soak"):
-            (tmp_path / place / level).mkdir(parents=True)
-            write(each, tmp_path / place / level)
-
-    whole, stopped, none = (records_seen(tmp_path / place) for place in ("whole", "stopped", "none"))
-
-    assert [each["found"] for each in whole] == [{"seconds": 38.5}, {"power-cap share": 0.8, "thermal s": 0.5}]
-    assert stopped[0]["result"] == "NOT RUN: the run quick did not come to its end (state: interrupted)"
-    assert none[1]["result"].startswith("NOT RUN: needs a record of soak: cannot be read")
-
-
-def records_seen(folder: Path) -> list[dict[str, Any]]:
-    done = run("verify.py", "V11", "V9", "--records", str(folder))
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 STANDING_IN = """
 print("Tried 3 shapes => the best outcomes were:")
 print("mean:   0.1 TFLOPS @ 128x64x256 (MxNxK)")
@@ -179,28 +149,6 @@ def test_ours_and_a_tool_of_others_by_turns(tmp_path: Path) -> None:
     assert (h2d["verdict"], d2h["verdict"]) == ("NOT RUN: nvbandwidth printed no figure of it",) * 2
     assert (copy["what"], copy["theirs"], copy["unit"]) == ("stream.copy", 2 * 1116.30, "GB/s")
     assert missing["verdict"] == "NOT RUN: there is no cuda-stream or omp-stream among the builds"
-
-
-def test_a_session_that_is_ended_leaves_what_it_had(tmp_path: Path) -> None:
-    """SIGTERM in the middle: what came is in report and archive, and no process goes on."""
-    pytest.importorskip("torch")
-    command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), str(tmp_path), "--cpu", "--steps", "V2", "V4", "V5"]
-    session = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 150
-    while not (tmp_path / "session" / "V4.log").exists() and time.monotonic() < until:
-        time.sleep(0.2)
-    session.terminate()
-
-    assert session.wait(60) != 0
-    with tarfile.open(tmp_path / "session.tar.gz") as archive:
-        report = (archive.extractfile("session/session.md") or io.BytesIO()).read().decode()
-    assert re.search(r"^\| V2 .*NOT RUN: needs a GPU: its clock", report, re.MULTILINE)
-    assert re.search(r"^\| V4 .*NOT RUN: the session was cut while it ran", report, re.MULTILINE)
-    assert re.search(r"^\| V5 .*NOT RUN: the session ended before", report, re.MULTILINE)
-    until = time.monotonic() + 20  # a process that was killed is gone as soon as a busy machine gets to it
-    while running("verify.py", str(tmp_path)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not running("verify.py", str(tmp_path))
 
 
 def running(*words: str) -> list[list[str]]:

@@ -72,16 +72,6 @@ def test_every_dependency_has_a_lower_bound(described: Message, bounds: dict[str
     assert {need.name for need in needs if need.marker is None} <= set(bounds)
 
 
-def test_the_lowest_python_is_the_first_that_is_claimed(described: Message) -> None:
-    claimed = pythons(described)
-    allowed = SpecifierSet(described["Requires-Python"])
-    first = claimed[0]
-    before = f"3.{int(first.partition('.')[2]) - 1}"
-    assert claimed == sorted(claimed, key=lambda each: int(each.partition(".")[2]))
-    assert all(allowed.contains(each) for each in claimed)
-    assert not allowed.contains(before)
-
-
 def test_the_links_of_the_readme_work_on_a_package_index(described: Message) -> None:
     """An index shows the text alone: relative links would be dead, and the picture would be missing."""
     text = str(described.get_payload())
@@ -96,26 +86,11 @@ def test_the_links_of_the_readme_work_on_a_package_index(described: Message) -> 
             assert (CHECKOUT / path).exists(), link
 
 
-def test_the_urls_of_the_project_name_files_that_exist(described: Message) -> None:
-    urls = dict(line.split(", ") for line in described.get_all("Project-URL", []))
-    assert urls["Repository"] == HOME
-    for url in urls.values():
-        path = url.partition("/blob/main/")[2]
-        assert not path or (CHECKOUT / path).is_file()
-
-
 # -- the public CI file
 
 
 def test_the_matrix_has_every_python_that_is_claimed(described: Message, jobs: Any) -> None:
     assert jobs["tests"]["strategy"]["matrix"]["python"] == pythons(described)
-
-
-def test_the_matrix_has_the_oldest_and_the_newest_pytest(jobs: Any, bounds: dict[str, str]) -> None:
-    oldest, newest = map(Requirement, jobs["tests"]["strategy"]["matrix"]["pytest"])
-    assert oldest.name == newest.name == "pytest"
-    assert same(bounds["pytest"], str(oldest.specifier).removeprefix("=="))
-    assert not newest.specifier
 
 
 def test_the_lower_bounds_are_tested_together(described: Message, jobs: Any, bounds: dict[str, str]) -> None:

@@ -1,9 +1,7 @@
 """The package is a house of rooms: one duty and one process each. `make lint` checks which imports which."""
 
 import ast
-import importlib
 import json
-import re
 import subprocess
 import sys
 from functools import lru_cache
@@ -16,13 +14,6 @@ from pytest_accel.cli.main import COMMANDS
 
 PACKAGE = Path(pytest_accel.__file__).parent
 SUITE = sorted((PACKAGE / "suite").glob("test_*.py"))
-
-PROJECT = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
-LAYERS = re.search(r"^layers = \[(.*)\]$", PROJECT, re.MULTILINE)
-assert LAYERS
-FLOORS = [set(layer.split(" | ")) for layer in reversed(re.findall(r'"(.+?)"', LAYERS[1]))]
-"""A room imports from itself and from rooms on lower floors, never from its neighbour."""
-ROOMS = sorted(room for floor in FLOORS for room in floor)
 
 
 def name_of(path: Path) -> str:
@@ -51,24 +42,6 @@ def imports(path: Path) -> set[str]:
 def room(module: str) -> str:
     """The folder below the package; "" for the package itself."""
     return module.removeprefix("pytest_accel").lstrip(".").partition(".")[0]
-
-
-def test_the_root_holds_rooms_and_nothing_else() -> None:
-    found = {path.name for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "thresholds")}
-    assert found == {"__init__.py", "py.typed", *ROOMS}
-    assert len(ROOMS) <= 12
-
-
-def test_the_page_of_the_rooms_is_true() -> None:
-    text = (PACKAGE.parent / "docs/architecture.md").read_text(encoding="utf-8")
-    page = text.partition("\n## The rooms of the package\n")[2].partition("\n## ")[0]
-    lists = [set(line.split(", ")) for line in page.partition("```\n")[2].partition("```")[0].splitlines()]
-    assert lists == FLOORS
-    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == set(ROOMS)
-
-
-def test_a_room_says_what_it_is_for() -> None:
-    assert [name for name in ROOMS if not ast.get_docstring(tree(PACKAGE / name / "__init__.py"))] == []
 
 
 VENDORS = {path.stem for path in (PACKAGE / "drivers" / "vendors").iterdir() if path.stem[0] != "_"}
@@ -154,9 +127,3 @@ def test_what_is_said_of_all_commands_imports_none(option: str) -> None:
     assert "pytest_accel.cli.main" in found
     assert len(found) < 16
     assert not found & {f"pytest_accel.cli.{name}" for name in COMMANDS}
-
-
-def test_every_command_of_the_table_has_a_module() -> None:
-    modules = {name: importlib.import_module(f"pytest_accel.cli.{name}") for name in COMMANDS}
-    assert [name for name, each in modules.items() if not (callable(each.add) and callable(each.run))] == []
-    assert all(each.DESCRIPTION for each in modules.values())

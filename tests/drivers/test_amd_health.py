@@ -60,7 +60,7 @@ SICK: dict[str, dict[str, Any]] = {
     },
     "health.thermal_margin": {"amdsmi_get_gpu_metrics_info": sim.metrics(temperature_hotspot=100)},
 }
-"""What no fault of a simulated node shows (tests/fault_cases_amd.py)."""
+"""What no fault of a simulated node shows (tests/data/fault-cases.yaml)."""
 
 
 @pytest.mark.parametrize("metric", SICK)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import shipped
+import yaml
 from in_process import Kept
 
 from pytest_accel.core.measurement import NODE
@@ -26,90 +27,7 @@ WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 1
 OURS = {"GPU-0": "0000:0c:00.0", "GPU-1": "0000:e3:00.0"}
 OF = {"nvidia": ("h100-sxm", "hgx8"), "amd": ("mi300x", "oam8")}
 
-LINES = [
-    # NVIDIA/nvtrust issue 124 (the words), leptonai/gpud components/.../sxid (the number and text of the fatal one)
-    ("nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 Minion Link DLREQ interrupt",
-     "NVSwitch non-fatal", "0000:04:00.0"),
-    ("nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-     "NVSwitch fatal", "0000:00:00.0"),
-    # leptonai/gpud, docs of its SXid component
-    ("NVRM: GPU 0000:91:00.0: GPU has fallen off the bus.", "off the bus", "0000:91:00.0"),
-    # NVIDIA/NVSentinel issue 155: one record, whose line breaks the kernel escapes; and as three records
-    ((r"NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\x0a"
-      r"NVRM: fallen off the bus and is not responding to commands."), "not responding", "0000:b3:00.0"),
-    ("NVRM: fallen off the bus and is not responding to commands.", "not responding", ""),
-    # NVIDIA/gpu-operator issue 1146
-    ("NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)", "not initialised", "0000:0a:00.0"),
-    # scitix/sichek issue 51, kubernetes-sigs/dra-driver-nvidia-gpu issue 982; NVIDIA/open-gpu-kernel-modules issue 1045
-    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
-     "reset required", ""),
-    ("NVRM: GPU0 nvCheckOkFailedNoLog: Check failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",
-     "reset required", ""),
-    # NVIDIA/open-gpu-kernel-modules issue 688
-    ("NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)",
-     "lost from the bus", ""),
-    # ROCm/legacy-rocm-build issue 4021 (MI300X) and 1886 (MI50)
-    ("amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
-     "amdgpu uncorrectable", "0000:1c:00.0"),
-    ("amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
-     "amdgpu uncorrectable", "0000:e3:00.0"),
-    ("amdgpu 0000:e3:00.0: amdgpu: GPU reset begin!", "amdgpu reset", "0000:e3:00.0"),
-    # pop-os/cosmic-epoch issue 3764
-    ("amdgpu 0000:0c:00.0: GPU reset begin!. Source:  1", "amdgpu ring timeout", "0000:0c:00.0"),
-    ("amdgpu 0000:0c:00.0: ring gfx_0.0.0 timeout, signaled seq=5389552, emitted seq=5389554",
-     "amdgpu ring timeout", "0000:0c:00.0"),
-    # Linux, amdgpu_ras.c and kfd_int_process_v9.c: the format strings, filled in
-    ("amdgpu 0000:0c:00.0: amdgpu: {2}socket: 4, die: 0, 10 new uncorrectable hardware errors detected in umc block",
-     "amdgpu uncorrectable", "0000:0c:00.0"),
-    ("amdgpu 0000:0c:00.0: amdgpu: 1 uncorrectable hardware errors detected in gfx block",
-     "amdgpu uncorrectable", "0000:0c:00.0"),
-    ("amdgpu 0000:0c:00.0: amdgpu: {2}socket: 4, die: 0, 1 new deferred hardware errors detected in umc block",
-     "amdgpu deferred", "0000:0c:00.0"),
-    ("amdgpu 0000:0c:00.0: amdgpu: RAS poison consumption, unmap queue flow succeeded: client id 10",
-     "amdgpu poison", "0000:0c:00.0"),
-    # amd/node-scraper, test/unit/plugin/test_dmesg_analyzer.py
-    ("amdgpu 0000:f5:00.0: amdgpu: [mmhub0] no-retry page fault (src_id:0 ring:0 vmid:0 pasid:0, for process pid 0)",
-     "amdgpu page fault", "0000:f5:00.0"),
-    # Red Hat solution 7128107; linux-pci, "PCI/DPC" threads of 2022
-    ("pcieport 0000:03:04.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)",
-     "PCIe fatal", "0000:03:04.0"),
-    ("igb 0000:09:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)",
-     "PCIe non-fatal", "0000:09:00.0"),
-    ("pcieport 0000:00:1b.0: DPC: containment event, status:0x1f01 source:0x0000", "PCIe contained", "0000:00:1b.0"),
-    # amd/node-scraper, ERROR_REGEX "PCIe Link Down"; Linux, pciehp_ctrl.c
-    ("pcieport 0000:00:1b.0: pciehp: Slot(7): Link Down", "PCIe slot", "0000:00:1b.0"),
-    # from linux-acpi (GHES threads) and linux-edac
-    ("{1}[Hardware Error]: event severity: recoverable", "firmware: recoverable", ""),
-    ("{1}[Hardware Error]: event severity: fatal", "firmware: fatal", ""),
-    ("mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: bea0000000000108", "machine check", ""),
-    ("[Hardware Error]: System Fatal error.", "machine check", ""),
-    ("mce: Uncorrected hardware memory error in user-access at af34214200", "machine check", ""),
-    ("EDAC MC3: 1 UE memory read error on CPU_SrcID#0_MC#3_Chan#0_DIMM#0 (channel:0 slot:0 page:0x7e025e)",
-     "memory uncorrectable", ""),
-]  # fmt: skip
-NO_NEWS = [
-    # beside the lines of a dead GPU (NVSentinel issue 155, gpu-operator issue 1146, sichek issue 51)
-    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
-    "NVRM: GPU 0000:0a:00.0: rm_init_adapter failed, device minor number 5",
-    "NVRM: rpcRmApiAlloc_GSP: GspRmAlloc failed: hClient=0xc1d1a616; paramsStatus=0x00000062; status=0x00000062",
-    # the lines that go with an SXid, and what a switch corrects (error_nvswitch.h)
-    "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Severity 0 Engine instance 44 Sub-engine instance 00",
-    "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 12028, Data {0x000001c0, 0x00bd5c8a, 0x00000500, 0x00000064}",
-    "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20012, Correctable, Link 28 RX CRC",
-    # corrected: the counters have it; totals are told whenever somebody asks
-    "amdgpu 0000:c1:00.0: amdgpu: socket: 4, die: 0 1 correctable hardware errors detected in total in gfx block",
-    "amdgpu 0000:c1:00.0: amdgpu: socket: 4, die: 0, 3 uncorrectable hardware errors detected in total in umc block",
-    "amdgpu 0000:c1:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block",
-    "amdgpu 0000:0c:00.0: amdgpu: GPU reset succeeded, trying to resume",
-    "amdgpu 0000:42:00.0: {1}[Hardware Error]: aca entry[00].STATUS=0x98000800003e0000",
-    "pcieport 0000:00:01.0: AER: Corrected error received: id=0008",
-    "pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, id=0008(Transmitter ID)",
-    "{359}[Hardware Error]: event severity: corrected",
-    "mce: [Hardware Error]: Machine check events logged",
-    "mce: [Hardware Error]: CPU 20: Machine Check: 0 Bank 8: 8c00004000010090",
-    "[Hardware Error]: Corrected error, no action required.",
-    "EDAC MC0: 4858 CE memory read error on CPU_SrcID#0_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1021ad)",
-]
+REAL = yaml.safe_load((Path(__file__).parents[1] / "real/kernel_lines.yaml").read_text(encoding="utf-8"))
 
 
 def kmsg(line: str, priority: int = 3) -> str:
@@ -123,26 +41,26 @@ def event(line: str) -> dict[str, Any]:
     return next(iter(reports.take(kmsg(line).encode()) + reports.end()), {})
 
 
-@pytest.mark.parametrize(("line", "name", "address"), LINES)
-def test_a_line_is_known_with_its_address(line: str, name: str, address: str) -> None:
-    found = event(line)
-    assert (found["message"], found["address"], found["at"]) == (name, address, pytest.approx(5.678901))
-    assert found["text"] == line.removeprefix("{1}").removeprefix("[Hardware Error]: ")
+def test_a_line_is_known_with_its_address() -> None:
+    for known in (each for group in REAL["messages"] for each in group["lines"]):
+        line, found = known["line"], event(known["line"])
+        assert (found["message"], found["address"]) == (known["message"], known.get("address", "")), line
+        assert found["at"] == pytest.approx(5.678901)
+        assert found["text"] == line.removeprefix("{1}").removeprefix("[Hardware Error]: ")
 
 
-@pytest.mark.parametrize("line", NO_NEWS)
-def test_what_was_corrected_or_only_goes_with_it_is_no_news(line: str) -> None:
-    assert find(line) is None
+def test_what_was_corrected_or_only_goes_with_it_is_no_news() -> None:
+    assert [line for group in REAL["no_news"] for line in group["lines"] if find(line)] == []
 
 
 def test_every_message_has_a_real_line() -> None:
-    """Those that several lines make are in test_real_kernel_logs.py."""
-    assert set(messages()) - {name for _, name, _ in LINES} == {
-        "reboot requested", "firmware of a GPU", "NVLinks not found", "no address space", "unread Xid",
-        "amdgpu reset failed", "amdgpu lost", "amdgpu too hot", "amdgpu bad pages", "amdgpu not initialised",
-        "amdgpu block", "amdgpu queues hang", "NIC health", "firmware: previous boot", "firmware: PCIe fatal",
-        "firmware: PCIe",
-    }  # fmt: skip
+    """Alone, or where several lines make it in one of the logs; the Xids that cannot be read are made up."""
+    logs = (Path(__file__).parents[1] / "real/kernel_logs.yaml").read_text(encoding="utf-8")
+    alone = {each["message"] for group in REAL["messages"] for each in group["lines"]}
+    records = [f"3,1,1,-;{line.strip()}\n".encode() for line in logs.splitlines()]
+    reader = kernel_log.Reports()
+    found = {each.get("message") for record in records for each in reader.take(record)}
+    assert set(messages()) - alone - found == {"unread Xid"}
 
 
 # -- laid to a device or the node, and judged

@@ -13,10 +13,7 @@ import pytest
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines
-from pytest_accel.drivers.query import Answerer, LibraryCall, sources_of
-from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.drivers.vendors.nvidia.query import Field
 from pytest_accel.simulate.libraries import never
 from pytest_accel.simulate.libraries.nvml import NvmlLibrary, h100, install
 
@@ -172,18 +169,3 @@ def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPa
     driver = NvidiaDriver()
     assert [device.index for device in driver.discover()] == [HEALTHY]
     assert driver.problems == ["GPU 1 does not answer: its management library has not answered for 2 s"]
-
-
-def test_every_name_in_the_tables_is_one_of_pynvmls() -> None:
-    tables = [identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS]
-    tables += [links.PCIE, links.FABRIC, links._link_table(0), power.LIMITS, power.PROCESSES, power.reading("580.95")]
-    for table in tables:
-        for source in sources_of(table):
-            names = [source.name] if isinstance(source, Field) else _names(source)
-            for name in names:
-                assert isinstance(name, int) or hasattr(pynvml, name), name
-
-
-def _names(call: Answerer) -> list[str | int]:
-    assert isinstance(call, LibraryCall)
-    return [call.name, *([call.fills] if call.fills else []), *call.arguments]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
 
 from pytest_accel import probes
@@ -110,9 +107,6 @@ def test_what_no_worker_could_import_is_refused(function: Any, says: str) -> Non
         probe("example.{op}", **COMPLETE)(function)
 
 
-def example_without(device: Any) -> None: ...
-
-
 def test_every_module_that_declares_a_probe_is_imported() -> None:
     folder = Path(str(probes.__file__)).parent
     declaring = {path.stem for path in folder.glob("*.py") if "\n@probe(" in path.read_text(encoding="utf-8")}
@@ -150,32 +144,3 @@ def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, 
     assert declared
     assert (declared.name, unit_of(metric)) == (name, unit)
     assert (declaration_of("our.own"), unit_of("our.own")) == (None, None), "nobody speaks for it"
-
-
-def test_importing_the_probes_imports_no_torch() -> None:
-    code = "import pytest_accel.probes, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-OWN = """
-import functools
-from pytest_accel import probes
-
-def small(device): ...
-
-def test_partial(accel_check):
-    accel_check(functools.partial(probes.matmul, dtype="fp32"))
-
-def test_nested(accel_check):
-    def inside(device): ...
-    accel_check(inside)
-"""
-
-
-@pytest.mark.devices
-def test_a_test_that_hands_over_such_an_object_is_told_so(tmp_path: Path) -> None:
-    (tmp_path / "test_own.py").write_text(OWN, encoding="utf-8")
-    ran = as_user.pytest(tmp_path, env=as_user.STUB_TORCH)
-    assert "a probe is a function at the top of a module, not an object of type partial; write one" in ran.out
-    assert "test_nested.<locals>.inside cannot be a probe: define it at the top of a module" in ran.out
-    assert "AttributeError" not in ran.out

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from pytest_accel.probes.device import error_class
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
@@ -20,57 +22,20 @@ class DistBackendError(RuntimeError): ...
 
 
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, "
-SYSTEM = f"{NCCL}unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
 BOUND = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'."
 LT = "CUDA error: {} when calling `cublasLtMatmul(ltHandle, ...)`"
 
-ERRORS: list[tuple[Exception, str, bool]] = [
-    # -- the device
-    (AcceleratorError("CUDA error: uncorrectable ECC error encountered"), "device", True),
-    (RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might"), "device", True),
-    (RuntimeError("CUDA error: unknown error"), "device", True),
-    (RuntimeError("HIP error: unspecified launch failure"), "device", True),
-    (RuntimeError(LT.format("CUBLAS_STATUS_EXECUTION_FAILED")), "device", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 214 'uncorrectable ECC error'"), "device", True),
-    (WrongResult("stream.copy: the arrays do not hold the expected result"), "device", False),
-    # -- what does not fit, or is lacking
-    (AcceleratorError("CUDA error: no kernel image is available for execution on the device"), "need", False),
-    (RuntimeError("HIP error: invalid device function"), "need", False),
-    (RuntimeError("CUDA error: system not yet initialized"), "need", False),
-    (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), "need", False),
-    (RuntimeError("CUDA error: out of memory"), "need", False),
-    (RuntimeError("CUDA error: peer mapping resources exhausted"), "need", False),
-    (RuntimeError("CUDA error: MPS server is not ready to accept new MPS client requests"), "need", False),
-    (OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "need", False),
-    (RuntimeError(LT.format("CUBLAS_STATUS_ALLOC_FAILED")), "need", False),
-    (
-        DistBackendError(
-            f"{SYSTEM}Last error:\nError while creating shared memory segment /dev/shm/nccl-a (size 9637888)"
-        ),
-        "need",
-        True,
-    ),
-    (DistBackendError(f"{NCCL}internal error - please report this issue to the NCCL developers"), "need", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\nCuda failure 2 'out of memory'"), "need", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\nLast error:\nHIP failure 'invalid device ordinal'"), "need", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\nHIP failure: 'invalid device pointer'"), "need", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\nhipIpcOpenMemHandle failed: uncorrectable error"), "device", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND}\nThis is usually caused"), "external", True),
-    (DistBackendError(f"{NCCL}unhandled cuda error\n{BOUND[:27]}: 'uncorrectable ECC error'"), "device", True),
-    (RuntimeError("Failed to initialize NCCL communicator: unhandled cuda error (run with NCCL_DEBUG"), "need", True),
-    (Unmeasurable("the probe needs 12.9 GB of memory"), "need", False),
-    # -- what a library has no kernel for
-    (RuntimeError(LT.format("CUBLAS_STATUS_NOT_SUPPORTED")), "not_applicable", False),
-    # -- a probe's own
-    (ValueError("invalid argument"), "bug", False),
-    (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "bug", False),
-]
+ERRORS = yaml.safe_load((Path(__file__).parents[1] / "real/errors.yaml").read_text(encoding="utf-8"))
+TYPES = [AcceleratorError, OutOfMemoryError, DistBackendError, WrongResult, Unmeasurable, RuntimeError, ValueError]
 
 
-@pytest.mark.parametrize(("error", "kind", "lost"), ERRORS, ids=lambda each: str(each)[-40:])
-def test_a_device_is_blamed_for_what_its_library_lays_to_it(error: Exception, kind: str, lost: bool) -> None:
+def test_a_device_is_blamed_for_what_its_library_lays_to_it() -> None:
     """`lost`: the process has to begin anew; of a collective, since its group is broken."""
-    assert (error_class.trouble_kind_of(error), error_class.context_is_lost(error)) == (kind, lost)
+    types = {each.__name__: each for each in TYPES}
+    for told in ERRORS:
+        error = types[told["error"]](told["text"])
+        found = error_class.trouble_kind_of(error), error_class.context_is_lost(error)
+        assert found == (told["kind"], told.get("lost", False)), told["text"]
 
 
 @pytest.mark.parametrize(

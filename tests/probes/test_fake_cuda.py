@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from pytest_accel import probes
 from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.device.torch_device import ProbeResult
 
-BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 MAMF = {"bf16": [2048, 2048, 13312], "fp8": [1024, 9216, 14336]}
 ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
@@ -98,69 +94,6 @@ def test_a_product_that_would_take_seconds_is_made_smaller(quick: pytest.MonkeyP
     assert (slow.conditions["m"], slow.conditions["shape"]) == (4096, "4096x4096x4096")
     assert usual.conditions["m"] == 8192
     assert "shape" not in usual.conditions, "it is the one that the method declares"
-
-
-@pytest.mark.skipif(not hasattr(torch.nn.functional, "scaled_mm"), reason="a torch that is too old for them")
-@pytest.mark.parametrize("dtype", ["mxfp8", "fp4"])
-@pytest.mark.slow
-def test_so_it_does_those_of_blackwell(quick: pytest.MonkeyPatch, dtype: str) -> None:
-    b200 = {"capability": (10, 0), "L2_cache_size": 126 << 20, "multi_processor_count": 148}
-    assert measure(quick, probes.matmul, {"dtype": dtype}, **b200)[0].samples
-
-
-@pytest.mark.parametrize("name", ["V3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("V4", "V8", "V12"))])
-def test_so_it_does_those_of_the_verification(quick: pytest.MonkeyPatch, name: str) -> None:
-    """The runs of benchmarks/verify.py that have calls of their own, with a clock that needs no counted cycles."""
-    with verification(quick) as (verify, subject):
-        figures, _ = verify.RUNS[name].find(subject)
-    assert set(figures) == set(verify.RUNS[name].of_part("h200-sxm"))
-
-
-@contextmanager
-def verification(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
-    """The module benchmarks/verify.py, and what its runs measure on: an H200."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import bench
-    import verify
-
-    with gpus(monkeypatch) as (device, _):
-        device.gate = bench.Gate()
-        own = {"torch": device.torch, "device": device, "gate": device.gate, "gpu": True, "driver": None}
-        run: Any = SimpleNamespace(**own, side=8192, dtype="bf16", scaled=lambda seconds: 0.05)
-        for method in ("product", "sample", "rate", "probe"):
-            setattr(run, method, MethodType(getattr(bench.Bench, method), run))
-        yield verify, verify.Subject(run, "h200-sxm", None)
-
-
-@pytest.mark.parametrize("says", ["echo '[N/A], [N/A]'", "exit 1", None])
-def test_without_a_stated_link_the_verification_has_its_copies(
-    quick: pytest.MonkeyPatch, tmp_path: Path, says: str | None
-) -> None:
-    """In a virtual machine nvidia-smi states none; there may also be no nvidia-smi."""
-    if says:
-        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
-        (tmp_path / "nvidia-smi").chmod(0o755)
-    quick.setenv("PATH", str(tmp_path))
-    with verification(quick) as (verify, subject):
-        figures, _ = verify.v7(subject)
-    assert figures["h2d GB/s"] == pytest.approx(HOST_LINK / 1e9, rel=0.01)
-    assert "gen idle / loaded" not in {name for name, value in figures.items() if value == value}  # noqa: PLR0124  nan
-
-
-def test_the_verification_multiplies_fp8_both_ways(quick: pytest.MonkeyPatch) -> None:
-    """With fast accumulation, of which the prediction is, and without, as our own products."""
-    asked: list[bool] = []
-    multiply: Any = torch._scaled_mm
-
-    def noted(*operands: Any, use_fast_accum: bool, **how: Any) -> Any:
-        asked.append(use_fast_accum)
-        return multiply(*operands, use_fast_accum=use_fast_accum, **how)
-
-    with verification(quick) as (verify, subject):
-        quick.setattr(torch, "_scaled_mm", noted)
-        for fast in (False, True):
-            verify._fp8(subject.bench, fast)
-    assert asked == [False] * 7 + [True] * 7
 
 
 # -- copies, by the time that they take

@@ -8,7 +8,6 @@ import multiprocessing
 import random
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import shipped
 
 pytest.importorskip("torch")
 
@@ -29,10 +27,9 @@ from pytest_accel.core.messages import FastPath, fastest
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas, fast_paths, worker
+from pytest_accel.probes.device import fast_paths, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.gemm import Gemm
-from pytest_accel.probes.device.shape_search import ANCHORS, quantisation
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -348,13 +345,6 @@ def test_the_fastest_device_decides_for_all() -> None:
     assert fastest([{"int8": slow}, {"int8": fast, "bf16": slow}]) == {"int8": fast, "bf16": slow}
 
 
-def test_other_processes_do_not_slow_the_decision() -> None:
-    clock = fast_paths.ThreadClock()
-    start = clock.mark()
-    time.sleep(0.2)  # as if another process had the CPU
-    assert clock.seconds(start, clock.mark()) < 0.1
-
-
 def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
     """By a processor that did something else for nine seconds of the first call."""
     spent = iter([9.0])
@@ -624,24 +614,6 @@ class Cycles:
         return made
 
 
-def test_a_search_begins_with_anchors_published_winners_and_full_waves(
-    gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
-) -> None:
-    best = sys.modules["pytest_accel.probes.matmul_best"]
-    properties = SimpleNamespace(multi_processor_count=132, L2_cache_size=50 << 20)
-    cuda.setattr(torch.cuda, "get_device_properties", lambda place: properties)
-    cuda.setattr(best, "Gemm", lambda *args: SimpleNamespace(rate=lambda *how: 700e12))
-    asked: list[Any] = []
-    cuda.setattr(best, "_search", lambda device, dtype, first: asked.extend(first))
-    published = shipped.load("h100-sxm").probes["matmul_best"]["published"]
-    with pytest.raises(AttributeError):  # nothing was found
-        probes.matmul_best(gpu_on_cpu, dtype="fp8", published=published)
-    assert asked[:4] == [*ANCHORS, (1024, 9216, 14336)]
-    assert len(set(asked)) == len(asked) == 52
-    for shape in asked[4:]:
-        assert max(quantisation(shape, tile, 132) for tile in best.TILES["cuda9"]) == 1
-
-
 def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
     gpu = Cycles()
     cuda.setattr(torch.cuda, "_sleep", gpu.sleep, raising=False)
@@ -649,32 +621,6 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
     assert gpu_on_cpu.counted_clock()["counted_mhz"] == pytest.approx(1500)
     gpu_on_cpu.sample = lambda *work, **how: ProbeResult("matmul.fp32", "TFLOPS", samples=[1.0])  # type: ignore[method-assign]
     assert probes.matmul(gpu_on_cpu, dtype="fp32", m=32, n=32, k=32).details["counted_mhz"] == pytest.approx(1500)
-
-
-@pytest.mark.parametrize("hip", [None, "7.0"])
-def test_a_spin_lasts_as_long_as_it_is_to(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, hip: str | None) -> None:
-    gpu = Cycles()
-    cuda.setattr(torch.version, "hip", hip)
-    cuda.setattr(torch.cuda, "_sleep", gpu.sleep, raising=False)
-    cuda.setattr(torch.cuda, "Event", gpu.event)
-    clock = gpu_on_cpu.clock
-    assert clock.hold(0.0)
-    began = gpu.now
-    assert clock.hold(0.06)
-    assert gpu.now - began == pytest.approx(0.06, rel=0.01)
-    cuda.delattr(torch.cuda, "_sleep", raising=False)
-    assert not gpu_on_cpu.clock.hold(0.06)
-
-
-def test_cycles_are_counted_where_it_is_known_which(
-    device: Compute, gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch
-) -> None:
-    assert device.counted_clock() == {}
-    cuda.delattr(torch.cuda, "_sleep", raising=False)
-    assert gpu_on_cpu.counted_clock() == {}
-    cuda.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
-    cuda.setattr(torch.version, "hip", "7.0")
-    assert gpu_on_cpu.counted_clock() == {}
 
 
 def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
@@ -691,17 +637,6 @@ def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
     assert (gemm.conditions["scaling"], gemm.conditions["accumulation"]) == ("tensor", "fp32")
     assert not calls[0]["use_fast_accum"]
     assert calls[0]["scale_a"].numel() == 1
-
-
-@pytest.mark.parametrize(("number", "text"), [(120804, "12.8.4"), (130001, "13.0.1"), (11401, "11.4.1")])
-def test_the_version_of_cublas_as_it_is_read(number: int, text: str) -> None:
-    assert blas.dotted(number) == text
-
-
-def test_without_cublas_there_is_no_version_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "maps").write_text("7f00-7f01 r-xp 00000000 00:00 0 /usr/lib/libc.so.6\n")
-    monkeypatch.setattr(blas, "_MAPS", tmp_path / "maps")
-    assert blas.version() is None
 
 
 @pytest.mark.parametrize(
@@ -1142,14 +1077,3 @@ def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said:
     """A billion calls before the first sample would look like a device that hangs."""
     with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):
         compute().sample(lambda: None, **{"amount": 1.0, "unit": "GB/s", **given})
-
-
-def test_what_a_device_offers_a_probe_is_there() -> None:
-    """The table of docs/extending.md."""
-    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    table = page.partition("### What `device` offers")[2].partition("\n\nA probe may return")[0]
-    names = [name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)(?:\(.*?\))?`", row.split("|")[1])]
-    assert len(names) > 12
-    device = compute()
-    of_ranks = {"rank", "world", "collectives"}
-    assert [name for name in names if not hasattr(device, name)] in ([], sorted(of_ranks & set(names)))

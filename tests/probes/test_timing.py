@@ -180,11 +180,6 @@ def test_a_sustained_load_is_sampled_alike_whatever_its_budget(seconds: float) -
     assert timed.ends[-1] < 8.0, "what is precise after that ends"
 
 
-def test_a_block_longer_than_the_budget_is_measured_once() -> None:
-    timed, _, _ = measure(steady(5.0), seconds=1.0)
-    assert (timed.seconds, timed.why_ended) == ([5.0], "budget")
-
-
 def test_the_queue_is_kept_full_and_every_block_is_its_own() -> None:
     """A device with a queue is never waited for before two more blocks are behind the one that is read."""
     timed, world, _ = measure(steady(0.05), depth=2, seconds=4.0)
@@ -339,15 +334,3 @@ def test_fastest_calls_are_sampled_for_the_budget_and_kept_up_until_the_gate_ope
     assert timed.ends[-1] == pytest.approx(4.0)
     assert world.calls == 1 + 2 * (4 + 3)
     assert gate.events == ["working", "ready", "settled"]
-
-
-def test_the_reference_beside_is_the_fastest_of_as_many_calls() -> None:
-    world = World(itertools.cycle([0.1, 0.3]))
-    others = itertools.cycle([0.2, 0.6])
-
-    def other() -> None:
-        world.time += next(others)
-
-    timed, _ = time_fastest_of(world.work, world, LoneGate(), calls=2, seconds=9.0, precision=0.0, beside=other)
-    assert timed.beside == pytest.approx([0.2] * len(timed.seconds))
-    assert timed.seconds == pytest.approx([0.1] * len(timed.seconds))

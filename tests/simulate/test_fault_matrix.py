@@ -14,7 +14,7 @@ import pytest
 import torch_has
 from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
-from fault_lists import LISTS, Published
+from fault_page import LISTS, Published
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
@@ -145,4 +145,4 @@ def test_the_status_page_has_its_counts() -> None:
 @pytest.mark.parametrize("published", LISTS, ids=lambda published: published.title)
 def test_what_stands_for_a_published_fault_is_caught(published: Published) -> None:
     known = {case.name for case in CASES if case.caught_by} | {what for what, _, _ in ELSEWHERE}
-    assert not [(code, by) for code, _, by in published.entries if isinstance(by, tuple) and not set(by) <= known]
+    assert not [(code, by) for code, _, by in published.entries if isinstance(by, list) and not set(by) <= known]

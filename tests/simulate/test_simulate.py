@@ -24,11 +24,9 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.drivers import DriverProblem
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.facts import inventory
-from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
+from pytest_accel.probes.device.error_class import WrongResult
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.run import earlier_records
 from pytest_accel.run.options import Refused
@@ -166,11 +164,6 @@ def test_every_fault_works_with_its_defaults_and_is_listed(
 # -- the model
 
 
-def test_a_node_of_another_product_has_other_devices() -> None:
-    """Its runs are no earlier runs of this node."""
-    assert len({model_of(load(sku), 0.0, "").uuid(0) for sku in ("h100-sxm", "h200-sxm", "l40s")}) == 3
-
-
 def test_the_same_file_gives_the_same_node_another_seed_another(write: Callable[..., str]) -> None:
     def numbers(seed: int) -> list[Any]:
         made = model_of(load(write(head=f"sku: ./pair.yaml\nseed: {seed}")), 0.0, "")
@@ -178,14 +171,6 @@ def test_the_same_file_gives_the_same_node_another_seed_another(write: Callable[
 
     assert numbers(7) == numbers(7)
     assert not set(numbers(7)) & set(numbers(8))
-
-
-def test_noise_is_that_of_real_blocks() -> None:
-    """CV 0.5 to 1 %, lag-1 autocorrelation 0.3 to 0.6."""
-    blocks = list(itertools.islice(model_of(load("h100-sxm"), 0.0, "").noise(0, "matmul.bf16", 1), 4000))
-    assert statistics.mean(blocks) == pytest.approx(1.0, abs=0.002)
-    assert 0.005 < statistics.stdev(blocks) < 0.01
-    assert 0.3 < statistics.correlation(blocks[:-1], blocks[1:]) < 0.6
 
 
 def test_healthy_rates_are_those_of_the_file_and_what_is_assumed_is_marked(write: Callable[..., str]) -> None:
@@ -283,61 +268,6 @@ def test_no_counter_goes_back_where_each_device_is_read_in_a_thread(
         assert device.result() == sorted(device.result())
 
 
-def test_a_device_that_is_lost_later(modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver]) -> None:
-    made = modelled("fault: device-lost, device: 1, at: soak")
-    opened, board = driver(made), SharedState(Path(made.board), 2)
-    first, second = opened.discover()
-    board.write(1, now=5.0, **{"began soak": 4.0})
-    time.sleep(2 * management.FRESH_SECONDS)
-    assert opened.read(first)
-    with pytest.raises(DriverProblem, match="lost"):
-        opened.read(second)
-
-
-@pytest.mark.parametrize(
-    ("fault", "metric", "value"),
-    [
-        ("mig-on", "inventory.mig", "enabled"),
-        ("ecc-off", "inventory.ecc", "disabled"),
-        ("wrong-vbios", "inventory.vbios", "96.00.61.00.01"),
-        ("ecc-counted", "health.ecc_uncorrectable_volatile", 1),
-        ("remap-pending", "health.remap_pending", 1),
-        ("remap-failure", "health.remap_failure", 1),
-        ("nvlink-down", "health.nvlink_up", 17),
-        ("fabric-not-ready", "health.fabric", "in progress"),
-        ("clock-locked", "health.clock_lock", "application clocks"),
-        ("power-cap-lowered", "health.power_limit_lowered", pytest.approx(210)),
-        ("foreign-process", "health.foreign_processes", 1),
-        ("narrow-pcie", "health.pcie_width", 8),
-    ],
-)
-def test_what_the_driver_states_of_a_sick_device_and_of_its_neighbour(
-    modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver], fault: str, metric: str, value: Any
-) -> None:
-    well, sick = driver(modelled(f"fault: {fault}, device: 1")).discover()
-    assert inventory.read(metric, sick)[1] == value
-    assert inventory.read(metric, well)[1] != value
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [("driver-not-loaded", "modprobe nvidia"), ("library-missing", r"libnvidia-ml\.so\.1 is missing")],
-)
-def test_a_library_that_cannot_be_used(
-    modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver], fault: str, said: str
-) -> None:
-    with pytest.raises(DriverProblem, match=said):
-        driver(modelled(f"fault: {fault}")).discover()
-
-
-def test_the_bus_shows_a_device_that_the_library_does_not_know(
-    modelled: Callable[..., Model], driver: Callable[[Model], NvidiaDriver]
-) -> None:
-    made = modelled("fault: device-missing, device: 0")
-    assert [device.uuid for device in driver(made).discover()] == [made.uuid(1)]
-    assert len(management.hints(made)) == 2
-
-
 # -- the device that a probe is handed
 
 
@@ -421,45 +351,6 @@ def test_a_flipped_bit_is_found_by_the_probe_itself(
     only(device().run(probe, conditions))
     with pytest.raises(WrongResult):
         only(device(f"fault: wrong-result, device: 1, what: {what}").run(probe, conditions))
-
-
-@pytest.mark.parametrize(
-    ("what", "probe", "conditions"),
-    [
-        ("matmul", probes.exact_matmul, ASKED),
-        ("memory", probes.memory_pattern, {"state": "cold", "mib": None}),
-    ],
-)
-def test_a_flipped_bit_is_counted(
-    device: Callable[..., SimulatedDevice], what: str, probe: Callable[..., Any], conditions: dict[str, Any]
-) -> None:
-    assert only(device().run(probe, conditions)).value == 0
-    sick = device(f"fault: wrong-result, device: 1, what: {what}")
-    assert (only(sick.run(probe, conditions)).value or 0) > 0
-
-
-@pytest.mark.parametrize("fault", ["device-lost", "ecc-uncorrectable"])
-def test_a_device_fails_when_its_fault_begins(device: Callable[..., SimulatedDevice], fault: str) -> None:
-    sick = device(f"fault: {fault}, device: 1, at: matmul")
-    only(sick.run(probes.stream, {"op": "copy", "mib": 4096}))
-    with pytest.raises(RuntimeError, match="CUDA error"):
-        only(sick.run(probes.matmul, ASKED))
-
-
-@pytest.mark.slow
-def test_a_long_soak_sees_what_heat_takes(device: Callable[..., SimulatedDevice]) -> None:
-    """A minute: its first seconds have to be among the samples, or there is nothing to compare with."""
-    hot = device("fault: thermal-slowdown, device: 1, by: 0.15, at: soak+20")
-    hot.seconds = 60.0
-    rate, droop, *_ = hot.run(probes.soak, ASKED)
-    assert rate.conditions["seconds"] == 60
-    assert droop.conditions["early_seconds"] == [5.0, 15.0]
-    assert droop.value == pytest.approx(0.15, abs=0.01)
-
-
-def test_the_modes_of_a_simulated_device_count_as_those_of_a_real_one(device: Callable[..., SimulatedDevice]) -> None:
-    with pytest.raises(Unmeasurable, match="compute mode of gpu1 is prohibited"):
-        device(compute_mode="prohibited")
 
 
 def test_a_probe_of_ones_own(device: Callable[..., SimulatedDevice]) -> None:
@@ -549,10 +440,3 @@ def test_a_device_that_hung_is_not_waited_for_again(tmp_path: Path, write: Calla
     judged = {metric: done.statuses(metric) for metric in ("stream.copy_kernel", "stream.triad")}
     assert set(map(tuple, map(dict.items, judged.values()))) == {(("gpu0", "PASS"), ("gpu1", "FAIL"))}
     assert done.closing.startswith("SIMULATED REJECTED gpu1: stream.copy_kernel its process sent nothing for 15 s")
-
-
-def test_the_wrong_product(tmp_path: Path, write: Callable[..., str]) -> None:
-    done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--accel-sku=h200-sxm", "-k", "inventory")
-    assert done.exit == 1
-    assert done.closing.startswith("SIMULATED REJECTED")
-    assert done.statuses("inventory.sku") == {"gpu0": "FAIL"}

@@ -1,8 +1,10 @@
 """Threshold files: the shipped ones, the user's own, and every mistake that one can hold."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from shipped import every as every_sku
 
 from pytest_accel.core.measurement import Device
@@ -108,18 +110,6 @@ def test_no_device_is_two_shipped_skus() -> None:
             assert products.recognise([device], every) == [sku]
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "peak"),
-    [
-        ("h100-sxm", "bf16", 132 * 4096 * 1830e6 / 1e12),  # SMs x dense operations a clock x Hz
-        ("h100-sxm", "fp8", 132 * 8192 * 1830e6 / 1e12),
-        ("h200-sxm", "bf16", 132 * 4096 * 1830e6 / 1e12),
-    ],
-)
-def test_datasheet_peaks_follow_from_the_hardware(name: str, dtype: str, peak: float) -> None:
-    assert loader.load(name).datasheet.tflops[dtype] == pytest.approx(peak, rel=1e-3)
-
-
 def test_names_are_found_and_near_ones_suggested() -> None:
     assert loader.names() == SHIPPED
     with pytest.raises(BadFile, match="no SKU named 'h100-sxn'; did you mean 'h100-sxm'"):
@@ -136,58 +126,12 @@ def test_the_file_that_the_mistakes_are_made_in_is_good(tmp_path: Path) -> None:
     assert not sku.limits["matmul.bf16"].overridden
 
 
-LIMIT = f"{{floor: 600, unit: TFLOPS, source: {SOURCE}}}"
+MISTAKES = yaml.safe_load((CHECKOUT.parent / "tests/data/loader-mistakes.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
-    [
-        # the limit itself
-        ("unit: TFLOPS", "unit: TFLOP", 7, "unit: 'TFLOP' is not known; did you mean 'TFLOPS'"),
-        ("unit: TFLOPS, ", "", 7, "limits.matmul.bf16: 'unit' is missing"),
-        ("floor: 600", "floor: 600, software: {nccl: '2.18+'}", 7, "software.nccl: '2.18+' is not a comparison"),
-        ("floor: 600", "floor: 600, software: {nccl: 2.18}", 7, "software.nccl: expected text, found 2.18"),
-        ("floor: 600", "floor: 600, warn: 500", 7, "warn 500 lies past the bound"),
-        ("floor: 600", "floor: 600, at: {nightly: {warn: 700}}", 7, "bf16.at.nightly'; known"),
-        ("floor: 600", "equals:", 7, "limits.matmul.bf16: needs one of"),
-        ("floor: 600, unit: TFLOPS", "floor: 60, unit: of peak", 7, "floor 60 is not a fraction of a peak in (0, 1]"),
-        ("floor: 600", f"floor: 1{'0' * 400}", 7, "... (403 characters) cannot be read as a whole number"),
-        ("floor: 600", "one_of: []", 7, "one_of is empty, so every value would break it"),
-        ("floor: 600", "one_of: [700, '600']", 7, "one_of '600': expected a number, since the unit is TFLOPS"),
-        ("floor: 600", "floor: 600, one_of: [700]", 7, "has floor and one_of, but only one of them would be judged"),
-        ("floor: 600, unit: TFLOPS", "floor: derived, reference: 9, unit: of peak", 7, "unit of its reference"),
-        (LIMIT, "600", 7, "limits.matmul.bf16: expected a mapping, found 600"),
-        # its source
-        ("kind: measured", "kind: guessed", 7, "source.kind: 'guessed' is not known"),
-        ("date: 2026-11", "date: soon", 7, "source.date: expected a date such as 2026-11"),
-        ("date: 2026-11", "date: 2026-11, devices: none", 7, "source.devices: expected a whole number above zero"),
-        (LIMIT, f"{{version: '>=1.2', unit: TFLOPS, source: {SOURCE}}}", 7, "unit TFLOPS should be version"),
-        ("  matmul.bf16: {floor: 600", "  matmull.bf16: {floor: 600", 7,
-         "no probe measures matmull.bf16; did you mean 'matmul.bf16'"),
-        ("  matmul.bf16: {floor: 600", "  inventory.memroy: {floor: 600", 7,
-         "no driver states inventory.memroy; did you mean 'inventory.memory'"),
-        ("  matmul.bf16: {floor: 600", "  host.numa_balancin: {floor: 600", 7,
-         "no driver states host.numa_balancin; did you mean 'host.numa_balancing'"),
-        # the rest
-        ("sku: mine\n", "", 1, "the file: 'sku' is missing"),
-        ("vendor: nvidia", "vendor: nvida", 2, "vendor: 'nvida' is not known; did you mean 'nvidia'"),
-        ("bf16: 1000", "bf16: 0", 5, "datasheet.tflops.bf16: expected a number above zero"),
-        ("bf16: 1000}", "fp8: 9}\n  unsupported: [bf16]", 8, "bf16: has a limit, but is not applicable: mine has no"),
-        ("limits:", "not_applicable: {matmul.bf16: no time}\nlimits:", 8, "not applicable: no time"),
-        ("limits:", "limits:\n  soak.droop: {floor: derived, reference: 9}", 7, "limits.soak.droop: 'unit' is missing"),
-        ("limits:", f"limits:\n  odd.metric: {{floor: derived, reference: 5, unit: s, source: {SOURCE}}}", 7,
-         "limits.odd.metric: odd.metric has no rule for a derived floor"),
-        ("limits:", "budgets: {qick: {matmul: 1}}\nlimits:", 6, "unknown key 'budgets.qick'; did you mean 'quick'"),
-        ("limits:", "probes: {matmull: {m: 64}}\nlimits:", 6, "matmull: is no packaged probe; did you mean 'matmul'"),
-        ("limits:", "probes: {matmul: {m: -64}}\nlimits:", 6, "probes.matmul.m: expected a whole number above zero"),
-        ("limits:", "precision: -1\nlimits:", 6, "precision: expected a number above zero, found -1"),
-        ("devices: 8", "devices: 8, link: {count: 18}", 9, "platforms.hgx8.link: 'type' is missing"),
-        ("\n  hgx8: {devices: 8}", " {}", 8, "platforms: needs at least one"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_named_with_file_line_key_and_value(
-    tmp_path: Path, old: str, new: str, line: int, message: str
-) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["error"][1][:50])
+def test_a_mistake_is_named_with_file_line_key_and_value(tmp_path: Path, mistake: dict[str, Any]) -> None:
+    (old, new), (line, message) = mistake["change"], mistake["error"]
     assert GOOD.count(old) == 1
     text = refused(tmp_path, GOOD.replace(old, new))
     assert f"mine.yaml:{line}: " in text

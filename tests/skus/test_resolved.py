@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import shipped
-import yaml
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku
@@ -100,38 +99,8 @@ def test_a_limit_without_its_reference_is_one_all_the_same(tmp_path: Path, text:
     assert (made.floor, made.of_reference) == (whole.floor, None)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "metric"),
-    [
-        ("floor: 2762", "floor: 1762", "stream.triad"),
-        ("ceiling: 0.05", "ceiling: 0.5", "soak.droop_slow"),
-        ("NVIDIA H100 80GB HBM3", "NVIDIA H100", "inventory.sku"),
-        ("\n    devices: 8\n", "\n    devices: 4\n", "inventory.count"),
-        ("between_devices: 0.016", "between_devices: 0.16", "matmul.bf16"),
-    ],
-)
-def test_a_changed_file_is_held_against_the_shipped_one(
-    old: str, new: str, metric: str, tmp_path: Path, text: str
-) -> None:
-    """A floor that was lowered after it was agreed: the closing line has to say that it is another floor."""
-    made = loaded(tmp_path, changed(text, old, new))
-    assert metric in overridden(made)
-    limits = requirements.limits(made, made.platforms["hgx8"], 8)
-    assert circumstances(made, made.platforms["hgx8"], "standard", limits, []).overridden >= 1
-
-
 def test_an_agreed_floor_below_that_of_the_class_leaves_the_floor_of_the_class(tmp_path: Path, text: str) -> None:
     usual = loaded(tmp_path, text).limits["stream.triad"].beneath
     made = loaded(tmp_path, changed(text, "floor: 2762.1", "floor: 5")).limits["stream.triad"]
     assert (made.floor, made.beneath) == (5, usual)
     assert usual is not None
-
-
-def test_a_limit_taken_out_is_counted(tmp_path: Path, text: str) -> None:
-    content = yaml.safe_load(text)
-    del content["limits"]["stream.triad"]
-    assert loaded(tmp_path, yaml.safe_dump(content)).left_out == ("stream.triad",)
-
-
-def test_another_datasheet_is_told(tmp_path: Path, text: str) -> None:
-    assert loaded(tmp_path, changed(text, "bf16: 989.4", "bf16: 700")).other_datasheet == ("tflops.bf16",)

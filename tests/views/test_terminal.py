@@ -1,7 +1,6 @@
 """What a person reads: the table, the closing line, the plan; and what pytest-benchmark is given."""
 
 import importlib
-import itertools
 import math
 import re
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from worded import worded
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
@@ -26,13 +24,10 @@ from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import (
-    by_phrases,
     closing_lines,
     finds_lines,
     folded,
     hash_lines,
-    sampling_line,
-    time_line,
 )
 
 NAMES = Names({"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"})
@@ -116,17 +111,6 @@ def test_facts_that_are_as_expected_on_many_devices_are_one_line() -> None:
     ]
 
 
-def test_the_slowest_of_several_is_marked_even_if_it_passes() -> None:
-    assert rows(judged(740.0), judged(730.0, "GPU-1"))[1].startswith("PASS gpu1 <")
-    assert "<" not in rows(judged(740.0))[1], "one device is not the slowest"
-
-
-def test_columns_line_up() -> None:
-    lines = [text for text, _ in table([judged(730.0), judged(1234.5, "GPU-1")], NAMES)]
-    assert len({line.index("matmul.bf16") for line in lines[1:]}) == 1
-    assert len({line.index(" TFLOPS") for line in lines[1:]}) == 1  # numbers are flush right
-
-
 def test_a_row_has_the_colour_of_its_status() -> None:
     found = {each: colours(Verdict("a", "GPU-0", each, worded("why"), limit=FLOOR))[1:] for each in Status}
     assert {status.value: shown[0] for status, shown in found.items() if shown} == {
@@ -144,12 +128,6 @@ def test_a_marginal_row_says_why() -> None:
         "marginal: gpu0 matmul.bf16: 675 TFLOPS, floor 672 TFLOPS (+0.4%); within 2% of the floor",
         "yellow",
     )
-
-
-def test_information_is_shown_without_a_limit() -> None:
-    found = judge([Measurement("ddp.step_ms", "node", "ms", 41.5)], None)
-    assert rows(found)[1] == "info node ddp.step_ms 41.5 ms"
-    assert colours(found)[1] == ""
 
 
 def test_what_cannot_exist_is_shown_by_v_with_the_reasons() -> None:
@@ -185,12 +163,6 @@ def test_metrics_that_are_0_on_all_devices_share_a_line() -> None:
     assert len(table(found(0.0, 0.0), NAMES, full=True)) == 1 + 8
 
 
-def test_many_values_without_a_limit_are_shown_by_v() -> None:
-    values = [judge([Measurement("soak.power", f"GPU-{place}", "W", 700.0)], None) for place in range(4)]
-    assert rows(*values) == []
-    assert "700 W" in table(values, NAMES, full=True)[1][0]
-
-
 def test_what_nothing_else_judges_is_shown_although_it_has_no_limit() -> None:
     """The bandwidth of an unknown board is the first thing that one wants to see."""
     values = [judge([Measurement("stream.triad", f"GPU-{place}", "GB/s", 700.0)], None) for place in range(4)]
@@ -219,13 +191,6 @@ def test_of_a_device_with_many_marginal_limits_the_worst_have_rows() -> None:
     failing = judged(600.0, "GPU-1", "soak.rate")
     told = [line for line in rows(*near, *fine, failing) if line.startswith("marginal: ")]
     assert told == ["marginal: gpu1: 1 more (-v lists them)"], "what fails matters more"
-
-
-def test_a_long_table_of_two_devices_is_as_short_as_that_of_eight() -> None:
-    subjects = ("GPU-0", "GPU-1")
-    held = [judged(700.0 + place, each, f"matmul.x{place}") for place in range(16) for each in subjects]
-    assert sum(line.startswith("PASS") for line in rows(*held[:30])) == 30
-    assert [line.split()[:3] for line in rows(*held) if line.startswith("PASS")] == [["PASS", "all", "2"]] * 16
 
 
 def test_what_is_no_number_does_not_break_the_table() -> None:
@@ -363,25 +328,11 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     )
 
 
-def test_lines_that_are_broken_between_phrases_lose_no_word() -> None:
-    texts = ("", " ", "a" * 200, "a  b " * 60, "((" + "b, c (d)) " * 30, "w " + "e" * 99 + " f")
-    for text, width in itertools.product(texts, (1, 10, 40, 80)):
-        lines = by_phrases(text, width)
-        assert " ".join(lines).split() == text.split()
-        assert all(len(line) <= width or " " not in line.strip() for line in lines)
-
-
 def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature() -> None:
     for width, count in ((None, 1), (40, 2), (80, 2), (120, 1)):
         lines = [text for text, _ in hash_lines("a" * 64, width)]
         assert " ".join(line.strip() for line in lines) == f"sha256: {'a' * 64}, unsigned"
         assert len(lines) == count
-
-
-def test_the_phases_of_a_run_are_whole_seconds_and_none_is_negative() -> None:
-    text, _ = time_line({"wall": 12.0, "measuring": -0.004, "checks": 1.4, "silent": 0.0})
-    assert text == "time: 12 s: measuring 0, checks 1"
-    assert "silent 60" in time_line({"wall": 70.0, "silent": 60.2})[0]
 
 
 # -- the plan
@@ -458,8 +409,3 @@ def test_benchmark_is_given_the_durations_that_the_device_took(benchmark: Any) -
         "ceiling": None,
         "limit_from": "h100-sxm.yaml:20",
     }
-
-
-def test_what_the_readings_cost_is_one_line() -> None:
-    cost: SamplingCost = {"readings": 512, "seconds_per_reading": 0.00123, "cpu_share": 0.00071}
-    assert sampling_line(cost)[0] == "sampling: 512 readings of 1.23 ms, 0.07% of the processors' time"
