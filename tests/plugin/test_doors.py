@@ -158,7 +158,9 @@ def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
+@pytest.mark.parametrize(
+    "option", ["--collect-only", "--setup-plan", "--version", "--help", "--markers", "--cache-show"]
+)
 @pytest.mark.parametrize("where", ["ini", "environment"])
 def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, option: str, where: str) -> None:
     """A nightly run would pass for ever."""
@@ -172,71 +174,29 @@ def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, opti
     assert "nothing was measured: " in ran.out
 
 
-@pytest.mark.parametrize("option", ["--version", "--help", "--markers", "--cache-show"])
-@pytest.mark.parametrize("where", ["ini", "environment"])
-def test_a_configuration_that_only_shows_is_not_green(tmp_path: Path, option: str, where: str) -> None:
-    """It would measure nothing for ever, as a plan would."""
-    if where == "ini":
-        (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {option}\n")
-    env = {"PYTEST_ADDOPTS": option} if where == "environment" else {}
-    ran = as_user.pytest(tmp_path, *QUICK, "--accel-simulate=h100-sxm", sku=None, paths=(), env=env)
-
-    assert ran.exit == 6, ran.out
-    assert "nothing was measured: " in ran.out
-
-
-@pytest.mark.parametrize("option", ["--accel-sku=", "--accel-simulate=", "--accel-sku= "])
-def test_an_empty_name_is_refused(tmp_path: Path, option: str) -> None:
-    """`--accel-sku=$SKU` without SKU would skip what measures, and be green."""
-    write(tmp_path, test_mine="def test_mine(accel_check):\n    accel_check(tiny)\n")
-    ran = as_user.pytest(tmp_path, option, sku=None, refused=True)
-
-    assert ran.exit == 4, ran.out
-    assert "names nothing" in ran.out
-
-
 # -- opening
 
 
-@pytest.mark.parametrize("option", ["--accel-sku=h10-sxm", "--accel-devices=99"])
-def test_a_wrong_option_is_one_sentence(tmp_path: Path, option: str) -> None:
-    """Exit status 4, said once, without a traceback; nothing stays behind."""
-    ran = run(tmp_path, option)
-
-    assert ran.exit == 4, ran.out
-    assert len(re.findall("^ERROR: ", ran.out, re.MULTILINE)) == 1
-    assert "Traceback" not in ran.out
-    assert "INTERNALERROR" not in ran.out
-    assert not list((tmp_path / "accel-records").glob("*"))
-
-
 @pytest.mark.devices
-@pytest.mark.parametrize(("does", "status"), [("1 / 0", 3), ("os.kill(os.getpid(), signal.SIGTERM)", 2)])
+@pytest.mark.parametrize(
+    ("does", "status"),
+    [
+        ("1 / 0", 3),
+        ("os.kill(os.getpid(), signal.SIGTERM)", 2),
+        ("pytest.exit('no', returncode=0)", 2),
+        ("pytest.exit('no', returncode=1)", 2),
+        ("raise session.Failed('no')", 3),
+    ],
+)
 def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, does: str, status: int) -> None:
-    """Another plugin fails in pytest_sessionstart: later runs must not see an attempt that still goes on."""
-    write(tmp_path, conftest=f"import os, signal\ndef pytest_sessionstart():\n    {does}\n", test_facts=FACTS_ONLY)
+    """Another plugin fails in pytest_sessionstart: no verdict, and no attempt that still goes on to later runs."""
+    fails = f"import os, pytest, signal\ndef pytest_sessionstart(session):\n    {does}\n"
+    write(tmp_path, conftest=fails, test_facts=FACTS_ONLY)
     ran = as_user.pytest(tmp_path)
 
     assert ran.exit == status, ran.out
     assert ran.record["state"] == "interrupted"
     assert ran.record["closing"]["exit"] == status
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("--accel-patience=abc", "argument --accel-patience: 'abc' is not a number"),
-        ("--accel-output=conftest.py", "conftest.py is a file, not a folder; name a new folder"),
-        ("--accel-sku=ours", "no SKU named 'ours'; did you mean the file ./ours.yaml?"),
-    ],
-)
-def test_an_error_says_what_to_do(tmp_path: Path, option: str, said: str) -> None:
-    write(tmp_path, conftest="", test_facts=FACTS_ONLY)
-    (tmp_path / "ours.yaml").touch()
-    done = run(tmp_path, option)
-
-    assert done.exit == 4, done.out
-    assert said in done.out
 
 
 WITHOUT_A_LINE = """
@@ -259,23 +219,6 @@ def test_an_interrupt_at_an_instruction_without_a_line_is_no_traceback(tmp_path:
     assert ran.exit == 2, ran.out
     assert "TypeError" not in ran.out
     assert "Traceback" not in ran.out
-
-
-STARTS = [
-    ("pytest.exit('no', returncode=0)", 2),
-    ("pytest.exit('no', returncode=1)", 2),
-    ("raise session.Failed('no')", 3),
-]
-
-
-@pytest.mark.devices
-@pytest.mark.parametrize(("does", "status"), STARTS)
-def test_no_plugin_ends_a_session_at_its_start_as_a_verdict(tmp_path: Path, does: str, status: int) -> None:
-    write(tmp_path, conftest=f"import pytest\ndef pytest_sessionstart(session):\n    {does}\n", test_facts=FACTS_ONLY)
-    ran = as_user.pytest(tmp_path)
-
-    assert ran.exit == status, ran.out
-    assert ran.record["state"] == "interrupted"
 
 
 ENDS = ["pytest.exit('no', returncode=0)", "pytest.exit('no', returncode=1)", "raise RuntimeError('no')"]

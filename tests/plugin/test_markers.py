@@ -7,7 +7,7 @@ import pytest
 
 from pytest_accel import accel_limit, accel_min_gbps, accel_min_tflops
 from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
+from pytest_accel.plugin.markers import BadMarker, limits_from_marks
 
 WHERE = "test_mine.py::test_ffn"
 
@@ -44,6 +44,7 @@ def test_a_marker_is_a_limit(
     ("decorator", "message"),
     [
         (accel_min_tflops(), "give either a fraction of the peak in (0, 1] or tflops="),
+        (accel_min_tflops(790), "signature: accel_min_tflops(of_peak: float | None = None, *, tflops"),
         (accel_min_tflops(0.8, tflops=790), "give either a fraction of the peak in (0, 1] or tflops="),
         (accel_min_tflops(790), "790 is not a fraction of the peak in (0, 1]; write tflops=790 for TFLOPS"),
         (accel_min_tflops(0), "0 is not a fraction of the peak in (0, 1]"),
@@ -83,11 +84,6 @@ def test_an_unknown_accel_marker_is_an_error() -> None:
         limits_from_marks([misspelt], WHERE)
 
 
-def test_a_wrong_marker_shows_its_signature() -> None:
-    with pytest.raises(BadMarker, match=r"signature: accel_min_tflops\(of_peak: float \| None = None, \*, tflops"):
-        limit(accel_min_tflops(790))
-
-
 def test_markers_of_others_are_left_alone() -> None:
     others: list[Any] = [
         pytest.mark.usefixtures("x").mark,
@@ -95,11 +91,3 @@ def test_markers_of_others_are_left_alone() -> None:
         pytest.mark.parametrize("x", [1]).mark,
     ]
     assert [each.unit for each in limits_from_marks(others, WHERE)] == ["of peak"]
-
-
-@pytest.mark.parametrize("name", MARKERS)
-def test_markers_are_shown_with_signature_and_meaning(name: str) -> None:
-    line = registration(name)
-    assert line.startswith(f"{name}(")
-    assert ": Fail below" in line
-    assert "\n" not in line

@@ -109,14 +109,6 @@ def test_what_holds_although_it_is_short_was_not_told_to_be_rejected(sku: str, f
     assert min(best.values()) > told(closing, family)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("sku", "family"), CASES)
-def test_one_device_at_half_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
-    slow, closing = ran(tmp_path, sku, family, 0.5, [3])
-    assert closing.line.startswith("SIMULATED REJECTED gpu3: ")
-    assert len({each.subject for each in slow if each.status is Status.FAIL}) == 1
-
-
 def nodes() -> list[Any]:
     """The products of `CASES`; all but the first run every night."""
     every = list(dict.fromkeys(sku for sku, _ in CASES))

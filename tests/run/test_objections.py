@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -185,12 +184,6 @@ def test_judged_from_a_record_that_has_changed_since(tmp_path: Path, capsys: pyt
 def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
     with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
         edited(rejected(tmp_path), put("verdicts.1.limit", place))
-
-
-def test_the_hash_is_that_of_the_canonical_json(tmp_path: Path) -> None:
-    raw = json.loads((rejected(tmp_path) / FILE).read_text())
-    stated = raw.pop("sha256")
-    assert hashlib.sha256(json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()).hexdigest() == stated
 
 
 def test_a_run_that_goes_on_is_not_judged_yet(tmp_path: Path) -> None:
