@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from pytest_accel.judging.verdicts.like_devices import family_of
 from pytest_accel.simulate.node import SIMULATED_VENDORS
 from pytest_accel.skus import loader, readiness
 
+pytestmark = pytest.mark.usefixtures("fast")
+
 FAULTS = {"products": "slow-compute", "memory": "slow-memory"}
 PARTS = {"products": "matrix units", "memory": "memory"}
-EVERY = tuple(range(8))
+DEVICES = 8
 
 
 def usual(sku: Sku) -> Platform:
@@ -36,30 +38,20 @@ def simulated() -> Iterator[tuple[str, str]]:
     """Yield for every vendor and family the first product of eight devices that a class alone rejects."""
     for vendor in SIMULATED_VENDORS:
         for family, part in PARTS.items():
-            own = (
-                sku for sku in map(load, loader.names()) if sku.vendor == vendor and usual(sku).devices == len(EVERY)
-            )
+            own = (sku for sku in map(load, loader.names()) if sku.vendor == vendor and usual(sku).devices == DEVICES)
             yield from [(sku.name, family) for sku in own if by_class(sku, part)][:1]
 
 
 CASES = list(simulated())
 
 
-@pytest.fixture(autouse=True)
-def _torch() -> None:
-    pytest.importorskip("torch")
-
-
-def ran(
-    folder: Path, sku: str, family: str, by: float = 0.0, devices: Sequence[int] = EVERY
-) -> tuple[list[Verdict], Closing]:
+def ran(folder: Path, sku: str, family: str, by: float = 0.0) -> tuple[list[Verdict], Closing]:
     """Run what is measured of a family on a node that is slow by a share."""
-    fault = f"faults: [{{fault: {FAULTS[family]}, device: {list(devices)}, by: {by}}}]\n" if by else ""
-    node = folder / f"{family}-{by:.3f}-{len(devices)}.yaml"
+    fault = f"faults: [{{fault: {FAULTS[family]}, device: {list(range(DEVICES))}, by: {by}}}]\n" if by else ""
+    node = folder / f"{family}-{by:.3f}.yaml"
     node.write_text(f"sku: {sku}\n{fault}")
     probes = ["matmul", "matmul_mamf", "soak"] if family == "products" else ["stream"]
-    with in_process.fast():
-        here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
+    here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
     own = [each for each in here.ledger.verdicts if each.subject != NODE and _of(each, family)]
     return own, closing
 
@@ -85,6 +77,7 @@ def loss(verdicts: list[Verdict], share: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("sku", "family"), CASES)
 def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
+    """And what holds although it is short was not told to be rejected."""
     healthy, closing = ran(tmp_path, sku, family)
     assert healthy
     assert closing.word == "HELD"
@@ -96,11 +89,6 @@ def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_
     assert "the floor of its class" in closing.line or any(
         each.limit and each.limit.basis is Basis.CLASS for each in closing.named
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sku", "family"), CASES)
-def test_what_holds_although_it_is_short_was_not_told_to_be_rejected(sku: str, family: str, tmp_path: Path) -> None:
     short, closing = ran(tmp_path, sku, family, 0.05)
     assert closing.word == "HELD"
     best = {each.subject: 0.0 for each in short}

@@ -53,13 +53,6 @@ budgets: {quick: {peer_copy.both: 10}}
 """
 
 
-@pytest.fixture(scope="module")
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
-
-
 def node(folder: Path, *faults: str, platform: str = "two") -> str:
     """A node of two or four H100 with these faults; the path of its file."""
     (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
