@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import as_user
 import in_process
 import pytest
 from shipped import load
@@ -95,44 +93,3 @@ def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_
     for each in short:
         best[each.subject] = max(best[each.subject], each.of_peak or 0.0)
     assert min(best.values()) > told(closing, family)
-
-
-def nodes() -> list[Any]:
-    """The products of `CASES`; all but the first run every night."""
-    every = list(dict.fromkeys(sku for sku, _ in CASES))
-    return [pytest.param(sku, marks=[pytest.mark.nightly] * (place > 0)) for place, sku in enumerate(every)]
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.parametrize("sku", nodes())
-def test_a_healthy_node_is_accepted_where_no_part_lacks_a_floor(sku: str, tmp_path: Path) -> None:
-    lacking = readiness.lacking(load(sku), usual(load(sku)), ["quick"])
-    place = tmp_path / "out"
-    options = [f"--accel-simulate={sku}", "--accel-level=quick", f"--accel-output={place}"]
-    run = as_user.pytest(tmp_path, *options, sku=None, paths=(), output=place)
-    if lacking:
-        assert (run.exit, run.closing.split()[1]) == (6, "HELD")
-        assert f"{load(sku).name} has no limit that rejects at level quick for {', '.join(lacking)}" in run.closing
-    else:
-        assert (run.exit, run.closing.split()[1]) == (0, "ACCEPTED")
-        assert "by class floors" in run.closing
-    assert "rejects at 95%: one of 8 below its neighbours by " in run.out
-
-
-@pytest.mark.slow
-def test_a_lower_datasheet_of_the_user_is_told(tmp_path: Path) -> None:
-    """The floor of a class is a share of the datasheet, so a file that lowers the datasheet lowers the floor."""
-    sku, family = next((sku, family) for sku, family in CASES if family == "memory")
-    rate = load(sku).datasheet.memory["gb_per_s"]
-    sheet = f"datasheet: {{memory: {{gb_per_s: {rate / 2}}}, source: {{kind: datasheet, by: us, date: 2026-11}}}}\n"
-    (tmp_path / "own.yaml").write_text(f"sku: own\nextends: {sku}\n{sheet}")
-    own = loader.load(str(tmp_path / "own.yaml"))
-    before, after = (each.limits["stream.triad"].beneath for each in (load(sku), own))
-    assert before
-    assert after
-    assert after.value == pytest.approx(before.value / 2)
-    half, closing = ran(tmp_path, "own.yaml", family)
-    assert all(float(each.value) < before.value for each in half if each.metric == "stream.triad")  # type: ignore[arg-type]
-    assert closing.word == "HELD"
-    assert "another datasheet: memory.gb_per_s" in closing.line

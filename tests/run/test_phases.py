@@ -24,15 +24,10 @@ def test_every_moment_counts_once() -> None:
         clock.time += 3
     clock.time += 4
     found = line.seconds()
-    assert found == {
+    assert {name: seconds for name, seconds in found.items() if seconds} == {
         "wall": 20.0,
-        "starting": 0.0,
-        "preparing": 0.0,
-        "warm_up": 0.0,
         "measuring": 13.0,
-        "checks": 0.0,
         "waiting": 2.0,
-        "silent": 0.0,
         "rest": 5.0,
     }
 

@@ -488,11 +488,10 @@ def test_the_progress_names_the_device_that_is_silent_and_when_it_is_given_up(st
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_every_process_has_the_time_of_the_run(
-    pool: WorkerPool, devices: list[Device], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_process_has_the_time_of_the_run(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which began when the wall clock showed something else: somebody may set it meanwhile."""
     monkeypatch.setattr(clock, "_epoch", clock.epoch() - 3600)
+    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     began = clock.now()
     found = ask(pool, "adds", "together", devices)
     ended = clock.now()
