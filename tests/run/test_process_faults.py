@@ -549,15 +549,6 @@ def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
     assert not list(ran.folder.glob(".record*"))
 
 
-def test_output_on_a_read_only_disk(tmp_path: Path, small_disk: Path) -> None:
-    """Named with its path and the reason."""
-    mount("-o", "remount,ro", str(small_disk))
-    ran = as_user.pytest(tmp_path, output=small_disk / "out", refused=True)
-
-    assert ran.exit == 4, ran.out
-    assert f"--accel-output: cannot write to {small_disk / 'out'}: Read-only file system" in ran.out
-
-
 # -- an accelerator that no driver can use
 
 
