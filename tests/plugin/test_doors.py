@@ -340,22 +340,12 @@ def test_own_tests_keep_the_default_summary(tmp_path: Path) -> None:
     assert "FAILED test_other.py::test_other" in ran.out
 
 
-BESIDE = """
-@accel_min_gbps(gbps=1e-9)
-def test_mine(accel_check):
-    accel_check(tiny)
-
-def test_sorting(benchmark):
-    benchmark(sorted, [3, 1, 2])
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.devices
 @pytest.mark.parametrize(("ini", "ours"), [("", False), ("--benchmark-columns=min,max", True)])
 def test_benchmark_table(tmp_path: Path, ini: str, ours: bool) -> None:
     """The user's benchmarks stay in pytest-benchmark's table; our samples are there if it was asked for."""
-    write(tmp_path, test_mine=BESIDE)
+    write(tmp_path, measured=["tiny"], test_mine="def test_sorting(benchmark):\n    benchmark(sorted, [3, 1, 2])\n")
     (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {ini}\n")
     ran = as_user.pytest(tmp_path, "--benchmark-json=saved.json", autoload=True, env=as_user.STUB_TORCH)
 
@@ -399,11 +389,6 @@ def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None
 # -- the current folder
 
 PLANTED = ("random", "json", "pynvml", "psutil", "torch", "numpy", "sitecustomize")
-OWN_PROBE = """
-@accel_min_gbps(gbps=1e-9)
-def test_mine(accel_check):
-    accel_check(tiny)
-"""
 
 
 @pytest.mark.devices
@@ -414,7 +399,7 @@ def test_files_of_the_current_folder_are_not_imported(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(planted.format(str(tmp_path / "ran"), name))
     own = tmp_path / "own"
     own.mkdir()
-    write(own, test_mine=OWN_PROBE, random=planted.format(str(tmp_path / "ran"), "own/random"))
+    write(own, measured=["tiny"], test_mine="", random=planted.format(str(tmp_path / "ran"), "own/random"))
     ran = as_user.pytest(tmp_path, "--import-mode=importlib", paths=("own/test_mine.py",))
 
     assert ran.exit == 0, ran.out
@@ -461,12 +446,8 @@ from .helpers import SIDE
 def own(device):
     a = device.torch.randn(SIDE, SIDE)
     return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=SECONDS)
-
-@accel_min_gbps(gbps=1e-9)
-def test_own(accel_check):
-    accel_check(own)
 """
-    write(checks, test_own=probe)
+    write(checks, measured=["own"], test_own=probe)
     ran = as_user.pytest(tmp_path, paths=("checks",), env=as_user.STUB_TORCH)
 
     assert ran.exit == 0, ran.out

@@ -99,19 +99,12 @@ def crash(device):
 def test_illegal(accel_check, where):
     accel_check(illegal, where=where)
 
-@accel_limit(unit="GB/s", floor=1e-6)
-def test_crash(accel_check):
-    accel_check(crash)
-
-@accel_limit(unit="GB/s", floor=1e-6)
-def test_memory(accel_check):
-    accel_check(memory)
 """
 
 
 def test_what_every_device_shows_and_software_may_cause_is_laid_to_none(tmp_path: Path) -> None:
     """A device is to blame where another got through the same, and for what only a device can be."""
-    write(tmp_path, test_errors=ERRORS)
+    write(tmp_path, measured=("crash", "memory"), test_errors=ERRORS)
     ran = as_user.pytest(tmp_path, env=STUB_TORCH)
 
     found = {each["metric"]: each["trouble"] for each in ran.record["measurements"] if each["trouble"]}
@@ -128,6 +121,7 @@ def test_hung_worker(tmp_path: Path) -> None:
     """A probe that never returns is given up after the patience, and the place where it hangs is named."""
     write(
         tmp_path,
+        measured=("hangs", "tiny"),
         test_hangs="""
         def hangs(device):
             if device.devices[0].name == "cpu1":
@@ -135,10 +129,6 @@ def test_hung_worker(tmp_path: Path) -> None:
                 time.sleep(10000)
             return tiny(device)
 
-        @pytest.mark.parametrize("measured", [hangs, tiny])
-        @accel_limit(unit="GB/s", floor=1e-6)
-        def test_hangs(accel_check, measured):
-            accel_check(measured)
         """,
     )
     ran = as_user.pytest(tmp_path, "--accel-patience=5", env=STUB_TORCH)
@@ -181,6 +171,7 @@ def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
     """A process that ignores SIGKILL is left behind and named; the run ends all the same."""
     write(
         tmp_path,
+        measured=("stuck", "tiny"),
         test_stuck=f"""
         def stuck(device):
             if device.devices[0].name == "cpu1":
@@ -189,10 +180,6 @@ def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
                     file.write("x")
             return tiny(device)
 
-        @pytest.mark.parametrize("measured", [stuck, tiny])
-        @accel_limit(unit="GB/s", floor=1e-6)
-        def test_stuck(accel_check, measured):
-            accel_check(measured)
         """,
     )
     if subprocess.run(["fsfreeze", "--freeze", frozen], capture_output=True, timeout=60, check=False).returncode:
@@ -230,9 +217,6 @@ def longer(device):
     a = device.torch.randn(64, 64)
     return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=3.0, precision=0.0)
 
-@accel_limit(unit="GB/s", floor=1e-6)
-def test_after(accel_check):
-    accel_check(longer)
 """
 
 
@@ -241,7 +225,7 @@ def test_after(accel_check):
 )
 def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
-    write(tmp_path, test_sensor=SENSOR)
+    write(tmp_path, measured=["longer"], test_sensor=SENSOR)
     ran = as_user.pytest(tmp_path, "--accel-patience=5", env={**STUB_TORCH, "SIGNAL": str(int(number))})
     metric = f"at_the_sensor@signal_number={int(number)}"
 
@@ -282,10 +266,6 @@ def ranks(device, *, how):
 @accel_limit(unit="GB/s", floor=1e-9)
 def test_ranks(accel_check, accel_devices, how):
     accel_check(ranks, how=how)
-
-@accel_limit(unit="GB/s", floor=1e-9)
-def test_after(accel_check):
-    accel_check(tiny)
 """
 
 
@@ -293,7 +273,7 @@ def test_after(accel_check):
 @pytest.mark.nightly
 def test_ranks_that_break(tmp_path: Path) -> None:
     """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
-    write(tmp_path, test_ranks=RANKS)
+    write(tmp_path, measured=["tiny"], test_ranks=RANKS)
     ran = as_user.pytest(tmp_path, "--accel-patience=5", "-k", "not raises")
 
     assert ran.exit == 1, ran.out
@@ -356,19 +336,11 @@ def test_a_probe_that_ends_its_process_says_nothing_about_the_device(
 # -- interruptions
 
 LONG = """
-@accel_limit(unit="GB/s", floor=1e-6)
-def test_first(accel_check):
-    accel_check(tiny)
-
 def endless(device):
     a = device.torch.randn(64, 64)
     device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=0.1)
     pathlib.Path(f"measuring-{device.devices[0].name}").touch()
     return device.sample(lambda: a @ a, amount=1e-3, unit="GB/s", seconds=1000, precision=0.0)
-
-@accel_limit(unit="GB/s", floor=1e-6)
-def test_second(accel_check):
-    accel_check(endless)
 """
 
 
@@ -393,7 +365,7 @@ def test_signal(tmp_path: Path, number: signal.Signals) -> None:
 
     The signal comes again and again until the record is closed, as from an impatient user or scheduler.
     """
-    write(tmp_path, test_long=LONG)
+    write(tmp_path, measured=("tiny", "endless"), test_long=LONG)
     with going(tmp_path, env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
         children = run.children()
@@ -413,7 +385,7 @@ def test_signal(tmp_path: Path, number: signal.Signals) -> None:
 
 def test_terminal_that_goes_away(tmp_path: Path) -> None:
     """A closed window takes the terminal along; the record is finished nevertheless."""
-    write(tmp_path, test_long=LONG)
+    write(tmp_path, measured=("tiny", "endless"), test_long=LONG)
     master, slave = pty.openpty()
     terminal = {"stdin": slave, "stdout": slave, "stderr": slave}
     with going(tmp_path, prefix=["setsid", "--ctty", "--wait"], env=STUB_TORCH, **terminal) as run:
@@ -428,7 +400,7 @@ def test_terminal_that_goes_away(tmp_path: Path) -> None:
 
 def test_nohup(tmp_path: Path) -> None:
     """Who asked for SIGHUP to be ignored means it."""
-    write(tmp_path, test_long=LONG)
+    write(tmp_path, measured=("tiny", "endless"), test_long=LONG)
     with going(tmp_path, prefix=["nohup"], env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
         run.process.send_signal(signal.SIGHUP)
@@ -444,7 +416,7 @@ def test_killed_pytest_leaves_nothing(tmp_path: Path) -> None:
 
     While it ran, a second run was refused and told who has the devices; it left no record in the way of its repeat.
     """
-    write(tmp_path, test_long=LONG)
+    write(tmp_path, measured=("tiny", "endless"), test_long=LONG)
     output = tmp_path / "mine"
     with going(tmp_path, env=STUB_TORCH) as run:
         run.until(lambda: measuring(tmp_path))
@@ -467,6 +439,7 @@ def test_timeout_of_another_plugin(tmp_path: Path) -> None:
     """A test that pytest-timeout stops leaves no half of its probe in the next one's measurement."""
     write(
         tmp_path,
+        measured=["tiny"],
         test_timeout="""
         def slow(device):
             a = device.torch.randn(64, 64)
@@ -482,14 +455,10 @@ def test_timeout_of_another_plugin(tmp_path: Path) -> None:
         @accel_limit(unit="GB/s", floor=1e-6)
         def test_slow(accel_check):
             accel_check(slow)
-
-        @accel_limit(unit="GB/s", floor=1e-6)
-        def test_after(accel_check):
-            accel_check(tiny)
         """,
     )
     pytest.importorskip("pytest_timeout")
-    ran = as_user.pytest(tmp_path, "-k", "before or slow and cpu0 or after", env=STUB_TORCH, autoload=True)
+    ran = as_user.pytest(tmp_path, "-k", "before or slow and cpu0 or tiny", env=STUB_TORCH, autoload=True)
 
     assert ran.exit not in (0, 2), ran.out
     assert "Timeout" in ran.closing
@@ -519,16 +488,13 @@ def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
     """The record goes elsewhere, and the run says where; without its telemetry it is no acceptance and no rejection."""
     write(
         tmp_path,
+        measured=["tiny"],
         test_full=f"""
         def test_fill(accel_check, accel_devices):
             with pytest.raises(OSError, match="No space"), open("{small_disk}/filler", "wb", buffering=0) as file:
                 while True:
                     file.write(bytes(4096))
             accel_check(probes.inventory, fact="count")
-
-        @accel_limit(unit="GB/s", floor=1e-6)
-        def test_tiny(accel_check):
-            accel_check(tiny)
         """,
     )
     ran = as_user.pytest(tmp_path, output=small_disk / "out", env={"TMPDIR": str(tmp_path), **STUB_TORCH})

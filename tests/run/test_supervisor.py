@@ -68,6 +68,11 @@ def hear(child: Child, event: str) -> list[Message]:
     return heard
 
 
+def called(start: Start, *steps: str) -> list[WorkerCall]:
+    """Calls of children that run these lines, named as devices."""
+    return [WorkerCall(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(steps)]
+
+
 def test_messages_come_in_order(start: Start) -> None:
     """However long a line is, and whatever else was printed: that goes to the log."""
     child = start(
@@ -168,10 +173,7 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 
 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
-    calls = [
-        WorkerCall(start('receive()\nsend("finding", value=1)\nsend("done")\ninput()'), {"event": "call"}),
-        WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"}),
-    ]
+    calls = called(start, 'receive()\nsend("finding", value=1)\nsend("done")\ninput()', "receive()\ntime.sleep(1000)")
     conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
     assert calls[0].findings
     assert calls[0].trouble is None
@@ -230,7 +232,7 @@ input()
 def test_in_step(start: Start) -> None:
     """All begin when the last is ready, and none ends before the last has seen enough; they do without a dead one."""
     steps = ["sys.exit(1)", STEPS.format(pause=0), STEPS.format(pause=1)]
-    dead, *calls = (WorkerCall(start(each), {"event": "call"}) for each in steps)
+    dead, *calls = called(start, *steps)
     conduct([dead, *calls], patience=PATIENCE)
     begun = [call.blocks[0]["at"] for call in calls]
     ended = [call.findings[0]["at"] for call in calls]
@@ -248,7 +250,7 @@ def test_in_turn(start: Start) -> None:
     """
     began = time.time()
     steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
-    calls = [WorkerCall(start(each), {"event": "call"}) for each in steps]
+    calls = called(start, *steps)
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
     begun = [call.blocks[0]["at"] for call in alive]
@@ -272,10 +274,7 @@ input()
 
 def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
-    calls = [
-        WorkerCall(start(ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"])), {"event": "call"}),
-        WorkerCall(start("time.sleep(1000)"), {"event": "call"}),
-    ]
+    calls = called(start, ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"]), "time.sleep(1000)")
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble["reason"] for call in calls]
 
@@ -306,7 +305,7 @@ WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 )
 def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]) -> None:
     """Blamed is who does not wait for the others. If that tells nothing, it is said so, and counted for nobody."""
-    calls = [WorkerCall(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(ranks)]
+    calls = called(start, *ranks)
     conduct(calls, patience=1.0, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
@@ -323,13 +322,8 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
 def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     """Though it is heard first."""
     notices = 'receive()\nsend("error", kind="bug", reason="connection closed by peer")\ninput()'
-    calls = [
-        WorkerCall(start(notices, "gpu0"), {"event": "call"}),
-        WorkerCall(
-            start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)", "gpu1"), {"event": "call"}
-        ),
-        WorkerCall(start("receive()\ninput()", "gpu2"), {"event": "call"}),
-    ]
+    dies = "receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)"
+    calls = called(start, notices, dies, "receive()\ninput()")
     conduct(calls, patience=PATIENCE, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
@@ -415,7 +409,7 @@ def test_torch_that_tunes_may_be_silent_and_is_no_fault_of_the_device(
 ) -> None:
     """Some kernels that it tries are faulty, and it says nothing for minutes."""
     monkeypatch.setattr(supervisor, "TUNING_SECONDS", 4.0)
-    call = WorkerCall(start(lines), {"event": "call"})
+    (call,) = called(start, lines)
     conduct([call], patience=1.0)
     assert (call.trouble or {}).get("kind") == kind
     assert re.match(reason, (call.trouble or {"reason": ""})["reason"])
