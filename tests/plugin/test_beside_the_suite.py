@@ -148,7 +148,7 @@ def test_a_wrong_path_is_refused_before_a_record(
 def test_what_can_take_no_fixture_says_so(tmp_path: Path) -> None:
     write(tmp_path, test_async="async def test_mine(accel_check): ...", test_case=TEST_CASE)
     ran = as_user.pytest(tmp_path, "--collect-only", sku=None)
-    assert ran.exit == 2, ran.out
+    assert ran.exit == 4, ran.out
     assert "is an async function, which cannot measure" in ran.out
     assert "is a method of unittest.TestCase, which cannot measure" in ran.out
 
