@@ -164,6 +164,17 @@ def test_a_series_that_is_killed_twice_goes_on_and_loses_one_run_each(tmp_path: 
     assert entry["last"] > node.record(3).started[:10]
 
 
+def test_a_stop_in_order_is_no_hindrance(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.ends = node.stopped
+    assert node.series(0.005) == exits.INTERRUPTED
+    assert "INTERRUPTED (SIGTERM)" in node.told[-1]
+    node.ends = node.finished
+    node.series(0.005)
+    assert node.told[-1].startswith("SIMULATED HELD")
+    assert "1 stop" in node.told[-1]
+
+
 def test_a_reboot_under_load_is_an_entry_with_its_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path)
     node.ends = node.killed
