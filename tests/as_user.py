@@ -55,6 +55,13 @@ def tiny(device):
 """
 """What the tests of a user begin with here."""
 
+MEASURED = """
+@accel_limit(unit="GB/s", floor=1e-6)
+def test_{probe}(accel_check):
+    accel_check({probe})
+"""
+"""A test whose limit every device holds."""
+
 
 @dataclass
 class Ran:
@@ -92,11 +99,12 @@ class Ran:
         return [each for each in every if each["metric"] == metric and self.names[each["subject"]] == name]
 
 
-def write(folder: Path, **files: str) -> None:
-    """Write NAME.py for each; a test file gets the usual imports."""
+def write(folder: Path, *, measured: Sequence[str] = (), **files: str) -> None:
+    """Write NAME.py for each; a test file gets the usual imports, and a test for each probe that is `measured`."""
+    tests = "".join(MEASURED.format(probe=each) for each in measured)
     for name, text in files.items():
-        head = HEAD if name.startswith("test_") else ""
-        (folder / f"{name}.py").write_text(head + textwrap.dedent(text), encoding="utf-8")
+        head, tail = (HEAD, tests) if name.startswith("test_") else ("", "")
+        (folder / f"{name}.py").write_text(head + textwrap.dedent(text) + tail, encoding="utf-8")
 
 
 def environment(more: Mapping[str, str] | None = None, *, autoload: bool = True) -> dict[str, str]:

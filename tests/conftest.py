@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -103,3 +103,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     text = collection_path.read_text(encoding="utf-8")
     return None if all(f"pytest.mark.{each}" in text for each in asked) else True
+
+
+@pytest.fixture
+def fast() -> Iterator[None]:
+    """Simulated time, in this process, runs as fast as it can."""
+    pytest.importorskip("torch")
+    with importlib.import_module("in_process").fast():
+        yield

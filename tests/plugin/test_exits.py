@@ -31,7 +31,11 @@ def shell(folder: Path, redirected: str, *options: str, sick: bool = False) -> t
     """Run a few checks of a simulated node, by a shell that redirects; the exit status of pytest, and stderr."""
     file = node(folder, SICK if sick else HEALTHY)
     words = [str(BIN / "pytest"), "-p", "no:randomly", "--accel-level=quick", f"--accel-simulate={file.name}", *options]
-    line = " ".join(map(repr, [*words, "-k", "inventory"]))
+    return bash(" ".join(map(repr, [*words, "-k", "inventory"])), redirected, folder)
+
+
+def bash(line: str, redirected: str, folder: Path) -> tuple[int, str]:
+    """Run a command whose output a shell redirects; its exit status, and stderr."""
     done = subprocess.run(
         ["bash", "-c", f"{line} {redirected}; exit ${{PIPESTATUS[0]}}"],
         cwd=folder,
@@ -75,33 +79,27 @@ def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path
         ("sku show none", "2>&- >&-", 4),
     ],
 )
-def test_a_command_keeps_its_status(words: str, redirected: str, status: int) -> None:
-    line = f"{BIN / 'pytest-accel'} {words} {redirected}; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+def test_a_command_keeps_its_status(tmp_path: Path, words: str, redirected: str, status: int) -> None:
+    ended, err = bash(f"{BIN / 'pytest-accel'} {words}", redirected, tmp_path)
 
-    assert done.returncode == status, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
+    assert ended == status, err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
 
 
 @pytest.mark.parametrize("words", ["sku show h100-sxm", "sku show h100-sxm --resolved", "monitoring alerts"])
-def test_a_file_that_the_disk_has_no_room_for_is_no_success(words: str) -> None:
-    line = f"{BIN / 'pytest-accel'} {words} >/dev/full"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+def test_a_file_that_the_disk_has_no_room_for_is_no_success(tmp_path: Path, words: str) -> None:
+    told = bash(f"{BIN / 'pytest-accel'} {words}", ">/dev/full", tmp_path)
 
-    assert done.stderr == "standard output: No space left on device\n"
-    assert done.returncode == 4
+    assert told == (4, "standard output: No space left on device\n")
 
 
 def test_a_full_disk_does_not_drain_a_node(tmp_path: Path) -> None:
     """The result of a health check is its exit status, whatever becomes of its line."""
     words = f"{BIN / 'pytest-accel'} health --simulate=h100-sxm --timeout=30s"
-    ended = [
-        subprocess.run(["bash", "-c", f"{words} {where}"], capture_output=True, cwd=tmp_path, check=False).returncode
-        for where in (">/dev/full", ">line")
-    ]
+    full, kept = (bash(words, where, tmp_path)[0] for where in (">/dev/full", ">line"))
 
-    assert ended[0] == ended[1]
+    assert full == kept
 
 
 @pytest.mark.slow
@@ -179,48 +177,29 @@ def pytest_cmdline_main(config):
 
 AT_ONCE = ("pytest_load_initial_conftests", "pytest_configure", "pytest_cmdline_main")
 """Where a run ends before it measures."""
-LATER = (
-    "pytest_sessionstart",
-    "pytest_collection_modifyitems",
-    "pytest_runtestloop",
-    "pytest_terminal_summary",
-    "pytest_sessionfinish",
-    "pytest_unconfigure",
-    "cleanup",
-)
-HOW = ("error", "exit 1", "pytest.exit 1", "fail")
+LATER = [
+    *("pytest_sessionstart:exit 1", "pytest_sessionstart:pytest.exit 1", "pytest_sessionstart:fail"),
+    *("pytest_sessionstart:error", "pytest_collection_modifyitems:error", "pytest_runtestloop:error"),
+    *("pytest_terminal_summary:error", "pytest_sessionfinish:error", "pytest_unconfigure:error", "cleanup:error"),
+]
 
 
-def theirs(folder: Path, where: str, how: str) -> as_user.Ran:
-    write(folder, theirs=THEIRS)
-    env = {"FAILS": f"{where}:{how}", "PYTHONPATH": str(folder)}
-    line = (f"--accel-simulate={node(folder)}", "--accel-level=quick", "-p", "theirs", "-k", "inventory")
-    return as_user.pytest(folder, *line, sku=None, paths=(), env=env)
-
-
-@pytest.mark.parametrize("where", AT_ONCE)
-def test_no_plugin_that_fails_at_once_rejects(tmp_path: Path, where: str) -> None:
-    ran = theirs(tmp_path, where, "error")
-
-    assert ran.exit == 3, ran.out
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("where", "how"), [*((each, "error") for each in LATER), *((LATER[0], each) for each in HOW[1:])]
+    ("fails", "statuses"),
+    [
+        *((f"{each}:error", [3]) for each in AT_ONCE),
+        *(pytest.param(each, [2, 3, 6], marks=pytest.mark.slow) for each in LATER),
+        pytest.param("pytest_unconfigure:Ctrl-C", [6], marks=pytest.mark.slow),  # behind the closing line
+    ],
 )
-def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, where: str, how: str) -> None:
+def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, fails: str, statuses: list[int]) -> None:
     """A healthy node whose run is filtered ends with 6 if all goes well."""
-    ran = theirs(tmp_path, where, how)
+    write(tmp_path, theirs=THEIRS)
+    line = (f"--accel-simulate={node(tmp_path)}", "--accel-level=quick", "-p", "theirs", "-k", "inventory")
+    env = {"FAILS": fails, "PYTHONPATH": str(tmp_path)}
+    ran = as_user.pytest(tmp_path, *line, sku=None, paths=(), env=env)
 
-    assert ran.exit in (2, 3, 6), ran.out
-
-
-@pytest.mark.slow
-def test_ctrl_c_behind_the_closing_line_leaves_its_status(tmp_path: Path) -> None:
-    ran = theirs(tmp_path, "pytest_unconfigure", "Ctrl-C")
-
-    assert ran.exit == 6, ran.out
+    assert ran.exit in statuses, ran.out
 
 
 @pytest.mark.parametrize(
@@ -252,9 +231,8 @@ def test_a_timeout_that_ends_pytest_itself_is_refused(tmp_path: Path, where: str
         (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout_method = thread\n")
     mark = "@pytest.mark.timeout(5, method='thread')\n" if where == "marker" else ""
     write(tmp_path, test_mine=f"{mark}def test_mine(accel_check):\n    accel_check(tiny)\n")
-    env = {"PYTEST_PLUGINS": "pytest_timeout"}
     line = (f"--accel-simulate={node(tmp_path)}", *options)
-    ran = as_user.pytest(tmp_path, *line, sku=None, env=env)
+    ran = as_user.pytest(tmp_path, *line, sku=None, env={"PYTEST_PLUGINS": "pytest_timeout"})
 
     assert ran.exit == 4, ran.out
     assert "os._exit(1)" in ran.out
@@ -294,17 +272,12 @@ def test_an_option_without_a_sku_is_said_to_have_no_effect(tmp_path: Path) -> No
 # -- the time limit of the run
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("900", 900), ("900s", 900), ("15m", 900), ("1h30m", 5400), ("1m30", 90), ("20.5", 20.5)]
-)
-def test_a_time_limit_is_a_duration(text: str, seconds: float) -> None:
-    assert time_limit(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "19", "m", "5x", "-900", "1e3", "nan", "900 s 3", "15m1h"])
-def test_a_wrong_time_limit_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        time_limit(text)
+def test_a_time_limit_is_a_duration() -> None:
+    right = {"900": 900, "900s": 900, "15m": 900, "1h30m": 5400, "1m30": 90, "20.5": 20.5}
+    assert {text: time_limit(text) for text in right} == right
+    for wrong in ("", "19", "m", "5x", "-900", "1e3", "nan", "900 s 3", "15m1h"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            time_limit(wrong)
 
 
 @pytest.mark.slow

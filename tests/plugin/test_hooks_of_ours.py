@@ -49,29 +49,21 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(done.exit, done.out, folder)
 
 
-def test_the_ini_file_names_what_the_node_is(ran: Ran) -> None:
-    assert ran.exit == 1, ran.out
-    assert "accel: SIMULATED by h100-sxm: h100-sxm, platform hgx8, level quick" in ran.out
-
-
-def test_a_hook_gets_every_verdict(ran: Ran) -> None:
+def test_the_hooks_get_every_verdict_the_record_and_the_result(ran: Ran) -> None:
     lines = (ran.folder / "verdicts").read_text(encoding="utf-8").splitlines()
     assert "test_count[node] inventory.count FAIL" in lines
     assert sum(line.endswith("inventory.sku PASS") for line in lines) == 8
-
-
-def test_a_hook_gets_the_record_and_the_result(ran: Ran) -> None:
     told = json.loads((ran.folder / "closing.json").read_text(encoding="utf-8"))
     assert told == {"word": "REJECTED", "exit": 1, "devices": 8, "level": "quick"}
 
 
-def test_pytest_html_has_columns_of_the_verdict(ran: Ran) -> None:
+def test_what_a_run_prints_and_where_other_tools_show_it(ran: Ran) -> None:
+    """The ini file names what the node is; pytest-html has columns of the verdict; GitHub is told in its own words."""
+    assert ran.exit == 1, ran.out
+    assert "accel: SIMULATED by h100-sxm: h100-sxm, platform hgx8, level quick" in ran.out
     page = html.unescape((ran.folder / "page.html").read_text(encoding="utf-8"))
     for text in ("Status</th>", "Margin</th>", "FAIL</td>", "9.0</td>"):
         assert text in page
-
-
-def test_github_is_told_in_its_own_words(ran: Ran) -> None:
     line = next(line for line in ran.out.splitlines() if line.startswith("::"))
     assert line.startswith("::error title=REJECTED::SIMULATED REJECTED node: inventory.count 8")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from pytest_accel.run.summaries import SUMMARY, summary
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.025}}]\n"
-
-
-@pytest.fixture
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
 
 
 def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
@@ -91,20 +83,17 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
 WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
 
 
-@pytest.mark.parametrize(
-    ("changes", "counts"),
-    [
-        ({}, True),
-        ({"word": "REJECTED"}, True),
-        ({"state": "interrupted"}, False),
-        ({"filtered": True}, False),
-        ({"sku": "h200-sxm"}, False),
-        ({"judged_again": True}, False),
-        ({"word": ""}, False),
-    ],
-)
-def test_which_runs_are_history(changes: dict[str, Any], counts: bool) -> None:
-    assert replace(WHOLE, **changes).is_history("h100-sxm") is counts
+def test_which_runs_are_history() -> None:
+    others: list[dict[str, Any]] = [
+        {"state": "interrupted"},
+        {"filtered": True},
+        {"sku": "h200-sxm"},
+        {"judged_again": True},
+        {"word": ""},
+    ]
+    assert WHOLE.is_history("h100-sxm")
+    assert replace(WHOLE, word="REJECTED").is_history("h100-sxm")
+    assert [each for each in others if replace(WHOLE, **each).is_history("h100-sxm")] == []
 
 
 @pytest.mark.slow
@@ -139,13 +128,10 @@ def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (None, "--accel-baseline: {}: cannot be read: No such file or directory"),
-        ({}, "--accel-baseline: {}: holds no record of a run"),
-        (
-            {"record.json": "{}"},
-            "--accel-baseline: {}/record.json: is not a record of pytest-accel: it has no 'schema'",
-        ),
-        ({"record.json": "["}, "--accel-baseline: {}/record.json:"),
+        (None, "No such file or directory"),
+        ({}, "holds no record of a run"),
+        ({"record.json": "{}"}, "is not a record of pytest-accel: it has no 'schema'"),
+        ({"record.json": "["}, "record.json:"),
     ],
 )
 def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None, said: str) -> None:
@@ -154,9 +140,8 @@ def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None
         place.mkdir()
         for name, text in made.items():
             (place / name).write_text(text)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused, match=f"^--accel-baseline: {place}.*{said}"):
         measured(tmp_path, "run", HEALTHY, baseline=str(place))
-    assert str(refused.value).startswith(said.format(place))
 
 
 @pytest.mark.slow

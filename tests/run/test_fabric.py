@@ -84,6 +84,10 @@ def test_a_leaf_switch_is_the_last_one_of_the_address_that_slurm_states() -> Non
     assert leaf_of({}) == ""
 
 
+SILENT, ECC, CLOSED = "silent", "CUDA error: uncorrectable ECC", "connection closed by peer"
+BUG, NO_SUCH, STOPPED = "TypeError: x", "no such operation", "it was stopped by a signal"
+
+
 def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wrong: bool = False) -> Measurement:
     trouble = Trouble(kind, reason, wrong=wrong) if kind else None
     return Measurement("fabric.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
@@ -94,28 +98,20 @@ def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wr
     [
         ({}, _found(value=23.0), Report("measured", 23.0, [23.0, 23.0])),
         ({"wrong": True}, _found("device", "3 sums are wrong", wrong=True), Report("wrong", text="3 sums are wrong")),
-        ({"waited": True}, _found("device", "silent"), Report("waited", text="silent")),
-        (
-            {"collective": True, "kind": "need"},
-            _found("need", "connection closed by peer"),
-            Report("failed", text="connection closed by peer"),
-        ),
-        (
-            {"collective": True, "kind": "device"},
-            _found("device", "CUDA error: uncorrectable ECC"),
-            Report("not reached", text="CUDA error: uncorrectable ECC"),
-        ),
-        ({"event": "hung"}, _found("device", "silent"), Report("not reached", text="silent")),
-        ({"kind": "bug"}, _found("bug", "TypeError: x"), Report("not reached", text="TypeError: x", kind="need")),
+        ({"waited": True}, _found("device", SILENT), Report("waited", text=SILENT)),
+        ({"collective": True, "kind": "need"}, _found("need", CLOSED), Report("failed", text=CLOSED)),
+        ({"collective": True, "kind": "device"}, _found("device", ECC), Report("not reached", text=ECC)),
+        ({"event": "hung"}, _found("device", SILENT), Report("not reached", text=SILENT)),
+        ({"kind": "bug"}, _found("bug", BUG), Report("not reached", text=BUG, kind="need")),
         (
             {"kind": "not_applicable"},
-            _found("not_applicable", "no such operation"),
-            Report("not reached", text="no such operation", kind="need"),
+            _found("not_applicable", NO_SUCH),
+            Report("not reached", text=NO_SUCH, kind="need"),
         ),
         (
             {"event": "hung", "kind": "external"},
-            _found("external", "it was stopped by a signal"),
-            Report("not reached", text="it was stopped by a signal", kind="external"),
+            _found("external", STOPPED),
+            Report("not reached", text=STOPPED, kind="external"),
         ),
     ],
 )
@@ -131,6 +127,8 @@ IB = {"link": "infiniband", "nics": 2, "gbit_per_s": 400}
 SENT = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via "
 RECEIVED = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via "
 INDIRECT = "4 of 8 connections to other nodes do without GPUDirect RDMA"
+SOCKETS = "4 of 8 connections to other nodes use sockets and not infiniband"
+LIBFABRIC, EFA = "NET/AWS Libfabric/0/GDRDMA", {**IB, "link": "efa"}
 HGX, GRACE = {"gen": 5}, {"type": "nvlink-c2c"}
 
 
@@ -138,33 +136,15 @@ HGX, GRACE = {"gen": 5}, {"type": "nvlink-c2c"}
     ("first", "second", "fabric", "host_link", "wrong"),
     [
         ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA", IB, HGX, ""),
-        (
-            "NET/IB/0/GDRDMA",
-            "NET/Socket/1",
-            IB,
-            HGX,
-            "4 of 8 connections to other nodes use sockets and not infiniband",
-        ),
+        ("NET/IB/0/GDRDMA", "NET/Socket/1", IB, HGX, SOCKETS),
         ("NET/IB/0", "NET/IB/1/GDRDMA/Shared", IB, HGX, INDIRECT),
         ("NET/IB/0(3)/Shared", "NET/IB/1/GDRDMA", IB, HGX, INDIRECT),
-        (
-            "NET/AWS Libfabric/0/GDRDMA",
-            "NET/AWS Libfabric/0/GDRDMA",
-            {**IB, "link": "efa"},
-            HGX,
-            "1 of 2 NICs are used",
-        ),
+        (LIBFABRIC, LIBFABRIC, EFA, HGX, "1 of 2 NICs are used"),
         # between a Grace and its GPUs: through the processor, through PCIe, and where the library cannot (before 2.27)
         ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA(PCI)", IB, GRACE, ""),
         ("NET/IB/0/GDRDMA(PCI)/Shared", "NET/IB/1/Shared", IB, GRACE, ""),
         ("NET/IB/0", "NET/IB/1", IB, GRACE, ""),
-        (
-            "NET/IB/0/GDRDMA",
-            "NET/Socket/1",
-            IB,
-            GRACE,
-            "4 of 8 connections to other nodes use sockets and not infiniband",
-        ),
+        ("NET/IB/0/GDRDMA", "NET/Socket/1", IB, GRACE, SOCKETS),
         # forms that no version is known to print
         ("NET/IB/0(C2C)", "NET/IB/1/GDR", IB, HGX, ""),
         ("NET", "NET/other", IB, HGX, ""),

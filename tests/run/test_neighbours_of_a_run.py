@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import in_process
@@ -14,6 +13,8 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.run.session import Session
 
+pytestmark = pytest.mark.usefixtures("fast")
+
 SKU = """
 sku: mine
 extends: h100-sxm
@@ -22,13 +23,6 @@ platforms:
     devices: 4
 budgets: {quick: {matmul.fp16: 5, matmul.fp64: 5}}
 """
-
-
-@pytest.fixture
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
 
 
 def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, Verdict]]:
@@ -41,7 +35,6 @@ def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, V
     return here, {here.ledger.names[each.subject]: each for each in here.ledger.verdicts}
 
 
-@pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize(
     ("dtype", "by", "status", "attempts"),
     [("fp16", 0.3, Status.FAIL, 2), ("fp64", 0.9, Status.FAIL, 2)],
@@ -64,7 +57,6 @@ def test_a_dtype_without_a_limit_is_compared(
     assert told == {name: (each.status, sentence_of(each)) for name, each in verdicts.items()}
 
 
-@pytest.mark.usefixtures("fast")
 def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_path: Path) -> None:
     here, _ = measured(tmp_path, "fault: power-cap-lowered, device: 1, by: 0.1, at: matmul", "fp16")
     changed = {each.metric: each for each in here.ledger.verdicts if each.metric.startswith(("health.", "inventory."))}
@@ -82,7 +74,6 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
     assert {metric: told[metric] for metric in changed} == {m: (v.status, sentence_of(v)) for m, v in changed.items()}
 
 
-@pytest.mark.usefixtures("fast")
 def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: Path) -> None:
     here, _ = measured(tmp_path, "fault: slow-dtype, device: 1, dtype: fp64, by: 0.001", "fp16")
     said = here.finish().finds

@@ -53,13 +53,6 @@ budgets: {quick: {peer_copy.both: 10}}
 """
 
 
-@pytest.fixture(scope="module")
-def fast() -> Iterator[None]:
-    pytest.importorskip("torch")
-    with in_process.fast():
-        yield
-
-
 def node(folder: Path, *faults: str, platform: str = "two") -> str:
     """A node of two or four H100 with these faults; the path of its file."""
     (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
@@ -90,25 +83,6 @@ def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Session]]:
 
 
 # -- the order of the tests
-
-
-FAILED_FIRST = """
-import pytest
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # as --ff and --nf do
-def pytest_collection_modifyitems(items):
-    yield
-    items.reverse()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_no_order_lets_counters_be_judged_before_the_last_probe(tmp_path: Path) -> None:
-    write(tmp_path, conftest=FAILED_FIRST)
-    ran = simulated(tmp_path, "-k", "h2d or bf16 or counters", faults=("ecc-counted, device: 1, at: matmul",))
-
-    assert ran.exit == 1, ran.out
-    assert ran.closing.startswith("SIMULATED REJECTED gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul")
 
 
 def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Session]) -> None:

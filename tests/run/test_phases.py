@@ -24,15 +24,10 @@ def test_every_moment_counts_once() -> None:
         clock.time += 3
     clock.time += 4
     found = line.seconds()
-    assert found == {
+    assert {name: seconds for name, seconds in found.items() if seconds} == {
         "wall": 20.0,
-        "starting": 0.0,
-        "preparing": 0.0,
-        "warm_up": 0.0,
         "measuring": 13.0,
-        "checks": 0.0,
         "waiting": 2.0,
-        "silent": 0.0,
         "rest": 5.0,
     }
 
@@ -69,19 +64,15 @@ def test_a_call_is_split_by_its_pace() -> None:
     assert line.seconds()["wall"] == 8.0
 
 
-def test_a_probe_that_sizes_no_blocks_is_measuring_once_it_is_ready() -> None:
-    parts = around(0.0, 5.0, [(1.0, "ready"), (2.0, "block"), (4.0, "block")])
-    assert parts == {"preparing": 1.0, "warm_up": 0.0, "measuring": 3.0, "checks": 1.0}
-
-
-def test_a_call_without_a_block_was_preparation() -> None:
-    assert around(1.0, 4.0, []) == {"preparing": 3.0}
-    assert around(1.0, 4.0, [(3.0, "ready")]) == {"preparing": 3.0}
-
-
 def test_the_silence_of_a_worker_that_hangs_is_no_warm_up() -> None:
     """The others wait for it, so that their next block comes a minute late."""
     pace = [(1.0, "working"), (2.0, "ready"), (63.0, "warm"), (64.0, "block")]
     assert around(0.0, 64.5, pace)["warm_up"] == 62.0
     parts = around_silence(0.0, 64.5, pace, (2.0, 62.0))
     assert parts == {"preparing": 1.0, "warm_up": 2.0, "measuring": 1.0, "checks": 0.5, "silent": 60.0}
+
+
+def test_a_call_that_sizes_no_blocks_or_has_none() -> None:
+    parts = around(0.0, 5.0, [(1.0, "ready"), (2.0, "block"), (4.0, "block")])
+    assert parts == {"preparing": 1.0, "warm_up": 0.0, "measuring": 3.0, "checks": 1.0}
+    assert around(1.0, 4.0, []) == around(1.0, 4.0, [(3.0, "ready")]) == {"preparing": 3.0}

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import pwd
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from pytest_accel.core.run import SCHEMA, Run
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run import folder_summary, ledger, record
-from pytest_accel.run.record import FILE, create, write
+from pytest_accel.run import folder_summary, ledger
+from pytest_accel.run.record import FILE, write
 from pytest_accel.run.summaries import SUMMARY
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
@@ -78,15 +77,6 @@ def test_the_record_states_the_hash_of_its_content(tmp_path: Path) -> None:
     assert stated["sha256"] == hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def test_of_many_runs_one_gets_the_folder(tmp_path: Path) -> None:
-    """They all begin at once, as srun starts them."""
-    with ThreadPoolExecutor(20) as pool:
-        got = list(pool.map(lambda place: create(Run(run={"host": str(place)}), tmp_path), range(20)))
-    assert sum(got) == 1
-    assert json.loads((tmp_path / FILE).read_text())["run"]["host"] == str(got.index(True))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
-
-
 def test_a_link_that_was_put_beside_the_record_is_not_followed(tmp_path: Path) -> None:
     """The name of the temporary file cannot be guessed, and the record itself is replaced, not written through."""
     victim = tmp_path / "victim"
@@ -99,38 +89,24 @@ def test_a_link_that_was_put_beside_the_record_is_not_followed(tmp_path: Path) -
 
 
 def test_numbers_that_json_lacks_are_written_as_text(tmp_path: Path) -> None:
-    """Bare NaN is refused by most readers, and with it the whole record."""
+    """Bare NaN is refused by most readers, and with it the whole record. So is what has no type of JSON."""
     found = Measurement("a", "b", "s", math.nan, (math.inf, -math.inf), trouble=Trouble("bug", "x"))
-    written(tmp_path, measurements=[found])
+    written(tmp_path, measurements=[found], software={"at": tmp_path, 7: (1, 2)})
     text = (tmp_path / FILE).read_text()
     strict = json.loads(text, parse_constant=lambda name: pytest.fail(f"bare {name}"))
     assert strict["measurements"][0]["value"] == "nan"
     assert strict["measurements"][0]["samples"] == ["inf", "-inf"]
-
-
-def test_what_has_no_json_type_is_written_as_text(tmp_path: Path) -> None:
-    assert written(tmp_path, software={"at": tmp_path, 7: (1, 2)})["software"] == {"at": str(tmp_path), "7": [1, 2]}
-
-
-def test_a_record_is_replaced_whole(tmp_path: Path) -> None:
-    written(tmp_path, notes=["a long first note"] * 50)
-    assert written(tmp_path, notes=[])["notes"] == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
+    assert strict["software"] == {"at": str(tmp_path), "7": [1, 2]}
 
 
 def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    """Where its temporary file belongs lies a folder."""
-    written(tmp_path, notes=["old"])
+    """Where its temporary file belongs lies a folder; otherwise the old one is replaced whole."""
+    written(tmp_path, notes=["a long first note"] * 50)
+    assert written(tmp_path, notes=["old"])["notes"] == ["old"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
     with pytest.raises(OSError, match="gone"):
         write(Run(run={}), tmp_path / "gone")
     assert json.loads((tmp_path / FILE).read_text())["notes"] == ["old"]
-
-
-def test_the_hash_is_that_of_the_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "telemetry.jsonl"
-    path.write_bytes(b"{}\n")
-    assert record.hash_file(path) == hashlib.sha256(b"{}\n").hexdigest()
-    assert record.hash_file(tmp_path / "none") is None
 
 
 def test_the_user_has_a_name_where_the_environment_names_none(monkeypatch: pytest.MonkeyPatch) -> None:

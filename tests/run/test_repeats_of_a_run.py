@@ -85,6 +85,7 @@ def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
     assert [each["holds"] for each in verdict["reasons"] if each["kind"] == "alone"] == [False]
 
 
+@pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("level", ["quick", pytest.param("standard", marks=pytest.mark.nightly)])
 def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp_path: Path) -> None:
     """All products of one device together would use up the time of all; the link is that of another device."""
@@ -92,11 +93,10 @@ def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp
     faults = "[{fault: clock-limited, device: 2, by: 0.15}, {fault: slow-link, device: 5, by: 0.08}]"
     node = tmp_path / "node.yaml"
     node.write_text(f"sku: ./linked.yaml\nplatform: hgx8\nfaults: {faults}\n")
-    with in_process.fast():
-        here = in_process.opened(node, tmp_path / "out", level)
-        uuids = [device.uuid for device in here.setup.devices]
-        for dtype in PRODUCTS:
-            here.check(probes.matmul, {"dtype": dtype}, uuids[2])
-        linked = [here.check(probes.peer_copy, {"direction": "one_way"}, uuid)[0].status for uuid in uuids]
-        here.finish()
+    here = in_process.opened(node, tmp_path / "out", level)
+    uuids = [device.uuid for device in here.setup.devices]
+    for dtype in PRODUCTS:
+        here.check(probes.matmul, {"dtype": dtype}, uuids[2])
+    linked = [here.check(probes.peer_copy, {"direction": "one_way"}, uuid)[0].status for uuid in uuids]
+    here.finish()
     assert linked == [Status.FAIL if place == 5 else Status.PASS for place in range(8)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import CalledSensor, Here, fast
+from in_process import CalledSensor, Here
 
 from pytest_accel import probes
 from pytest_accel.core import clock, exits
@@ -26,17 +26,13 @@ from pytest_accel.run.record import FILE, TELEMETRY
 from pytest_accel.run.series import Series, go_on
 from pytest_accel.run.session import Session
 
+pytestmark = pytest.mark.usefixtures("fast")
+
 SKU = """
 sku: ours
 extends: h100-sxm
 budgets: {long: {stream: 60, matmul.bf16: 60}}
 """
-
-
-@pytest.fixture(autouse=True)
-def _fast() -> Iterator[None]:
-    with fast():
-        yield
 
 
 class Node:
@@ -190,21 +186,6 @@ def test_a_reboot_under_load_is_an_entry_with_its_boot(tmp_path: Path, monkeypat
     assert node.series(0.005) == exits.NOT_JUDGED
     assert "series.run_1: UNMEASURED, began and did not end (boot the boot before, last reading " in node.told[-1]
     assert "1 stop, 1 reboot" in node.told[-1]
-
-
-def waived(folder: Path) -> Path:
-    file = folder / "waivers.yaml"
-    file.write_text("waivers:\n- {limit: series.run_1, reason: power cut, by: the owner, until: 2999-12-31}\n")
-    return file
-
-
-def test_a_waiver_explains_a_run_that_did_not_end(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.ends = node.killed
-    node.series(0.005)
-    node.ends = node.finished
-    node.series(0.005, waivers=waived(tmp_path))
-    assert "1 waiver: series.run_1 by the owner until 2999-12-31" in node.told[-1]
 
 
 def test_errors_that_are_counted_between_two_runs_are_in_the_next(tmp_path: Path) -> None:

@@ -116,30 +116,6 @@ def test_a_second_series_in_the_same_folder_is_refused_and_told_who_has_it(folde
     assert not (folder.path / "series/run-2").exists()
 
 
-@pytest.mark.slow
-def test_what_a_run_refuses_the_series_refuses(folder: Folder) -> None:
-    status, _ = folder.series("--accel-sku=no-such-product", "--accel-hours=1")
-    assert status == 4
-    assert "no-such-product" in folder.log.read_text()
-    assert not (folder.path / "series/series.json").exists()
-
-
-@pytest.mark.nightly
-def test_a_device_that_becomes_slower_in_a_later_run(folder: Folder) -> None:
-    fault = "{fault: slow-memory, device: 0, by: 0.04, at: 60}"
-    (folder.path / "node.yaml").write_text(f"sku: h100-sxm\nplatform: single\nfaults: [{fault}]\n")
-    status, line = folder.series(
-        *SIMULATED, "--accel-platform=single", "--accel-simulate=node.yaml", "--accel-hours=0.027"
-    )
-    assert status == 0, "the drop is marginal, as any behind the own past is"
-    assert "below its first accepted run of" in line
-    last = len(folder.told["runs"])
-    record = json.loads((folder.path / f"series/run-{last}/record.json").read_text())
-    behind = [each for each in record["verdicts"] if each.get("behind")]
-    assert {each["metric"].split(".")[0] for each in behind} == {"stream"}
-    assert {each["status"] for each in behind} == {"MARGINAL"}
-
-
 @pytest.mark.nightly
 def test_a_series_of_six_minutes_on_the_cpu_that_is_killed_twice(folder: Folder) -> None:
     cpu = ("--accel-sku=cpu", "--accel-level=quick", "--accel-hours=0.1")

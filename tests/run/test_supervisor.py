@@ -68,6 +68,11 @@ def hear(child: Child, event: str) -> list[Message]:
     return heard
 
 
+def called(start: Start, *steps: str) -> list[WorkerCall]:
+    """Calls of children that run these lines, named as devices."""
+    return [WorkerCall(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(steps)]
+
+
 def test_messages_come_in_order(start: Start) -> None:
     """However long a line is, and whatever else was printed: that goes to the log."""
     child = start(
@@ -99,31 +104,21 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
     assert not child.left_behind
 
 
+@pytest.mark.parametrize("place", ["VMSTAT", "CGROUP"])
 def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
 ) -> None:
-    counted = tmp_path / "vmstat"
-    counted.write_text("pgfault 1\noom_kill 4\n")
-    monkeypatch.setattr(deaths, "VMSTAT", counted)
+    """It is counted by the machine, or in a cgroup where the machine shows no count."""
+    counted = tmp_path / "counted"
+    counted.write_text("oom 1\noom_kill 4\n")
+    monkeypatch.setattr(deaths, "VMSTAT", tmp_path / "nothing")
+    monkeypatch.setattr(deaths, place, counted)
     child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
-    counted.write_text("pgfault 9\noom_kill 5\n")
+    counted.write_text("oom 9\noom_kill 5\n")
     child.send("go")
     (died,) = hear(child, "died")
     assert died["kind"] == "need"
     assert "killed 1 process meanwhile because memory ran out" in died["reason"]
-
-
-def test_a_kill_in_a_cgroup_is_counted_where_the_machine_shows_no_count(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    counted = tmp_path / "memory.events"
-    counted.write_text("oom 0\noom_kill 0\n")
-    monkeypatch.setattr(deaths, "VMSTAT", tmp_path / "nothing")
-    monkeypatch.setattr(deaths, "CGROUP", counted)
-    child = start("input()\nos.kill(os.getpid(), signal.SIGKILL)")
-    counted.write_text("oom 1\noom_kill 2\n")
-    child.send("go")
-    assert hear(child, "died")[-1]["kind"] == "need"
 
 
 def test_a_page_that_cannot_be_had_is_no_fault_of_the_device(start: Start) -> None:
@@ -178,10 +173,7 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 
 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
-    calls = [
-        WorkerCall(start('receive()\nsend("finding", value=1)\nsend("done")\ninput()'), {"event": "call"}),
-        WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"}),
-    ]
+    calls = called(start, 'receive()\nsend("finding", value=1)\nsend("done")\ninput()', "receive()\ntime.sleep(1000)")
     conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
     assert calls[0].findings
     assert calls[0].trouble is None
@@ -238,12 +230,14 @@ input()
 
 
 def test_in_step(start: Start) -> None:
-    """All begin when the last is ready, and none ends before the last has seen enough."""
-    calls = [WorkerCall(start(STEPS.format(pause=pause)), {"event": "call"}) for pause in (0, 1)]
-    conduct(calls, patience=PATIENCE)
+    """All begin when the last is ready, and none ends before the last has seen enough; they do without a dead one."""
+    steps = ["sys.exit(1)", STEPS.format(pause=0), STEPS.format(pause=1)]
+    dead, *calls = called(start, *steps)
+    conduct([dead, *calls], patience=PATIENCE)
     begun = [call.blocks[0]["at"] for call in calls]
     ended = [call.findings[0]["at"] for call in calls]
 
+    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1", "exited": True}
     assert [call.trouble for call in calls] == [None, None]
     assert abs(begun[0] - begun[1]) < 0.9
     assert min(ended) >= max(begun)
@@ -256,7 +250,7 @@ def test_in_turn(start: Start) -> None:
     """
     began = time.time()
     steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
-    calls = [WorkerCall(start(each), {"event": "call"}) for each in steps]
+    calls = called(start, *steps)
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
     begun = [call.blocks[0]["at"] for call in alive]
@@ -267,19 +261,6 @@ def test_in_turn(start: Start) -> None:
     assert begun[1] - begun[0] >= 0.1, "it waits until the one before it has settled"
     assert begun[2] - begun[1] >= 0.1
     assert min(done) >= max(begun)
-
-
-def test_one_death_does_not_stop_the_others(start: Start) -> None:
-    """Who is left goes on without it."""
-    dead, alive = (
-        WorkerCall(start("sys.exit(1)"), {"event": "call"}),
-        WorkerCall(start(STEPS.format(pause=0)), {"event": "call"}),
-    )
-    conduct([dead, alive], patience=PATIENCE)
-
-    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1", "exited": True}
-    assert alive.trouble is None
-    assert alive.findings
 
 
 ANSWERS = """
@@ -293,10 +274,7 @@ input()
 
 def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
-    calls = [
-        WorkerCall(start(ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"])), {"event": "call"}),
-        WorkerCall(start("time.sleep(1000)"), {"event": "call"}),
-    ]
+    calls = called(start, ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"]), "time.sleep(1000)")
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble["reason"] for call in calls]
 
@@ -327,7 +305,7 @@ WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 )
 def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]) -> None:
     """Blamed is who does not wait for the others. If that tells nothing, it is said so, and counted for nobody."""
-    calls = [WorkerCall(start(lines, f"gpu{place}"), {"event": "call"}) for place, lines in enumerate(ranks)]
+    calls = called(start, *ranks)
     conduct(calls, patience=1.0, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
@@ -344,13 +322,8 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
 def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     """Though it is heard first."""
     notices = 'receive()\nsend("error", kind="bug", reason="connection closed by peer")\ninput()'
-    calls = [
-        WorkerCall(start(notices, "gpu0"), {"event": "call"}),
-        WorkerCall(
-            start("receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)", "gpu1"), {"event": "call"}
-        ),
-        WorkerCall(start("receive()\ninput()", "gpu2"), {"event": "call"}),
-    ]
+    dies = "receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)"
+    calls = called(start, notices, dies, "receive()\ninput()")
     conduct(calls, patience=PATIENCE, all_or_none=True)
     troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
 
@@ -436,7 +409,7 @@ def test_torch_that_tunes_may_be_silent_and_is_no_fault_of_the_device(
 ) -> None:
     """Some kernels that it tries are faulty, and it says nothing for minutes."""
     monkeypatch.setattr(supervisor, "TUNING_SECONDS", 4.0)
-    call = WorkerCall(start(lines), {"event": "call"})
+    (call,) = called(start, lines)
     conduct([call], patience=1.0)
     assert (call.trouble or {}).get("kind") == kind
     assert re.match(reason, (call.trouble or {"reason": ""})["reason"])
@@ -466,6 +439,12 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     (tmp_path / "probes_of_test.py").write_text(PROBES)
     yield pool
     pool.stop()
+
+
+@pytest.fixture
+def devices(pool: WorkerPool) -> list[Device]:
+    """The processors of this machine, as two devices."""
+    return [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
 
 
 @pytest.fixture
@@ -519,9 +498,8 @@ def test_every_process_has_the_time_of_the_run(pool: WorkerPool, monkeypatch: py
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
+def test_peers_that_die_cost_no_device(pool: WorkerPool, devices: list[Device]) -> None:
     """The process that sees all devices may be lost twice; each device still has its own chances."""
-    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     both = "+".join(device.name for device in devices)
     troubles = [ask(pool, "dies", "peers", devices)[both].trouble or {} for _ in range(3)]
     reasons = [each["reason"] for each in troubles]
@@ -535,9 +513,11 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool) -> None:
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_an_error_that_may_be_the_softwares_is_not_laid_to_the_only_device(pool: WorkerPool) -> None:
+def test_an_error_that_may_be_the_softwares_is_not_laid_to_the_only_device(
+    pool: WorkerPool, devices: list[Device]
+) -> None:
     """Nothing shows that the software works. A crash is laid to it, and the device is measured on all the same."""
-    first, *_ = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
+    first = devices[0]
     errs = [ask(pool, "errs", "together", [first])[first.name].trouble or {} for _ in range(3)]
     died = ask(pool, "dies", "together", [first])[first.name].trouble or {}
     after = ask(pool, "adds", "together", [first])[first.name]
@@ -549,9 +529,9 @@ def test_an_error_that_may_be_the_softwares_is_not_laid_to_the_only_device(pool:
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_peers_without_a_lost_device(pool: WorkerPool) -> None:
+def test_peers_without_a_lost_device(pool: WorkerPool, devices: list[Device]) -> None:
     """Copies go on between those that are left; the lost one fails by itself."""
-    first, *others = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
+    first, *others = devices
     for _ in range(2):
         ask(pool, "dies", "together", [first])
     found = ask(pool, "adds", "peers", [first, *others])
@@ -564,9 +544,8 @@ def test_peers_without_a_lost_device(pool: WorkerPool) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool) -> None:
+def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool, devices: list[Device]) -> None:
     """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
-    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     ask(pool, "adds", "ranks", devices)
     first = {child.pid for child in pool._workers.values()}
     ask(pool, "adds", "peers", devices)
@@ -580,9 +559,8 @@ def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool) -> None:
 
 
 @pytest.mark.usefixtures("stub_torch")
-def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
+def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[Device]) -> None:
     """Then no more: what it would have said is missing, and the notes say why."""
-    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     for _ in range(2):
         assert pool.sensor.child
         os.kill(pool.sensor.child.pid, signal.SIGKILL)
@@ -598,9 +576,8 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool) -> None:
     assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 
 
-def test_nothing_is_left(pool: WorkerPool) -> None:
+def test_nothing_is_left(pool: WorkerPool, devices: list[Device]) -> None:
     """After `stop` neither a process nor a meeting place of ranks remains."""
-    devices = [Device(**fields) for fields in pool.sensor.discover("cpu")["devices"]]
     ask(pool, "adds", "together", devices)
     ask(pool, "adds", "ranks", devices)
     pids = [child.pid for child in pool._children] + list(pool.sensor.pids)

@@ -31,14 +31,10 @@ def device(row: dict[str, str], index: int = 0) -> Device:
     )
 
 
-@pytest.mark.parametrize(
-    "row",
-    DEVICES,
-    ids=lambda row: f"{row['name'] or 'no name'}-{row['pci_id'] or 'no id'}-{row['memory_gb']}-{row['compute_units']}",
-)
-def test_a_device_is_the_one_sku_that_it_is(row: dict[str, str]) -> None:
+def test_a_device_is_the_one_sku_that_it_is() -> None:
     """No prefix, no guess: the look-alikes in the table have no SKU."""
-    assert [sku.name for sku in products.recognise([device(row)], KNOWN)] == ([row["sku"]] if row["sku"] else [])
+    known = [(row, [sku.name for sku in products.recognise([device(row)], KNOWN)]) for row in DEVICES]
+    assert [(row, found) for row, found in known if found != ([row["sku"]] if row["sku"] else [])] == []
 
 
 def test_the_files_that_name_a_device_are_enough_to_recognise_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +62,7 @@ def h100(**changes: str) -> Device:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (h100(name="NVIDIA H100 PCIe"), "its name is NVIDIA H100 PCIe, not NVIDIA H100 80GB HBM3"),
-        (h100(pci_id="10de:2335"), "its PCI id is 10de:2335, not 10de:2330"),
-        (h100(memory_gb="68.4"), "its memory is 68.4 GB, not 80 GB"),
+        (h100(name="NVIDIA H100 PCIe", memory_gb="68.4"), "its name is NVIDIA H100 PCIe, not NVIDIA H100 80GB HBM3"),
         (h100(driver="amd"), "its driver is amd, not nvidia"),
         (h100(name="", pci_id=""), "neither its name nor its PCI id is in"),
     ],
@@ -86,20 +80,14 @@ def test_the_two_parts_of_one_pci_id_are_told_apart_by_their_compute_units() -> 
         terms.sku_of([device({**row, "compute_units": ""})])
 
 
-def test_virtual_functions_sit_on_the_platform_that_is_for_them() -> None:
-    row = {"driver": "amd", "name": "AMD Instinct MI300X VF", "pci_id": "1002:74b5", "memory_gb": "206"}
-    platform, _ = terms.platform_of(
-        sku("mi300x"), "auto", [device({**row, "compute_units": "304"})], "--accel-platform"
-    )
-    assert platform.virtual
-
-
 def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> None:
     """Their links would have no limits any more."""
     row = {"driver": "amd", "name": "AMD Instinct MI300X", "pci_id": "1002:74a1", "memory_gb": "206"}
     whole, function = (device({**row, "pci_id": part, "compute_units": "304"}) for part in ("1002:74a1", "1002:74b5"))
     platform, _ = terms.platform_of(sku("mi300x"), "auto", [*[whole] * 7, function], "--accel-platform")
     assert platform.name == "oam8"
+    platform, _ = terms.platform_of(sku("mi300x"), "auto", [function], "--accel-platform")
+    assert platform.virtual
 
 
 @pytest.mark.parametrize(
@@ -117,11 +105,6 @@ def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int,
     found, _ = terms.platform_of(sku("h100-sxm"), "auto", devices, "--accel-platform")
     assert found.name == platform
     assert not found.fabric, "of whose cloud it is"
-
-
-def test_a_named_platform_of_a_cloud_has_its_network() -> None:
-    found, _ = terms.platform_of(sku("h100-sxm"), "vm-passthrough", [h100()] * 8, "--accel-platform")
-    assert found.fabric["nics"] == 8
 
 
 def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
