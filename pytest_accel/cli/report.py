@@ -1,4 +1,4 @@
-"""The subcommand `pytest-accel report`: writes a saved record in another format."""
+"""The subcommand `pytest-accel report`: writes the page of a saved record."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from pathlib import Path
 
 from pytest_accel.cli import result_file
 from pytest_accel.run import record
-from pytest_accel.views.exports import markdown
 from pytest_accel.views.html import page
 
-DESCRIPTION = """Write a saved record in another format. The verdicts are those of the record; one that is not believed
-is NOT JUDGED. The exit status is 0, or 4 for a file that is no record or cannot be written."""
+DESCRIPTION = """Write a saved record as one HTML page, as 'pytest --accel-report' does at the end of a run. The verdicts
+are those of the record; one that is not believed is NOT JUDGED. The exit status is 0, or 4 for a file that is no record
+or cannot be written."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `report`."""
     option = parser.add_argument
     option("file", metavar="RECORD", help="a record.json, or the folder that holds it")
-    option("--format", choices=("html", "md"), required=True, help="the format to write")
     option("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write a record in the chosen format; return 0. Raises WrongUse."""
+    """Write the page of a record; return 0. Raises WrongUse."""
     saved = record.read(record.find(Path(chosen.file)))
-    html = chosen.format == "html"
-    text = page.report(saved, saved.path.absolute().parent) if html else markdown.text(saved)
-    result_file.write(chosen.output, text)
+    result_file.write(chosen.output, page.report(saved, saved.path.absolute().parent))
     return 0

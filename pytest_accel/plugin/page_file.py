@@ -46,7 +46,7 @@ def write(found: Run, folder: Path, chosen: str | bool) -> Line:
     try:
         record.replace_file(path, page.report(found, folder))
     except OSError as error:
-        later = f"pytest-accel report {shlex.quote(str(folder))} --format html --output FILE"
+        later = f"pytest-accel report {shlex.quote(str(folder))} --output FILE"
         return f"report: cannot write to {path}: {error.strerror}; make it later: {later}", "yellow"
     except Exception as error:  # noqa: BLE001
         return f"report: {path} could not be written: {type(error).__name__}: {error}", "yellow"

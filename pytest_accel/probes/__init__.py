@@ -7,7 +7,6 @@ processes.
 
 from pytest_accel.probes import declare
 from pytest_accel.probes.collectives import collective as collective
-from pytest_accel.probes.collectives import collective_latency as collective_latency
 from pytest_accel.probes.ddp_step import ddp_step as ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul
 from pytest_accel.probes.fabric import fabric_pairs as fabric_pairs

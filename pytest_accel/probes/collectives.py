@@ -20,8 +20,8 @@ SUMMING = ("all_reduce", "reduce_scatter")
 """The operations that add. The others only move data, so that their payload is words of 32 bits."""
 OTHERS_SIZE = "1GiB"
 """The size at which the suite measures the operations after the first, at most: any device has room for two buffers."""
-LATENCY_BYTES = 8
-"""Size of the smallest call; each rank's part of it, where it is divided."""
+LEAST_BYTES = 8
+"""Size of the smallest part of a rank."""
 
 _COMPARED = 2**26
 """Elements that are compared at a time, so that the check needs little memory besides the payload."""
@@ -106,7 +106,7 @@ def collective_on(device: Compute, operation: str, size: int) -> Collective:
     torch, rank, world = device.torch, device.rank, device.world
     if world < 2:
         raise NotApplicable(f"{operation} needs at least two devices")
-    part = max(LATENCY_BYTES // 4, size // 4 // world // 4 * 4)
+    part = max(LEAST_BYTES // 4, size // 4 // world // 4 * 4)
     count = part * world if operation in DIVIDED else size // 4
     buffers = 1 + (operation in OUT_OF_PLACE)
     device.require_memory(4 * buffers * count + 4 * _COMPARED)
@@ -152,21 +152,6 @@ def pattern(device: Compute, ranks: Iterable[int], start: int, *, summing: bool)
     return total.to(torch.float32).view(torch.int32)
 
 
-def _timed(device: Compute, collective: Collective, **how: Any) -> ProbeResult:
-    """Time an operation, after it was checked and before it is checked again."""
-    conditions = {"operation": collective.operation, "ranks": device.world, "dtype": "fp32", "data": "zeros"}
-    conditions.update(device.collectives, **how.pop("conditions", {}))
-    first = collective.wrong()
-    result = device.sample(collective.call, collective=True, conditions=conditions, **how)
-    if wrong := collective.wrong() or first:
-        raise WrongResult(wrong)
-    stated, account = device.account(collective.operation.replace("_", ""), collective.size)
-    result.conditions.update(stated)
-    if account:
-        result.details["account"] = account
-    return result
-
-
 @probe(
     "{operation}.busbw@{size}",
     runs="ranks",
@@ -205,29 +190,20 @@ def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8
     Raises NotApplicable for a single device, WrongResult for a wrong result.
     """
     made = collective_on(device, operation, in_bytes(size))
-    metric, conditions = f"{operation}.busbw@{size}", {"size": size}
-    return _timed(device, made, amount=made.size * made.factor / 1e9, unit="GB/s", metric=metric, conditions=conditions)
-
-
-@probe(
-    "{operation}.latency",
-    runs="ranks",
-    unit="us",
-    stresses=["link"],
-    variants={"operation": OPERATIONS},
-    suite=["all_reduce.latency"],
-    budgets={"quick": 0.0, "standard": 0.2, "long": 2.0},
-    verifies="sums",
-)
-def collective_latency(device: Compute, *, operation: str = "all_reduce") -> ProbeResult:
-    """Measure the microseconds of one call of an operation with 8 bytes; with 8 for each rank if it divides them.
-
-    It is the mean of calls that are queued back to back, as in nccl-tests; the time is that of the slowest rank.
-
-    Raises NotApplicable for a single device, WrongResult for a wrong result.
-    """
-    made = collective_on(device, operation, LATENCY_BYTES)
-    conditions = {"bytes": made.size}
-    return _timed(
-        device, made, amount=1.0, unit="us", as_duration=True, metric=f"{operation}.latency", conditions=conditions
+    conditions = {"operation": operation, "ranks": device.world, "dtype": "fp32", "data": "zeros", "size": size}
+    first = made.wrong()
+    result = device.sample(
+        made.call,
+        amount=made.size * made.factor / 1e9,
+        unit="GB/s",
+        metric=f"{operation}.busbw@{size}",
+        collective=True,
+        conditions={**conditions, **device.collectives},
     )
+    if wrong := made.wrong() or first:
+        raise WrongResult(wrong)
+    stated, account = device.account(operation.replace("_", ""), made.size)
+    result.conditions.update(stated)
+    if account:
+        result.details["account"] = account
+    return result

@@ -31,13 +31,3 @@ def escaped(words: object, most: int = LONG) -> str:
     plain = MARKS.sub(r"\\\1", printable(str(words), most))
     plain = plain.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
     return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
-
-
-def code(words: object) -> str:
-    """Return a text as a code span, in which GitHub makes no links; a bar is escaped as in the cell of a table."""
-    plain = printable(str(words), LONG)
-    if not plain.strip():
-        return ""
-    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
-    inner = f" {plain} " if plain[0] in "` " or plain[-1] in "` " else plain
-    return f"{fence}{inner}{fence}" if "|" not in plain else escaped(words)

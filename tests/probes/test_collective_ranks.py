@@ -55,12 +55,10 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     device.join(meeting, rank, WORLD)
     every = {each: partial(collective_on, device, each, SIZE) for each in OPERATIONS}
     timed = {each: probes.collective(device, operation=each, size="1MiB") for each in OPERATIONS}
-    short = probes.collective_latency(device)
     answer: dict[str, Any] = {
         "rank": rank,
         "per call": {name: each.samples[0] * each.seconds[0] for name, each in timed.items()},
         "conditions": {name: each.conditions for name, each in timed.items()},
-        "latency": (short.metric, short.unit, short.samples, short.seconds, short.conditions["bytes"]),
         "right": {name: _said(made) for name, made in every.items()},
         "flipped": {name: _said(made, partial(_flipped, rank)) for name, made in every.items()},
         "nothing": {name: _said(made, _idle) for name, made in every.items()},
@@ -120,12 +118,6 @@ def test_bus_bandwidth_is_counted_as_nccl_tests_do(found: list[dict[str, Any]]) 
         }
         assert {answer["conditions"][each]["operation"] for each in OPERATIONS} == set(OPERATIONS)
         assert answer["conditions"]["all_gather"]["ranks"] == WORLD
-
-
-def test_the_latency_is_that_of_one_call_in_microseconds(found: list[dict[str, Any]]) -> None:
-    metric, unit, samples, seconds, size = found[0]["latency"]
-    assert (metric, unit, size) == ("all_reduce.latency", "us", 8)
-    assert samples == pytest.approx([1e6 * once for once in seconds])
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

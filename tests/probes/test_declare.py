@@ -129,7 +129,6 @@ def test_every_packaged_probe_is_a_public_name_and_its_metrics_lead_back_to_it()
     [
         ("all_reduce.busbw@8GiB", "collective", "GB/s"),
         ("all_to_all.busbw@64KiB", "collective", "GB/s"),
-        ("all_reduce.latency", "collective_latency", "us"),
         ("ddp.step_ms", "ddp_step", "ms"),
         ("host_copy.pcie_gen", "host_copy", "count"),
         ("soak.throttle.hw_thermal", "soak", "s"),

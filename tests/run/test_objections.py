@@ -168,8 +168,8 @@ def test_no_view_tells_the_result_of_a_record_that_is_not_believed(
 ) -> None:
     folder = rejected(tmp_path)
     edited(folder, accepted)
-    assert main(["report", str(folder), "--format", "md"]) == 0
-    assert "**NOT JUDGED the record is not believed: it closed as 'ACCEPTED 5/5" in capsys.readouterr().out
+    assert main(["report", str(folder)]) == 0
+    assert "NOT JUDGED the record is not believed: it closed as" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", [7, -1, True, "0", 0.5, [], {}])

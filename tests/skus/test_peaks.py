@@ -32,7 +32,6 @@ SKU = Sku(
         ("matmul.bf16@m=64", HGX8, 989.4),
         ("matmul.fp8", HGX8, None),
         ("stream.copy", HGX8, 3350),
-        ("all_reduce.latency", HGX8, None),  # a duration
         ("host_copy.pcie_width", HGX8, None),  # a count
         ("stream.sideways", HGX8, None),  # what no probe finds
         ("host_copy.h2d", HGX8, 63),
