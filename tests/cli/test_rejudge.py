@@ -250,7 +250,7 @@ def test_a_fraction_is_held_against_the_datasheet_of_today_or_a_peak_that_was_me
     old = judge_again(ran(), terms(half))
     assert status(old, "matmul.bf16") is Status.PASS
     assert status(judge_again(old, corrected), "matmul.bf16") is Status.FAIL
-    beside = {"peak": Peak(1000.0, "measured in alternation", (1000.0,) * 4), "samples": (700.0,) * 4}
+    beside: dict[str, Any] = {"peak": Peak(1000.0, "measured in alternation", (1000.0,) * 4), "samples": (700.0,) * 4}
     measurements = [replace(each, **beside) if each.metric == "matmul.bf16" else each for each in measured()]
     old = judge_again(ran(measurements=measurements), terms(half))
     assert judge_again(old, corrected).verdicts == old.verdicts
