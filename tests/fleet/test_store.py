@@ -205,7 +205,6 @@ def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(store: S
     assert (nights(store.place), nights(tmp_path / "two")) == (["2026-11-24"], ["2026-11-22"])
 
 
-@pytest.mark.slow
 def test_prune_removes_nights_only_when_told(store: Store, tmp_path: Path) -> None:
     store("add", saved(tmp_path / "records", *(fleet_nights.record(0, night) for night in range(4))))
     status, told = store("prune", "--keep-nights=1")
