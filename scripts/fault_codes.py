@@ -103,7 +103,7 @@ HEAD = """# Fault codes and next steps
 Made by `scripts/fault_codes.py` from `pytest_accel/judging/causes/fault_codes.py`. Every verdict that fails or is
 marginal has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...)
 A401 ...`; `-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
-[exports](record.md#exports-a-record-in-other-formats).
+[exports](record.md#exports).
 
 **A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than the metric:
 a product that is slow because the device slowed itself down for heat has A401, not A501. Where no cause accounts for

@@ -9,9 +9,9 @@ from pytest_accel.cli import result_file
 from pytest_accel.run import record
 from pytest_accel.views.html import page
 
-DESCRIPTION = """Write a saved record as one HTML page, as 'pytest --accel-report' does at the end of a run. The verdicts
-are those of the record; one that is not believed is NOT JUDGED. The exit status is 0, or 4 for a file that is no record
-or cannot be written."""
+DESCRIPTION = """Write a saved record as one HTML page, as pytest --accel-report does at the end of a run. The verdicts
+are those of the record; one that is not believed is NOT JUDGED. The exit status is 0, or 4 for a file that is no
+record or cannot be written."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -53,10 +53,20 @@ def _run(folder: Path, faults: tuple[str, ...], sku: str, platform: str, seed: i
     return output
 
 
-def compared(capsys: pytest.CaptureFixture[str], *args: Path | str) -> tuple[int, str, str]:
-    code = main(["compare", *map(str, args)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+Compare = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
+    """The command; returns its exit status, what it prints, and its errors."""
+
+    def run(*args: Path | str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["compare", *map(str, args)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
 
 
 def changed(source: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -90,66 +100,56 @@ def differences(out: str) -> list[str]:
     return [line.strip() for line in out.splitlines() if line.startswith("  ")]
 
 
-def test_a_node_that_lost_a_link_and_got_another_driver(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = compared(capsys, make(), make(*LESS_LINK))
+def test_a_node_that_lost_a_link_and_got_another_driver(make: Make, compare: Compare) -> None:
+    code, out, _ = compare(make(), make(*LESS_LINK))
     told = differences(out)
     assert code == 1
     assert told[0].startswith("gpu1 health.nvlink_up: PASS 18 -> FAIL 17")
     assert "driver: 580.95.05 -> 590.10.02" in told
     assert re.search(r"gpu1 peer_copy.one_way: 37\d.* slower; two runs differ by up to", told[-1] + told[-2])
     assert out.splitlines()[-1] == "WORSE gpu1 health.nvlink_up: PASS 18 -> FAIL 17 (and 3 more)"
-
-
-def test_a_node_that_got_its_link_back_is_not_worse(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = compared(capsys, make(*LESS_LINK), make())
-    assert code == 0
+    code, out, _ = compare(make(*LESS_LINK), make())
+    assert code == 0, "it got its link back"
     assert "gpu1 health.nvlink_up: FAIL 17 -> PASS 18" in differences(out)
 
 
-def test_two_equal_runs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = compared(capsys, make(), make() / "record.json")
+def test_two_equal_runs(make: Make, compare: Compare) -> None:
+    code, out, _ = compare(make(), make() / "record.json")
     assert (code, differences(out)) == (0, [])
     assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: 24 figures, the states of 4 devices"
 
 
 def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Make, tmp_path: Path, compare: Compare
 ) -> None:
     def disturb(text: dict[str, Any]) -> None:
         for each in text["measurements"]:
             each.setdefault("conditions", {})["layout"] = "another"
 
-    code, out, _ = compared(capsys, make(), changed(make(), tmp_path / "busy", disturb))
+    code, out, _ = compare(make(), changed(make(), tmp_path / "busy", disturb))
     assert code == 0
     assert "figures: 0 compared, " in out
     assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: no figure, the states of 4 devices"
 
 
-def test_another_sku_is_not_comparable(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = compared(capsys, make(), make(sku="older", platform="single"))
-    assert code == 6
-    assert out.splitlines()[-1] == "NOT COMPARABLE other SKU: four and older"
-
-
-def test_a_simulated_node_is_not_compared_with_hardware(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_other_products_other_nodes_and_simulated_ones_are_not_comparable(
+    make: Make, tmp_path: Path, compare: Compare
 ) -> None:
     real = changed(make(), tmp_path / "real", lambda text: text["run"].pop("simulated"))
-    code, out, _ = compared(capsys, make(), real)
-    assert code == 6
-    assert "NOT COMPARABLE one record is of a simulated node, the other one of hardware" in out
-
-
-def test_two_nodes_are_not_comparable(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = compared(capsys, make(), make(seed=3))
-    assert code == 6
-    assert out.splitlines()[-1] == "NOT COMPARABLE none of the same devices"
+    others = {
+        make(sku="older", platform="single"): "other SKU: four and older",
+        make(seed=3): "none of the same devices",
+        real: "one record is of a simulated node, the other one of hardware",
+    }
+    for other, why in others.items():
+        code, out, _ = compare(make(), other)
+        assert (code, out.splitlines()[-1]) == (6, f"NOT COMPARABLE {why}")
 
 
 @pytest.mark.slow
-def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, compare: Compare) -> None:
     folder = nights(make, tmp_path / "nights", [0, 0, 0, 0.05, 0.06])
-    code, out, _ = compared(capsys, folder)
+    code, out, _ = compare(folder)
     assert code == 1
     worse = [line for line in differences(out) if "worse from" in line]
     assert re.match(r"gpu1 stream\.\w+: [23]\d+ GB/s -> .* \[worse from 2026-11-04 on \(.*night96", worse[0])
@@ -157,18 +157,13 @@ def test_nights_in_which_a_device_gets_slower(make: Make, tmp_path: Path, capsys
     assert "; 5 records" in out
 
 
-def test_two_nights_of_a_folder_are_in_the_order_of_their_start(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_nights_of_a_folder_are_in_the_order_of_their_start(make: Make, tmp_path: Path, compare: Compare) -> None:
     folder = nights(make, tmp_path / "nights", [0, 0.06])
-    code, out, _ = compared(capsys, folder)
-    assert code == 1
-    assert out.startswith(f"first: {folder}/night99/record.json: 2026-11-01")
+    code, out, _ = compare(folder)
+    assert (code, out.startswith(f"first: {folder}/night99/record.json: 2026-11-01")) == (1, True)
 
 
-def test_a_record_that_does_not_belong_to_the_others_is_named(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_does_not_belong_to_the_others_is_named(make: Make, tmp_path: Path, compare: Compare) -> None:
     folder = nights(make, tmp_path / "nights", [0, 0])
     (folder / "broken").mkdir()
     (folder / "broken" / "record.json").write_text("garbage")
@@ -176,7 +171,7 @@ def test_a_record_that_does_not_belong_to_the_others_is_named(
     for place, strange in enumerate((other, elsewhere)):
         begin = f"2026-11-01T0{place + 3}:00:00+00:00"
         changed(strange, folder / f"strange{place}", partial(begin_at, at=begin))
-    code, out, _ = compared(capsys, folder)
+    code, out, _ = compare(folder)
     assert code == 0
     assert f"not comparable: {folder}/strange0/record.json: other SKU: older and four" in out
     assert f"not comparable: {folder}/strange1/record.json: none of the same devices" in out
@@ -184,7 +179,7 @@ def test_a_record_that_does_not_belong_to_the_others_is_named(
 
 
 def test_a_newest_or_oldest_record_that_is_left_out_is_not_called_as_good(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Make, tmp_path: Path, compare: Compare
 ) -> None:
     """All its devices are gone, or it has other boards: the two nights before it say nothing of the node now."""
     folder = nights(make, tmp_path / "nights", [0, 0, 0])
@@ -194,27 +189,24 @@ def test_a_newest_or_oldest_record_that_is_left_out_is_not_called_as_good(
         text["verdicts"], text["closing"] = [], {**text["closing"], "word": "REJECTED"}
 
     last = changed(make(), folder / "rejected", emptied)
-    code, out, _ = compared(capsys, folder)
+    code, out, _ = compare(folder)
     assert code == 6
     assert out.splitlines()[-1] == "NOT COMPARABLE none of the same devices"
 
     shutil.rmtree(last)
     first = changed(make(seed=3), folder / "elsewhere", lambda text: text["run"].update(started="2026-10-01T02:00:00"))
-    code, out, _ = compared(capsys, folder)
+    code, out, _ = compare(folder)
     assert code == 6
     said = f"the oldest record {first}/record.json: none of the same devices"
     assert out.splitlines()[-1] == f"NOT COMPARABLE {said}; nothing is worse in the others"
 
 
-def test_a_record_that_was_judged_again_by_stricter_limits(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_was_judged_again_by_stricter_limits(make: Make, tmp_path: Path, compare: Compare) -> None:
     folder, strict = make(), tmp_path / "strict.yaml"
     text = (folder.parent / "four.yaml").read_text()
     strict.write_text(text.replace("floor: derived, reference: 2900", "floor: 2899, reference: 2900"))
     assert main(["judge", str(folder), f"--sku={strict}", f"--output={tmp_path / 'again'}"]) == 1
-    capsys.readouterr()
-    code, out, _ = compared(capsys, folder, tmp_path / "again")
+    code, out, _ = compare(folder, tmp_path / "again")
     assert code == 0, "no hardware is worse"
     assert "judged again" in out.splitlines()[1]
     assert "run result: HELD -> REJECTED" in differences(out)
@@ -222,39 +214,32 @@ def test_a_record_that_was_judged_again_by_stricter_limits(
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_record_that_is_not_believed_is_not_compared(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], sealed: bool
+    make: Make, tmp_path: Path, compare: Compare, sealed: bool
 ) -> None:
     forged = Path(shutil.copytree(make(*LESS_LINK), tmp_path / "forged")) / "record.json"
     raw = json.loads(forged.read_text().replace('"FAIL"', '"PASS"'))
     raw["sha256"] = record.seal(raw) if sealed else raw["sha256"]
     forged.write_text(json.dumps(raw))
-    code, out, _ = compared(capsys, make(), forged)
+    code, out, _ = compare(make(), forged)
     assert code == 6
     assert f"NOT COMPARABLE {forged} is not believed: " in out
 
 
-@pytest.mark.parametrize("name", ["garbage.json", "empty", "nothing"])
-def test_a_wrong_file_is_named(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_wrong_file_is_named(make: Make, tmp_path: Path, compare: Compare) -> None:
     (tmp_path / "garbage.json").write_text("garbage")
     (tmp_path / "empty").mkdir()
-    code, out, err = compared(capsys, make(), tmp_path / name)
-    assert (code, out) == (4, "")
-    assert str(tmp_path / name) in err
+    for name in ("garbage.json", "empty", "nothing"):
+        code, out, err = compare(make(), tmp_path / name)
+        assert (code, out, str(tmp_path / name) in err) == (4, "", True)
+    code, _, err = compare(make())
+    assert (code, "name another one to compare it with" in err) == (4, True)
 
 
-def test_one_record_alone_has_nothing_to_be_compared_with(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = compared(capsys, make())
-    assert code == 4
-    assert "name another one to compare it with" in err
-
-
-def test_what_a_record_says_cannot_forge_the_text(
-    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_record_says_cannot_forge_the_text(make: Make, tmp_path: Path, compare: Compare) -> None:
     def forge(text: dict[str, Any]) -> None:
         text["software"]["torch"] = "2.9\n\x1b[2JNOTHING WORSE | `x`"
 
     forged = changed(make(), tmp_path / "forged", forge)
-    _, out, _ = compared(capsys, make(), forged)
+    _, out, _ = compare(make(), forged)
     assert "\x1b" not in out
     assert r"2.9\n\x1b[2JNOTHING WORSE" in out

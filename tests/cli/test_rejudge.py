@@ -117,6 +117,7 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     assert (change.what, change.then[:5], change.now[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
     assert (result.what, result.then, result.now) == ("result", "ACCEPTED", "REJECTED")
     assert (word(new), new.closing.exit) == ("REJECTED", 1)
+    assert word(judge_again(new, terms(sku()))) == "ACCEPTED", "a corrected floor clears it"
 
 
 def test_a_limit_that_moved_is_named_with_its_figures() -> None:
@@ -140,42 +141,35 @@ def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
     assert limits_moved(ran(), old)["matmul.bf16"] != []
 
 
-def test_a_corrected_floor_can_clear_a_rejected_device() -> None:
-    old = judge_again(ran(), terms(with_limits(matmul_bf16=750)))
-    assert word(judge_again(old, terms(sku()))) == "ACCEPTED"
+def around(**changed: Any) -> dict[str, Any]:
+    return {"circumstances": replace(Circumstances(), **changed)}
+
+
+NO_ACCEPTANCE = "HELD 8/8 limits; no acceptance:"
 
 
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"filtered": ["filtered by -k"]}, "HELD 8/8 limits; no acceptance: filtered by -k"),
-        ({"no_acceptance": ["SKU part was recognised, not named"]}, "HELD 8/8 limits; no acceptance: SKU part was"),
-        ({"simulated": True}, "SIMULATED"),
-        ({"interrupted": "Ctrl-C"}, "INTERRUPTED (Ctrl-C)"),
-        ({"failed_tests": ["test_mine.py::test_x"]}, "NOT JUDGED 8/8 limits hold; test_mine.py::test_x"),
-        ({"broken_tests": ["test_mine.py::test_x"]}, "BROKEN test_mine.py::test_x"),
+        (around(filtered=["filtered by -k"]), f"{NO_ACCEPTANCE} filtered by -k"),
+        (around(no_acceptance=["SKU part was recognised, not named"]), f"{NO_ACCEPTANCE} SKU part was"),
+        (around(simulated=True), "SIMULATED"),
+        (around(interrupted="Ctrl-C"), "INTERRUPTED (Ctrl-C)"),
+        (around(failed_tests=["test_mine.py::test_x"]), "NOT JUDGED 8/8 limits hold; test_mine.py::test_x"),
+        (around(broken_tests=["test_mine.py::test_x"]), "BROKEN test_mine.py::test_x"),
         (
-            {"own_file": "./a.yaml"},
+            around(own_file="./a.yaml"),
             f"ACCEPTED 1/1 devices as part at standard ({OWN}; by the shipped file, measured by ./a.yaml)",
         ),
-    ],
-)
-def test_what_the_run_was_still_counts(changed: dict[str, Any], line: str) -> None:
-    around = replace(Circumstances(), **changed)
-    new = judge_again(ran(circumstances=around), terms(sku()))
-    assert new.closing.line.startswith(f"JUDGED AGAIN {line}")
-
-
-@pytest.mark.parametrize(
-    ("changed", "line"),
-    [
         ({"state": "running"}, "INTERRUPTED (the run did not end)"),
-        ({"circumstances": None}, "HELD 8/8 limits; no acceptance: the record does not say how it was made"),
-        ({"run": {"level": "long", "platform": "single"}}, "HELD 8/8 limits; no acceptance: level standard instead of"),
-        ({"run": {"level": "standard", "platform": "hgx2"}}, "HELD 8/8 limits; no acceptance: platform single instead"),
+        ({"circumstances": None}, f"{NO_ACCEPTANCE} the record does not say how it was made"),
+        ({"run": {"level": "long", "platform": "single"}}, f"{NO_ACCEPTANCE} level standard instead of"),
+        ({"run": {"level": "standard", "platform": "hgx2"}}, f"{NO_ACCEPTANCE} platform single instead"),
     ],
 )
-def test_what_the_record_does_not_show_is_no_acceptance(changed: dict[str, Any], line: str) -> None:
+def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(
+    changed: dict[str, Any], line: str
+) -> None:
     assert judge_again(ran(**changed), terms(sku())).closing.line.startswith(f"JUDGED AGAIN {line}")
 
 
@@ -250,24 +244,16 @@ def test_the_limits_of_a_test_stay_and_are_not_the_files() -> None:
     assert new.verdicts[-1].limit == marker
 
 
-def test_a_fraction_is_held_against_the_datasheet_of_today() -> None:
+def test_a_fraction_is_held_against_the_datasheet_of_today_or_a_peak_that_was_measured_beside() -> None:
     half = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 0.5, unit="of peak")})
+    corrected = terms(replace(half, datasheet=Datasheet(tflops={"bf16": 2000.0})))
     old = judge_again(ran(), terms(half))
     assert status(old, "matmul.bf16") is Status.PASS
-    corrected = replace(half, datasheet=Datasheet(tflops={"bf16": 2000.0}))
-    assert status(judge_again(old, terms(corrected)), "matmul.bf16") is Status.FAIL
-
-
-def test_a_peak_that_was_measured_beside_stays() -> None:
-    half = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 0.5, unit="of peak")})
-    beside = Peak(1000.0, "measured in alternation", (1000.0,) * 4)
-    measurements = [
-        replace(each, peak=beside, samples=(700.0,) * 4) if each.metric == "matmul.bf16" else each
-        for each in measured()
-    ]
+    assert status(judge_again(old, corrected), "matmul.bf16") is Status.FAIL
+    beside: dict[str, Any] = {"peak": Peak(1000.0, "measured in alternation", (1000.0,) * 4), "samples": (700.0,) * 4}
+    measurements = [replace(each, **beside) if each.metric == "matmul.bf16" else each for each in measured()]
     old = judge_again(ran(measurements=measurements), terms(half))
-    corrected = replace(half, datasheet=Datasheet(tflops={"bf16": 2000.0}))
-    assert judge_again(old, terms(corrected)).verdicts == old.verdicts
+    assert judge_again(old, corrected).verdicts == old.verdicts
 
 
 def test_a_device_that_was_lost_stays_lost() -> None:
