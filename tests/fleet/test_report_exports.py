@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exported import HOSTILE
 from prometheus_client.parser import text_string_to_metric_families
+from report_record import HOSTILE
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured
