@@ -13,50 +13,14 @@ import pytest
 import stale_share
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import sampled_from
+from tabled import tables
 
 from pytest_accel.cli.main import main
 
-COMMANDS = [
-    "judge {path}",
-    "judge {record} --output {path}",
-    "judge {record} --sku {path}/a.yaml",
-    "judge {record} --expect {path}.csv",
-    "compare {path} {record}",
-    "compare {record} {path}",
-    "compare {path}",
-    "calibrate {path} --output o.yaml",
-    "calibrate {record} --output {path}.yaml",
-    "calibrate {record} --output o.yaml --sku {path}.yaml",
-    "report {path}",
-    "report {record} --output {path}",
-    "health --simulate h100-sxm --waivers {path}",
-    "health --sku {path}.yaml",
-    "health --simulate {path}.yaml",
-    "fleet run --sku h100-sxm --output {path}",
-    "fleet status {path}",
-    "fleet wait {path}",
-    "fleet cancel {path}",
-    "fleet drain {path}",
-    "fleet report {path}",
-    "fleet report --acceptance {path}",
-    "fleet report --acceptance records --output {path}",
-    "fleet report --acceptance records --expect {path}",
-    "store add {path} records",
-    "store add st {path}",
-    "store show {path}",
-    "store device {path} SERIAL",
-    "store prune {path} --keep 3",
-    "sku show {path}.yaml",
-    "sku lint {path}.yaml",
-]
-OPTIONS = [
-    "--accel-output={path}",
-    "--accel-report={path}.html",
-    "--accel-baseline={path}",
-    "--accel-waivers={path}",
-    "--accel-expect={path}",
-    "--accel-sku={path}/a.yaml",
-]
+ROWS = tables("refused-paths")
+
+COMMANDS = ROWS["commands"]
+OPTIONS = ROWS["options"]
 LONG = "x" * 300
 """Longer than any file system allows a name to be."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fabrics import GB_PER_S, cluster, fault
+from tabled import tables
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.details import RoundKind
@@ -20,6 +21,8 @@ from pytest_accel.simulate.cluster import (
     measure,
     run_simulated,
 )
+
+ROWS = tables("simulate/cluster-files")
 
 HEAD = "sku: h100-sxm\nplatform: dgx\nnodes: 64\n"
 
@@ -59,21 +62,7 @@ def test_a_healthy_pair_reaches_what_healthy_ports_do(write: Callable[[str], str
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("sku: h100-sxm\n", "cluster.yaml:1: the file: 'nodes' is missing"),
-        (HEAD.replace("dgx", "dgy"), r"cluster.yaml:2: platform: 'dgy' is not known; did you mean 'dgx'"),
-        (HEAD.replace("h100-sxm", "h100-sxn"), "cluster.yaml:1: sku: .*h100-sxm"),
-        (HEAD.replace("dgx", "single"), "cluster.yaml: 'gb_per_s' is missing: what a healthy pair reaches; single"),
-        (HEAD + "congestion: 1\n", "cluster.yaml:4: congestion: expected a share from 0 on, below 1, found 1"),
-        (HEAD + "faults:\n  - {fault: slow-nod, node: 1}\n", "cluster.yaml:5: faults.fault: 'slow-nod' .*'slow-node'"),
-        (HEAD + "faults:\n  - {fault: slow-node}\n", "cluster.yaml:5: .*'node' is missing"),
-        (HEAD + "faults:\n  - {fault: slow-node, node: 64}\n", "cluster.yaml:5: node: there is no node 64; .* has 64"),
-        (HEAD + "faults:\n  - {fault: slow-pair, nodes: [3, 3]}\n", "cluster.yaml:5: nodes: expected the numbers of"),
-        (HEAD + "faults:\n  - {fault: dead-rail, node: 1, rail: 8}\n", "cluster.yaml:5: rail: there is no rail 8"),
-        (HEAD + "faults:\n  - {fault: slow-leaf, leaf: 0}\n", "cluster.yaml:5: leaf: there is no leaf 0; .* has 0"),
-        (HEAD + "faults:\n  - {fault: wrong-data, node: 1, share: 2}\n", "cluster.yaml:5: .*share above 0, 1 at most"),
-        (HEAD + "faults: [slow-node]\n", "cluster.yaml:4: faults: expected a mapping such as {fault: slow-node"),
-    ],
+    ROWS["wrong"]
 )  # fmt: skip
 def test_what_is_wrong_with_a_cluster_file(write: Callable[[str], str], text: str, said: str) -> None:
     with pytest.raises(BadFile, match=said):
@@ -105,19 +94,8 @@ def share(one: SimulatedCluster, *nodes: int) -> float:
     return with_it / without
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "takes", "spares"),
-    [
-        ("slow-node", {"node": 3, "by": 0.2}, (3, 4), (4, 5)),
-        ("dead-rail", {"node": 3, "rail": 1}, (4, 3), (4, 5)),
-        ("slow-leaf", {"leaf": 1, "by": 0.2}, (3, 20), (20, 21)),
-        ("slow-pair", {"nodes": [3, 4], "by": 0.2}, (4, 3), (3, 5)),
-        ("slow-fabric", {"by": 0.2}, (4, 5), ()),
-    ],
-)
-def test_what_slows_down(
-    name: str, parameters: dict[str, Any], takes: tuple[int, ...], spares: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize(("name", "parameters", "takes", "spares"), ROWS["slow"])
+def test_what_slows_down(name: str, parameters: dict[str, Any], takes: list[int], spares: list[int]) -> None:
     one = still(fault(name, **parameters))
     lost = 0.125 if name == "dead-rail" else 0.2
     assert share(one, *takes) == pytest.approx(1 - lost, abs=0.02)

@@ -18,6 +18,7 @@ import torch_has
 from as_user import Ran
 from as_user import pytest as run_pytest
 from probe_device import AtOnce
+from tabled import tables
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
@@ -38,6 +39,8 @@ from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.simulate.model import Model, model_of
 from pytest_accel.simulate.node import load
+
+ROWS = tables("simulate/node-files")
 
 PAIR = """
 sku: pair
@@ -96,46 +99,13 @@ def test_a_node_file(write: Callable[..., str]) -> None:
     assert found.sha256
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        (
-            "fault: slow-computer, device: 1",
-            r"node.yaml:4: faults.fault: 'slow-computer' .*did you mean 'slow-compute'",
-        ),
-        ("device: 1", r"node.yaml:4: faults: expected a mapping such as {fault: slow-compute, device: 3}"),
-        ("fault: hang", r"node.yaml:4: .*'device' is missing"),
-        ("fault: hang, device: gpu1", r"node.yaml:4: .*expected the number of a device, from 0 on"),
-        ("fault: hang, device: 2", r"node.yaml:4: device: there is no device 2; two has 2, numbered from 0"),
-        (
-            "fault: hang, device: 1, at: soaking",
-            r"node.yaml:4: .*'soaking' is neither PROBE nor PROBE.SECONDS .*; did you mean 'soak'",
-        ),
-        ("fault: hang, device: 1, at: -3", r"node.yaml:4: .*at: expected a number above zero"),
-        ("fault: slow-compute, device: 1, by: 12", r"node.yaml:4: .*by: expected a share between 0 and 1, found 12"),
-        ("fault: hang, device: 1, by: 0.1", r"node.yaml:4: unknown key .*by'.*known: at, device, fault"),
-        ("fault: driver-not-loaded, device: 1", r"node.yaml:4: unknown key .*device'"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "said"), ROWS["faults"])
 def test_every_mistake_is_named_with_its_line(write: Callable[..., str], fault: str, said: str) -> None:
     with pytest.raises(BadFile, match=said):
         load(write(fault))
 
 
-@pytest.mark.parametrize(
-    ("head", "said"),
-    [
-        ("sku: h100-smx", r"node.yaml:1: sku: no SKU named 'h100-smx'; did you mean 'h100-sxm'"),
-        ("sku: h100-sxm\nplatform: hgx", r"node.yaml:2: platform: 'hgx' is not known; did you mean 'hgx8'"),
-        ("sku: cpu", r"node.yaml:1: cpu is of vendor cpu; only devices of nvidia, amd can be simulated"),
-        ("sku: h100-sxm\nseed: many", r"node.yaml:2: seed: expected a whole number, found 'many'"),
-        ("platform: hgx8", r"the file: 'sku' is missing"),
-        (
-            "extends: h100-sxm\nsku: acme",
-            r"node.yaml: is a threshold file \(it has 'extends'\), .* a node file that names it: 'sku: node.yaml'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("head", "said"), ROWS["heads"])
 def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said: str) -> None:
     with pytest.raises(BadFile, match=said):
         load(write(head=head))

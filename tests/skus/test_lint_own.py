@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tabled import tables
 
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
+
+ROWS = tables("skus/own-files")
 
 TODAY = "2026-11-26"
 SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
@@ -49,50 +52,18 @@ def rules(path: str) -> set[tuple[str, int]]:
     return {(rule, line) for rule, line, _, _ in found(path)}
 
 
-@pytest.mark.parametrize(
-    ("extends", "line", "rules_found"),
-    [
-        # sparse rates as dense ones: PyTorch's device table, reports on the H100
-        ("h100-sxm", "datasheet: {tflops: {bf16: 1979, fp16: 1979, fp8: 3958}}", {"dtypes", "peak-arithmetic"}),
-        ("l4", "datasheet: {tflops: {fp8: 485}}", {"dtypes"}),
-        ("rtx-4090", "datasheet: {tflops: {fp8: 660.6}}", {"dtypes"}),  # the rate with fp16 accumulation
-        ("h100-sxm", "datasheet: {tflops: {tf32: 156}}", {"dtypes"}),
-        ("l4", "datasheet: {memory: {gb_per_s: 3350}}", {"memory"}),
-        # the A100 table with FP8 in it, twice published
-        ("a100-sxm-40gb", "datasheet: {tflops: {fp8: 624}}", {"dtypes"}),
-        # MI350X's peak on MI355X; a clock that shipping Gaudi3 do not run; H100's reported clock for its tensor clock
-        ("mi355x", "datasheet: {tflops: {bf16: 2300, fp16: 2300}}", {"peak-arithmetic"}),
-        ("gaudi3", "datasheet: {tflops: {bf16: 1835, fp8: 1835}}", {"peak-arithmetic"}),
-        ("h100-sxm", "datasheet: {tflops: {bf16: 1070, fp16: 1070, fp8: 2140}}", {"dtypes", "peak-arithmetic"}),
-        # the "dual" H100 NVL; both directions of a link; bits for bytes
-        ("h100-nvl", "datasheet: {memory: {gb_per_s: 7800}}", {"memory"}),
-        ("h100-sxm", "platforms: {hgx8: {link: {gb_per_s: 900}}}", {"link-rate"}),
-        ("h100-sxm", "platforms: {hgx8: {pcie: {gb_per_s: 128}}}", {"pcie-rate"}),
-        ("a100-sxm-40gb", "platforms: {hgx8: {pcie: {gb_per_s: 252}}}", {"pcie-rate"}),
-    ],
-)
+@pytest.mark.parametrize(("extends", "line", "rules_found"), ROWS["datasheet"])
 def test_a_slip_of_a_published_datasheet_is_found(
-    tmp_path: Path, extends: str, line: str, rules_found: set[str]
+    tmp_path: Path, extends: str, line: str, rules_found: list[str]
 ) -> None:
     found_here = {rule for rule, place in rules(own(tmp_path, line, extends=extends)) if place == 3}
-    assert rules_found <= found_here, found_here
+    assert set(rules_found) <= found_here, found_here
 
 
 # -- whose finding it is
 
 
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
-        ("datasheet: {compute: {units: 114}}", "peak-arithmetic"),
-        ("datasheet: {tflops: {bf16: 1979}}", "dtypes"),
-        ("datasheet: {temperature: {shutdown_c: 80}}", "power"),
-        ("platforms: {hgx8: {pcie: {gen: 3}}}", "pcie-rate"),
-        ("platforms: {hgx8: {link: {count: 12}}}", "link-rate"),
-        ("platforms: {hgx8: {devices: 4}}", "several"),
-        ("architecture: Ampere", "dtypes"),
-    ],
-)
+@pytest.mark.parametrize(("line", "rule"), ROWS["beside"])
 def test_what_a_value_makes_of_the_values_beside_it_is_found_at_its_line(tmp_path: Path, line: str, rule: str) -> None:
     assert (rule, 3) in rules(own(tmp_path, line))
 
@@ -157,16 +128,7 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
 # -- PCIe generation and width, links
 
 
-@pytest.mark.parametrize(
-    ("limit", "extends", "finding"),
-    [
-        ("health.pcie_width: {floor: 8, unit: count, SOURCE}", "h100-sxm", "8, expected at least 16 (platform hgx8"),
-        ("health.xgmi_up: {floor: 6, unit: count, SOURCE}", "mi300x", "6, expected at least 7 (platform oam8"),
-        ("inventory.clock_max: {floor: 1500, unit: MHz, SOURCE}", "h100-sxm", "1500, expected at least 1980 (data"),
-        ("health.pcie_width: {floor: 16, unit: count, SOURCE}", "h100-sxm", ""),
-        ("inventory.pcie_gen_max: {same_on_all: true, unit: count, SOURCE}", "h100-sxm", ""),
-    ],
-)
+@pytest.mark.parametrize(("limit", "extends", "finding"), ROWS["links"])
 def test_a_limit_below_the_link_of_the_product_is_found(tmp_path: Path, limit: str, extends: str, finding: str) -> None:
     report = lint.lint([own(tmp_path, f"limits: {{{limit}}}", extends=extends)], TODAY)
     told = [f"{each.value}, {each.expected}" for each in report.open if each.rule == "stated" and each.line == 3]
@@ -196,16 +158,7 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
 # -- floors that are too low
 
 
-@pytest.mark.parametrize(
-    ("platform", "metric", "floor", "expected"),
-    [
-        ("hgx8", "peer_copy.one_way", 300, True),  # healthy 363.43
-        ("hgx8", "peer_copy.one_way", 320, False),
-        ("hgx8", "all_reduce.busbw@8GiB", 400, True),  # 478.87
-        ("", "stream.triad", 2450, True),  # 2970
-        ("", "matmul.bf16", 500, False),  # 676 by another method
-    ],
-)
+@pytest.mark.parametrize(("platform", "metric", "floor", "expected"), ROWS["loose"])
 def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
     limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: published, by: them, date: 2026-08}}}}}}'
     path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)
@@ -220,19 +173,7 @@ def test_a_floor_below_that_of_the_extended_file_needs_a_healthy_figure(tmp_path
 # -- figures beside each other
 
 
-@pytest.mark.parametrize(
-    ("limits", "rule"),
-    [
-        ('"all_reduce.busbw@1GiB": {floor: 300, unit: GB/s, SOURCE}', "related"),  # 256 MiB reach 423.38
-        (
-            '"all_reduce.busbw@512MiB": {floor: 520, unit: GB/s, algorithm: nvls, SOURCE}',
-            "related",
-        ),  # 8 GiB reach 480.43
-        ('"all_reduce.busbw@1GiB": {floor: 430, unit: GB/s, algorithm: nvls, SOURCE}', ""),
-        ("host_copy.both: {floor: 40, reference: 45, unit: GB/s, SOURCE}", "related"),  # h2d alone has a floor of 52.06
-        ("host_copy_all.h2d: {floor: 60, unit: GB/s, SOURCE}", "related"),  # one alone has 54.8
-    ],
-)
+@pytest.mark.parametrize(("limits", "rule"), ROWS["neighbours"])
 def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limits: str, rule: str) -> None:
     path = own(tmp_path, f"platforms: {{hgx8: {{limits: {{{limits}}}}}}}")
     assert {each for each, *_ in found(path) if each == "related"} == ({rule} if rule else set())

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 import yaml
 from shipped import every as every_sku
+from tabled import tables
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import loader, products, requirements
+
+ROWS = tables("skus/loader")
 
 CHECKOUT = Path(__file__).parents[2] / "thresholds"
 SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml") if path.stem != "classes")
@@ -46,15 +49,7 @@ def refused(folder: Path, text: str) -> str:
     return str(bad.value)
 
 
-@pytest.mark.parametrize(
-    ("platform", "message"),
-    [
-        ("hgx88: {devices: 8}", "did you mean 'hgx8'"),
-        ("mine: {limits: {}}", "(known: dgx, hgx4, hgx8, single, vm-passthrough); one of your own states a title"),
-        ("hgx88: {devices: 8, title: eight in two halves}", ""),
-        ("pod: {devices: 72}", ""),
-    ],
-)
+@pytest.mark.parametrize(("platform", "message"), ROWS["platforms"])
 def test_a_platform_that_looks_misspelt_is_refused_unless_it_has_a_title(
     tmp_path: Path, platform: str, message: str
 ) -> None:
@@ -263,17 +258,7 @@ def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_pa
     assert "mine.yaml:2: not_applicable.host_copy.h2d: " in text
 
 
-@pytest.mark.parametrize(
-    ("extends", "message"),
-    [
-        ("h100-sxn", "mine.yaml:1: extends: no SKU named 'h100-sxn'; did you mean 'h100-sxm'"),
-        ("gone.yaml", "gone.yaml: there is no such threshold file"),
-        ("mine.yaml", "mine.yaml:1: extends: mine.yaml leads back to this file"),
-        ("other.yaml", "other.yaml:1: extends: mine.yaml leads back to this file"),
-        ("[h100-sxm]", "mine.yaml:1: extends: expected text, found ['h100-sxm']"),
-        ("", "mine.yaml:1: extends: expected text, found None"),
-    ],
-)
+@pytest.mark.parametrize(("extends", "message"), ROWS["bases"])
 def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, message: str) -> None:
     write(tmp_path, "extends: mine.yaml\n", "other.yaml")
     assert message in refused(tmp_path, f"extends: {extends}\n")
@@ -332,16 +317,7 @@ def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
     assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "metric"),
-    [
-        ("\nlimits:\n", "\nprecision: 0.5\nlimits:\n", "matmul.bf16"),
-        ("\nlimits:\n", "\nbudgets: {standard: {soak: 1}}\nlimits:\n", "soak.rate"),
-        ("\nprobes:\n", "\nprobes:\n  soak: {m: 64}\n", "soak.throttle.hw_thermal"),
-        ("    floor: 594\n    healthy: [676, 730]", "    floor: 594\n    healthy: [676, 7300]", "soak.rate"),
-        ("        statistic: mean\n        tunable", "        statistic: best\n        tunable", "matmul_mamf.bf16"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "metric"), ROWS["copies"])
 def test_a_copy_that_measures_or_judges_otherwise_counts(tmp_path: Path, old: str, new: str, metric: str) -> None:
     """A soak of one second, a method under which the floor only advises, a range that excuses a large shortfall."""
     assert metric in overridden(copied(tmp_path, (old, new)))
@@ -367,16 +343,7 @@ def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path:
     assert list(around.other_datasheet) == ["tflops.bf16"]
 
 
-@pytest.mark.parametrize(
-    ("own", "at_quick", "per_kelvin", "second_sign"),
-    [
-        ("soak.droop_slow: {warn: 0.03}", 0.03, 0.0, None),
-        ("soak.droop_slow: {ceiling: 0.06, unit: '1', source: SOURCE}", 0.02, 0.001, None),
-        ("soak.droop_slow: {levels: [quick]}", 0.035, 0.001, None),
-        ("soak.throttle.sw_thermal: {ceiling: 0, warn: 0, unit: '1', source: SOURCE}", 0, 0.0, False),
-        ("soak.throttle.sw_thermal: {warn: 0.002}", 0.002, 0.0, True),
-    ],
-)
+@pytest.mark.parametrize(("own", "at_quick", "per_kelvin", "second_sign"), ROWS["refined"])
 def test_what_refines_a_bound_does_not_outlive_it(
     tmp_path: Path, own: str, at_quick: float, per_kelvin: float, second_sign: bool | None
 ) -> None:
