@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tabled import content
+
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.structured import structure
 
@@ -45,43 +47,7 @@ def refused() -> str:
     return ""
 
 
-PATCH = '''
-import importlib.util
-import sys
-
-
-class Finder:
-    """Finds torch.distributed, and replaces its all_reduce as soon as it was loaded."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch.distributed":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            module.all_reduce = patched(module.all_reduce)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-def patched(true):
-    import time
-
-    def all_reduce(tensor, *args, **more):
-        done = true(tensor, *args, **more)
-        {body}
-        return done
-
-    return all_reduce
-
-
-if any("device.worker" in word for word in sys.orig_argv):
-    sys.meta_path.insert(0, Finder())
-'''
+PATCH = content("fabric/all_reduce.py.in")
 BODIES = {
     "wrong sum": "tensor.view(-1)[17:18] += float(tensor.numel() > 1000)",
     "hangs": "time.sleep(1000 * (tensor.numel() > 1000))",

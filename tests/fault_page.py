@@ -12,6 +12,7 @@ import shipped
 import yaml
 from fault_case import Case, Seen
 from fault_cases import BY_A_USER, CASES, ELSEWHERE
+from tabled import content
 
 from pytest_accel.simulate.faults import FAULTS
 from pytest_accel.skus import requirements
@@ -34,22 +35,7 @@ LISTS = [Published(**each) for each in _LISTS]
 VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
 HOW = ("in process", "facts alone", "pytest")
 
-HEAD = """# Fault matrix
-
-Every fault that the simulated node can have, and the checks that were seen to catch it. Written by
-`scripts/fault_matrix.py` from what `tests/simulate/test_fault_matrix.py` runs; a row that is no longer true fails its
-test.
-
-A fault is caught if the check that should catch it ends in the status below on the device that has the fault, if the
-closing line names that device, if no other device has a FAIL, and if the exit status is right. The simulation lies
-below our drivers and probes (docs/running.md): what is proven is that the checks see what the hardware would show, not
-that hardware shows it.
-
-NVIDIA's driver runs over the real `pynvml` and a simulated NVML, AMD's over the real `amdsmi` and a simulated
-`libamd_smi.so`. A case runs the quick level (in process) without its collectives, with some products,
-streams and copies of `standard`, or those of its probes that the fault concerns; no probe, where the device, its
-library or the host says it (facts alone); or what a user starts (pytest).
-"""
+HEAD = content("fault-matrix-head.md")
 
 
 def key(case: Case) -> Key:

@@ -12,6 +12,7 @@ from typing import Any
 import as_user
 import fuzz_readers
 import pytest
+import tabled
 
 from pytest_accel.run import telemetry_file
 from pytest_accel.skus import loader
@@ -30,37 +31,12 @@ CASES = {
 }
 MIB = 300
 
-SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
-OWN = f"""\
-sku: mine
-extends: h100-sxm
-limits:
-  matmul.bf16: {{floor: derived, reference: 700, unit: TFLOPS, {SOURCE}}}
-platforms:
-  hgx8: {{devices: 8, limits: {{host_copy.h2d: {{floor: 50, unit: GB/s, software: {{driver: ">=570"}}, {SOURCE}}}}}}}
-"""
-WAIVERS = """\
-waivers:
-  - {limit: host.acs, reason: the switch needs it, by: J. Doe, until: 2026-12-31}
-  - {limit: matmul.bf16, reason: known, by: J. Doe, until: 2026-12-31, devices: [GPU-1, GPU-2], host: node}
-"""
-NODE = """\
-sku: h100-sxm
-platform: hgx8
-seed: 3
-faults:
-  - {fault: slow-compute, device: [1, 3], by: 0.2}
-  - {fault: hang, device: 2, at: soak+10}
-"""
 TOOL_OUTPUTS = Path(__file__).parent / "real" / "outputs"
 OUTPUTS = (
     "nccl-tests/h100-1-node.txt",
     "nvbandwidth/h100-8-v0.5.json",
 )
 """An output of each tool, which an H100 judges where its name replaces that of the A100."""
-DELIVERY = "serial,node,slot,model\nSIM00000500,vm,0,NVIDIA H100 80GB HBM3\nSIM00000501,n2,1,\nSIM00000502,n2,,\n"
-SHAPES = "m,n,k,dtype,name\n64,128,256,bf16,small\n4096,4096,4096,,\n"
-SHAPES_YAML = "shapes:\n  - {m: 64, n: 128, k: 256, dtype: bf16, name: small}\n  - {m: 4096, n: 4096, k: 4096}\n"
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +45,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
     shipped = {path.name: path.read_text() for path in sorted(loader.SHIPPED.glob("*.yaml"))[::9]}
     kinds: dict[str, dict[str, str]] = {
-        "thresholds": {"own.yaml": OWN, **shipped},
-        "waivers": {"waivers.yaml": WAIVERS},
-        "node": {"node.yaml": NODE},
-        "shapes": {"shapes.csv": SHAPES},
-        "shapes_yaml": {"shapes.yaml": SHAPES_YAML},
+        "thresholds": {"own.yaml": tabled.content("fuzz/own.yaml"), **shipped},
+        "waivers": {"waivers.yaml": tabled.content("fuzz/waivers.yaml")},
+        "node": {"node.yaml": tabled.content("fuzz/node.yaml")},
+        "shapes": {"shapes.csv": tabled.content("fuzz/shapes.csv")},
+        "shapes_yaml": {"shapes.yaml": tabled.content("fuzz/shapes.yaml")},
         "outputs": {
             name.replace("/", "-"): (TOOL_OUTPUTS / name).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
             for name in OUTPUTS
         },
         "record": {"record.json": _record(folder)},
-        "delivery": {"delivery.csv": DELIVERY},
+        "delivery": {"delivery.csv": tabled.content("fuzz/delivery.csv")},
         "summary": {"summary.json": (folder / "out/summary.json").read_text()},
         "telemetry": {"telemetry.jsonl": "\n".join(_readings(folder / "out/telemetry.jsonl.gz"))},
     }

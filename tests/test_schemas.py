@@ -12,6 +12,7 @@ from typing import Any
 import as_user
 import pytest
 from jsonschema import Draft202012Validator
+from tabled import content, tables
 from worded import worded
 
 from pytest_accel.cli.main import main
@@ -72,69 +73,23 @@ def test_every_shipped_threshold_file_is_valid_as_it_lies_there() -> None:
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-OWN = """\
-sku: ours
-extends: h100-sxm
-limits:
-  matmul.bf16:
-    floor: 690
-    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}
-platforms:
-  hgx8:
-    link: {count: 12}
-"""
-WHOLE = """\
-sku: mine
-vendor: nvidia
-match: {names: [NVIDIA Mine]}
-datasheet:
-  tflops: {bf16: 1000}
-  source: {kind: datasheet, by: NVIDIA, date: 2026}
-limits:
-  matmul.bf16: {floor: 600, unit: TFLOPS, source: {kind: measured, by: us, date: 2026-11}}
-  inventory.driver_version: {version: ">=550.54, <600", unit: version, source: {kind: measured, by: us, date: 2026-11}}
-platforms:
-  hgx8: {devices: 8, link: {type: nvlink4, count: 18}}
-"""
+BROKEN = tables("schemas/broken")
 
 
-@pytest.mark.parametrize("text", [OWN, WHOLE])
-def test_a_file_of_ones_own_is_valid(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_of_ones_own_is_valid(name: str, tmp_path: Path) -> None:
     """One that extends another states what it changes, and no more."""
     path = tmp_path / "own.yaml"
-    path.write_text(text)
+    path.write_text(content(f"schemas/{name}.yaml"))
     loader.load(str(path))
     assert wrong_in(path) == []
 
 
-BROKEN = [
-    (WHOLE, "sku: mine\n", "", "sku"),
-    (WHOLE, "unit: TFLOPS", "unit: GFLOPS", "unit"),
-    (WHOLE, ", source: {kind: measured, by: us, date: 2026-11}}\n  inventory", "}\n  inventory", "source"),
-    (WHOLE, "kind: datasheet", "kind: rumour", "kind"),
-    (WHOLE, "date: 2026}", "date: lately}", "date"),
-    (WHOLE, "floor: 600", "flor: 600", "flor"),
-    (WHOLE, "floor: 600", "floor: 0", "floor"),
-    (WHOLE, "floor: 600", "floor: 600, levels: [nightly]", "levels"),
-    (WHOLE, "floor: 600", "floor: 600, software: {nccl: '2.18'}", "software"),
-    (WHOLE, ">=550.54, <600", "550.54", "version"),
-    (WHOLE, "bf16: 1000", "bf16: -1", "bf16"),
-    (WHOLE, "devices: 8", "devices: 8.5", "devices"),
-    (WHOLE, "names: [NVIDIA Mine]", "names: NVIDIA Mine", "names"),
-    (WHOLE, "sku: mine", "sku: mine\nexplained: [{rule: loose, key: x}]", "reason"),
-    (WHOLE, "sku: mine", "sku: mine\nspread: {matmul: {between_runs: 0.3}}", "between_runs"),
-    (OWN, "    source: {kind: measured, by: us, date: 2026-11-21, devices: 64, nodes: 8}\n", "", "source"),
-    (OWN, "floor: 690", "floor: 690\n    ranks: many", "ranks"),
-    (OWN, "link: {count: 12}", "links: {count: 12}", "links"),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "new", "key"), BROKEN, ids=[f"{place}-{each[-1]}" for place, each in enumerate(BROKEN)]
-)
+@pytest.mark.parametrize(("name", "old", "new", "key"), [(name, *row) for name, rows in BROKEN.items() for row in rows])
 def test_what_the_loader_refuses_is_refused_by_the_schema_with_the_same_key(
-    text: str, old: str, new: str, key: str, tmp_path: Path
+    name: str, old: str, new: str, key: str, tmp_path: Path
 ) -> None:
+    text = content(f"schemas/{name}.yaml")
     assert text.count(old) == 1
     path = tmp_path / "own.yaml"
     path.write_text(text.replace(old, new))

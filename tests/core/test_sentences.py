@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+from tabled import content
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
@@ -23,52 +25,16 @@ VERSION = Verdict(
     "inventory.driver_version", "GPU-0", Status.FAIL, unit="text", value="535.1", expected=">=550",
     limit=Limit("inventory.driver_version", "text", version=">=550"),
 )  # fmt: skip
-MORE: list[tuple[Verdict, Reason]] = [
-    (SHORT, reasons.WrongData("3 wrong elements in 9 matrix products")),
-    (SHORT, reasons.Compared("floor")),
-    (SHORT, reasons.Compared("floor", 0.9, "reference", 3000.0)),
-    (SHORT, reasons.Compared("floor", 0.81, "memory datasheet peak")),
-    (FACT, reasons.Expected()),
-    (FACT, reasons.Expected(said=False)),
-    (VERSION, reasons.Expected()),
-    (FACT, reasons.Majority(7, 8)),
-    (FACT, reasons.NoMajority((("96.00", "gpu0, gpu1"), ("97.00", "gpu2, gpu3")))),
-    (SHORT, reasons.OtherRanks(8, None)),
-    (SHORT, reasons.OtherRanks(8, 4)),
-    (SHORT, reasons.OtherUnit("TFLOPS")),
-    (SHORT, reasons.Implausible(2.5, "healthy reference")),
-    (SHORT, reasons.Close(0.02, "ceiling")),
-    (LINKS, reasons.Expected()),
-    (SHORT, reasons.FewSamples(2, 3)),
-    (SHORT, reasons.PastWarning(2800.0)),
-    (SHORT, reasons.Interval(2400.0, 2600.0, "floor")),
-    (SHORT, reasons.Interval(2400.0, float("inf"), "floor")),
-    (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", said="no multicast")),
-    (SHORT, reasons.OtherAlgorithm("NCCL", "ring", "nvls", chosen_by="NCCL_ALGO=ring in the environment")),
-    (SHORT, reasons.OtherMethod(("10 s instead of 30 s", "warm caches", "another shape"))),
-    (SHORT, reasons.Advises()),
-    (SHORT, reasons.Advises("nobody measured it for longer")),
-    (SHORT, reasons.OtherVersion("cuda", ">=12.4", "12.2")),
-    (SHORT, reasons.OtherVersion("torch", ">=2.6")),
-    (SHORT, reasons.BeyondMethod(0.15, "method")),
-    (SHORT, reasons.BelowClass(2600.0, 0.8, "memory datasheet peak")),
-    (SHORT, reasons.Alone(2510.0, "GB/s", holds=False)),
-    (SHORT, reasons.Alone(2900.0, "GB/s", holds=True)),
-    (SHORT, reasons.Alone(2510.0, "GB/s")),
-    (SHORT, reasons.Repeated(2501.0, "GB/s")),
-    (SHORT, reasons.Repeated(2900.0, "GB/s", fails=True)),
-    (SHORT, reasons.BehindNeighbours(0.061, 2900.0, "GB/s", 7, 0.03)),
-    (SHORT, reasons.BehindNeighbours(0.061, 746.8, "TFLOPS", 7, 0.053, 0.012, at_clock=True, at_first=True)),
-    (SHORT, reasons.BehindPast(0.12, 0.05, 2840.0, "GB/s", "first accepted", "2026-01-01", {"torch": ("2.6", "2.7")})),
-    (SHORT, reasons.BehindPast(0.12, 0.05, 12.0, "ms", "last", "2026-01-01", {})),
-    (SHORT, reasons.BehindNodes(0.124, 45.2, "GB/s", 64, 5)),
-    (SHORT, reasons.BehindNodes(0.124, 45.2, "GB/s", 64, 5, rails=(3, 6))),
-    (SHORT, reasons.AllAlike(8)),
-    (SHORT, reasons.DidNotEnd("b7d3", "2026-11-25T16:20:31+00:00")),
-    (SHORT, reasons.NoBudget("quick", "standard")),
-    (SHORT, reasons.NoBudget("long")),
-    (SHORT, reasons.MayTrain(120.0)),
-]
+VERDICTS = {"short": SHORT, "fact": FACT, "links": LINKS, "version": VERSION}
+
+
+def reason(raw: dict[str, object]) -> Reason:
+    """A reason as a record has it."""
+    stated = {"metric": "a", "subject": "b", "status": "FAIL", "reasons": [raw]}
+    return structured.structure(Verdict, stated).reasons[0]
+
+
+MORE = [(VERDICTS[verdict], reason(raw)) for verdict, raw in yaml.safe_load(content("core/reasons.yaml"))]
 """Reasons with figures, each with a verdict that has it."""
 
 
@@ -128,9 +94,8 @@ def test_reasons_go_through_json() -> None:
     ],
 )
 def test_a_reason_that_is_none_is_refused(raw: dict[str, object], says: str) -> None:
-    damaged = {"metric": "a", "subject": "b", "status": "FAIL", "reasons": [raw]}
     with pytest.raises(structured.Misfit, match=says):
-        structured.structure(Verdict, damaged)
+        reason(raw)
 
 
 def test_what_nobody_judges_keeps_its_value_alone_when_it_becomes_worse() -> None:

@@ -125,59 +125,70 @@ def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
     assert again.plain() == {"a": 1, "b": 1, "c": 2, "d": 2}, "an anchor may be given to another value"
 
 
+CHECKS: dict[str, Check] = {
+    **{name: getattr(yaml_nodes, name) for name in ("text", "number", "positive", "count", "flag", "date")},
+    "quick or long": yaml_nodes.one_of("quick", "long"),
+    "counts": yaml_nodes.list_of(yaml_nodes.count),
+    "numbers": yaml_nodes.mapping_of(yaml_nodes.number),
+    "a": yaml_nodes.record_of({"a": yaml_nodes.number}),
+    "floor": yaml_nodes.record_of({"floor": yaml_nodes.number}),
+    "a, required": yaml_nodes.record_of({"a": yaml_nodes.number}, required=("a",)),
+}
+
+
 @pytest.mark.parametrize(
     ("check", "yaml", "value"),
     [
-        (yaml_nodes.text, "' padded '", "padded"),
-        (yaml_nodes.number, "1.5", 1.5),
-        (yaml_nodes.number, "1.0e+9", 1e9),
-        (yaml_nodes.positive, "0.5", 0.5),
-        (yaml_nodes.count, "8", 8),
-        (yaml_nodes.flag, "true", True),
-        (yaml_nodes.date, "2026", "2026"),
-        (yaml_nodes.date, "2026-11-21", "2026-11-21"),
-        (yaml_nodes.one_of("quick", "long"), "quick", "quick"),
-        (yaml_nodes.list_of(yaml_nodes.count), "[1, 2]", [1, 2]),
-        (yaml_nodes.mapping_of(yaml_nodes.number), "{a: 1}", {"a": 1}),
-        (yaml_nodes.record_of({"a": yaml_nodes.number}), "{a: 1}", {"a": 1}),
+        ("text", "' padded '", "padded"),
+        ("number", "1.5", 1.5),
+        ("number", "1.0e+9", 1e9),
+        ("positive", "0.5", 0.5),
+        ("count", "8", 8),
+        ("flag", "true", True),
+        ("date", "2026", "2026"),
+        ("date", "2026-11-21", "2026-11-21"),
+        ("quick or long", "quick", "quick"),
+        ("counts", "[1, 2]", [1, 2]),
+        ("numbers", "{a: 1}", {"a": 1}),
+        ("a", "{a: 1}", {"a": 1}),
     ],
 )
-def test_good_values_pass(tmp_path: Path, check: Check, yaml: str, value: Any) -> None:
-    assert checked(check, tmp_path, yaml) == (value, [])
+def test_good_values_pass(tmp_path: Path, check: str, yaml: str, value: Any) -> None:
+    assert checked(CHECKS[check], tmp_path, yaml) == (value, [])
 
 
 @pytest.mark.parametrize(
     ("check", "yaml", "message"),
     [
-        (yaml_nodes.text, "''", "it: expected text, found ''"),
-        (yaml_nodes.number, "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
-        (yaml_nodes.number, "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
-        (yaml_nodes.number, "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
-        (yaml_nodes.number, "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
-        (yaml_nodes.number, "yes", "it: expected a number, found True"),
-        (yaml_nodes.number, ".nan", "it: expected a finite number, found nan"),
-        (yaml_nodes.positive, "0", "it: expected a number above zero, found 0"),
-        (yaml_nodes.positive, ".nan", "it: expected a finite number, found nan"),
-        (yaml_nodes.count, "0", "it: expected a whole number above zero, found 0"),
-        (yaml_nodes.count, "true", "it: expected a whole number above zero, found True"),
-        (yaml_nodes.flag, "'yes'", "it: expected true or false, found 'yes'"),
-        (yaml_nodes.date, "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
-        (yaml_nodes.date, "2026-13", "it: expected a date such as"),
-        (yaml_nodes.one_of("quick", "long"), "[quick]", "it: ['quick'] is not known"),
-        (yaml_nodes.list_of(yaml_nodes.count), "3", "it: expected a list, found 3"),
-        (yaml_nodes.mapping_of(yaml_nodes.number), "[1]", "it: expected a mapping, found [1]"),
-        (yaml_nodes.mapping_of(yaml_nodes.number), "{a: x}", "it.a: expected a number, found 'x'"),
+        ("text", "''", "it: expected text, found ''"),
+        ("number", "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
+        ("number", "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
+        ("number", "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
+        ("number", "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
+        ("number", "yes", "it: expected a number, found True"),
+        ("number", ".nan", "it: expected a finite number, found nan"),
+        ("positive", "0", "it: expected a number above zero, found 0"),
+        ("positive", ".nan", "it: expected a finite number, found nan"),
+        ("count", "0", "it: expected a whole number above zero, found 0"),
+        ("count", "true", "it: expected a whole number above zero, found True"),
+        ("flag", "'yes'", "it: expected true or false, found 'yes'"),
+        ("date", "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
+        ("date", "2026-13", "it: expected a date such as"),
+        ("quick or long", "[quick]", "it: ['quick'] is not known"),
+        ("counts", "3", "it: expected a list, found 3"),
+        ("numbers", "[1]", "it: expected a mapping, found [1]"),
+        ("numbers", "{a: x}", "it.a: expected a number, found 'x'"),
         (
-            yaml_nodes.record_of({"floor": yaml_nodes.number}),
+            "floor",
             "{flor: 1}",
             "unknown key 'it.flor'; did you mean 'floor'?",
         ),
-        (yaml_nodes.record_of({"a": yaml_nodes.number}, required=("a",)), "{}", "it: 'a' is missing"),
-        (yaml_nodes.record_of({"a": yaml_nodes.number}), "7", "it: expected a mapping, found 7"),
+        ("a, required", "{}", "it: 'a' is missing"),
+        ("a", "7", "it: expected a mapping, found 7"),
     ],
 )
-def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: Check, yaml: str, message: str) -> None:
-    _, found = checked(check, tmp_path, yaml)
+def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: str, yaml: str, message: str) -> None:
+    _, found = checked(CHECKS[check], tmp_path, yaml)
     assert len(found) == 1
     assert found[0].startswith("mine.yaml:1: ")
     assert message in found[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import shipped
+from tabled import content
 
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.simulate.model import rates
@@ -15,24 +16,7 @@ from pytest_accel.simulate.node import SIMULATED_VENDORS, SimulatedNode
 from pytest_accel.skus import classes, loader
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/healthy_nodes.py"
-FILE = """
-sku: known-h100
-extends: h100-sxm
-limits:
-  matmul.bf16: &own
-    {floor: %s, healthy: [690, 700], reference: 695, unit: TFLOPS, levels: [quick, standard],
-     source: {kind: measured, by: a test, date: 2026-11, devices: 24, nodes: 3}}
-  soak.rate: {<<: *own, floor: derived}
-  stream.triad: {<<: *own, floor: derived, healthy: [2950, 3050], reference: 3000, unit: GB/s}
-platforms:
-  hgx8:
-    limits:
-      host_copy.h2d: &host {<<: *own, floor: derived, healthy: [54.6, 55.4], reference: 55, unit: GB/s}
-      host_copy.d2h: *host
-      peer_copy.one_way: {<<: *own, floor: derived, healthy: [395, 397.5], reference: 396, unit: GB/s}
-      all_reduce.busbw@8GiB:
-        {<<: *own, floor: derived, healthy: [475, 480], reference: 478, unit: GB/s, ranks: 8, algorithm: nvls}
-"""
+FILE = content("simulate/known-h100.yaml")
 
 
 def drawn(folder: Path, *args: str, floor: str = "derived") -> str:

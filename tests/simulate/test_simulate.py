@@ -18,7 +18,7 @@ import torch_has
 from as_user import Ran
 from as_user import pytest as run_pytest
 from probe_device import AtOnce
-from tabled import tables
+from tabled import content, tables
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
@@ -42,19 +42,7 @@ from pytest_accel.simulate.node import load
 
 ROWS = tables("simulate/node-files")
 
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two:
-    devices: 2
-    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
-    link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}
-    limits:
-      peer_copy.one_way:
-        {floor: derived, reference: 370, unit: GB/s, source: &us {kind: measured, by: us, date: 2026-11}}
-      host_copy.h2d: {floor: 48, unit: GB/s, source: *us}
-"""
+PAIR = content("simulate/pair.yaml")
 """Two devices are enough for every path, and cheap."""
 
 

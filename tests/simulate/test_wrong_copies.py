@@ -6,18 +6,12 @@ from pathlib import Path
 
 import in_process
 import pytest
+from tabled import content
 
 from pytest_accel import probes
 from pytest_accel.core.verdict import Status
 
-SKU = """
-sku: mine
-extends: h100-sxm
-platforms:
-  four:
-    devices: 4
-budgets: {quick: {peer_copy_all.rounds: 2, peer_copy_all.all: 2}}
-"""
+SKU = content("simulate/rounds.yaml")
 
 
 @pytest.mark.parametrize("how", ["rounds", "all"])

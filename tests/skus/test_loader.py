@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from shipped import every as every_sku
-from tabled import tables
+from tabled import content, tables
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import DeclaredBy, Sku
@@ -21,17 +21,7 @@ SHIPPED = sorted(path.stem for path in CHECKOUT.glob("*.yaml") if path.stem != "
 ACCELERATORS = [name for name in SHIPPED if name != "cpu"]
 
 SOURCE = "{kind: measured, by: us, date: 2026-11}"
-GOOD = """\
-sku: mine
-vendor: nvidia
-match: {names: [NVIDIA Mine]}
-datasheet:
-  tflops: {bf16: 1000}
-limits:
-  matmul.bf16: {floor: 600, unit: TFLOPS, source: SOURCE}
-platforms:
-  hgx8: {devices: 8}
-""".replace("SOURCE", SOURCE)
+GOOD = content("skus/good.yaml")
 
 
 def write(folder: Path, text: str, name: str = "mine.yaml") -> str:
@@ -121,7 +111,7 @@ def test_the_file_that_the_mistakes_are_made_in_is_good(tmp_path: Path) -> None:
     assert not sku.limits["matmul.bf16"].overridden
 
 
-MISTAKES = yaml.safe_load((CHECKOUT.parent / "tests/data/loader-mistakes.yaml").read_text(encoding="utf-8"))
+MISTAKES = yaml.safe_load(content("loader-mistakes.yaml"))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["error"][1][:50])

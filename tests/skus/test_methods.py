@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tabled import content
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sentences import sentence_of
@@ -14,15 +15,7 @@ from pytest_accel.probes.declare import declaration_of, declarations
 from pytest_accel.skus import loader, methods, readiness, requirements
 
 METHOD = methods.method_of("matmul.bf16", {})
-FILE = """\
-sku: mine
-vendor: nvidia
-match: {names: [NVIDIA Mine]}
-limits:
-  matmul.bf16: {LIMIT, unit: TFLOPS, source: {kind: KIND, by: them, date: 2026-11METHOD}}
-platforms:
-  single: {devices: 1}
-"""
+FILE = content("skus/published.yaml")
 
 
 def load(folder: Path, kind: str = "published", limit: str = "floor: 600", **method: object) -> Sku:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import shipped
+import tabled
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku
@@ -12,13 +13,7 @@ from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.run.record import hash_file, sku_entry
 from pytest_accel.skus import loader, requirements, resolved
 
-OWN = """\
-sku: ours
-extends: h100-sxm
-limits:
-  stream.triad: {floor: 2900, source: {kind: agreed, by: Buyer and Supplier, date: 2026-11}}
-  inventory.clock_max: {floor: 1500, unit: MHz, source: {kind: measured, by: us, date: 2026-11}}
-"""
+OWN = tabled.content("skus/agreed.yaml")
 
 
 def text_of(name: str) -> str:
