@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from tabled import tables
 from worded import worded
 
 from pytest_accel.core.clock_events import ClockEvent
@@ -148,31 +149,17 @@ def others() -> list[Verdict]:
 
 def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
     """Return the record of a rejected node; more `metrics` repeat the first one under other names."""
-    places = range(devices)
+    parts, places = tables("report-record"), range(devices)
     names = ["matmul.bf16", *(f"matmul.other{each}" for each in range(metrics - 1))]
     facts = [
         Verdict("counters.nvlink_crc", device(each).uuid, Status.PASS, (), "count", 0, expected=0, limit=COUNTED)
         for each in places
     ]
     return Run(
-        run={
-            "started": "2026-11-23T19:11:54+00:00",
-            "ended": "2026-11-23T19:13:26+00:00",
-            "host": "rack7-n04",
-            "command": ["pytest", "--accel-sku=h100-sxm"],
-            "level": "quick",
-            "platform": "hgx8",
-            "user": "operator",
-            "output": "/srv/acceptance/rack7-n04",
-            "environment": {"cleared": {}, "kept": {"OMP_NUM_THREADS": "4"}},
-        },
-        sku={
-            "name": "h100-sxm",
-            "asked": "h100-sxm",
-            "files": {"h100-sxm.yaml": "7b563aae"},
-        },
+        run=parts["run"],
+        sku=parts["sku"],
         devices=[device(each) for each in places],
-        software={"pytest_accel": "0.1.0", "driver": "580.95.05", "torch": "2.8.0"},
+        software=parts["software"],
         measurements=[
             *(measured(each, number, metric=name) for name in names for each in places),
             measured(SLOW, number, attempt=2),
@@ -182,14 +169,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
         verdicts=[*map(judged, places), *facts, *others()],
         waivers={"file": "waivers.yaml", "sha256": "ab12", "used": [WAIVER]},
         notes=["a note of the run"],
-        earlier_attempts=[
-            {
-                "record": "../earlier",
-                "started": "2026-11-20T10:00:00+00:00",
-                "state": "finished",
-                "line": "ACCEPTED 8/8 devices",
-            }
-        ],
+        earlier_attempts=parts["earlier_attempts"],
         state="finished",
         closing=Closing(
             line="REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
@@ -237,32 +217,7 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"</script></style>-->
 VISIBLE = HOSTILE.partition("\x1b")[0]
 """Without invisible characters, with which a serial number is refused."""
 
-_FIXED = {
-    "status",
-    "state",
-    "word",
-    "kind",
-    "how",
-    "statistic",
-    "event",
-    "unit",
-    "severity",
-    "declared_by",
-    "until",
-    "levels",
-    "started",
-    "ended",
-    "file",
-    "driver",
-    "telemetry",
-    "sha256",
-    "uuid",
-    "subject",
-    "blamed",
-}
-"""Keys whose texts the format prescribes, or which tie the parts of a record together."""
-_OPEN = {"conditions", "software", "files", "kept", "facts", "method", "row"}
-"""Mappings whose keys are text from outside."""
+_KEYS = tables("report-record")
 
 
 def made_hostile(raw: Any, key: str = "") -> Any:
@@ -271,9 +226,11 @@ def made_hostile(raw: Any, key: str = "") -> Any:
     A serial number or UUID with an invisible character is refused by the reader, so theirs has none.
     """
     if isinstance(raw, dict):
-        return {(HOSTILE + name if key in _OPEN else name): made_hostile(value, name) for name, value in raw.items()}
+        return {
+            (HOSTILE + name if key in _KEYS["open"] else name): made_hostile(value, name) for name, value in raw.items()
+        }
     if isinstance(raw, list):
         return [made_hostile(each, key) for each in raw]
-    if not isinstance(raw, str) or key in _FIXED:
+    if not isinstance(raw, str) or key in _KEYS["fixed"]:
         return raw
     return (VISIBLE if key == "serial" else HOSTILE) + raw

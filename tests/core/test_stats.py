@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from tabled import tables
 
 from pytest_accel.core.stats import (
     LOOKS,
@@ -21,21 +22,10 @@ from pytest_accel.core.stats import (
     student_t,
 )
 
+ROWS = tables("core/quantiles")
 
-@pytest.mark.parametrize(
-    ("confidence", "freedom", "quantile"),
-    [
-        # the t table of any textbook, two-sided
-        (0.95, 1, 12.706),
-        (0.95, 10, 2.228),
-        (0.99, 4, 4.604),
-        (0.999, 1, 636.619),
-        (0.999, 4, 8.610),
-        (0.999, 11, 4.437),
-        (0.999, 39, 3.558),
-        (0.999, 1e9, 3.2905),
-    ],
-)
+
+@pytest.mark.parametrize(("confidence", "freedom", "quantile"), ROWS["t"])
 def test_quantiles_are_those_of_the_table(confidence: float, freedom: float, quantile: float) -> None:
     assert student_t(confidence, freedom) == pytest.approx(quantile, rel=1e-3)
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tables
 
 from pytest_accel.core.node_name import names_among, nodes_of, several
 from pytest_accel.core.summary import Summary, choose
+
+ROWS = tables("core/node-names")
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 GOOD = {"word": "ACCEPTED", "exit": 0}
@@ -132,36 +135,17 @@ def test_a_rejection_is_hidden_by_a_later_acceptance_alone(runs: list[Summary]) 
 # -- names
 
 
-@pytest.mark.parametrize(
-    ("hosts", "names"),
-    [
-        ({"n1", "n1.a"}, {"n1"}),
-        ({"n1.a"}, {"n1.a"}),
-        ({"n1.a", "n1.b"}, {"n1.a", "n1.b"}),
-        ({"n1", "n1.a", "n1.b"}, {"n1", "n1.a", "n1.b"}),
-        ({"10.0.0.1", "10.0.0.2"}, {"10.0.0.1", "10.0.0.2"}),
-    ],
-)
-def test_two_names_of_one_node(hosts: set[str], names: set[str]) -> None:
-    assert names_among(hosts) == names
-    assert set(nodes_of(hosts, names)) == hosts
+@pytest.mark.parametrize(("hosts", "names"), ROWS["among"])
+def test_two_names_of_one_node(hosts: list[str], names: list[str]) -> None:
+    assert names_among(hosts) == set(names)
+    assert set(nodes_of(hosts, names)) == set(hosts)
 
 
 def test_a_host_that_may_be_several_nodes_is_none() -> None:
     assert nodes_of(["n1", "n2.a", "n3"], ["n1.a", "n1.b", "n2"]) == {"n2.a": "n2"}
 
 
-@pytest.mark.parametrize(
-    ("hosts", "names", "found", "unclear"),
-    [
-        (["n.a", "n.b"], ["n"], {}, ["n.a", "n.b"]),
-        (["n.a"], ["n"], {"n.a": "n"}, []),
-        (["n", "n.a"], ["n"], {"n": "n", "n.a": "n"}, []),
-        (["n", "n.a", "n.b"], ["n"], {"n": "n"}, []),
-        (["n", "n.b"], ["n.a"], {}, ["n"]),
-        (["n.a", "n.b"], ["n", "n.b"], {"n.b": "n.b"}, ["n.a", "n.b"]),
-    ],
-)
+@pytest.mark.parametrize(("hosts", "names", "found", "unclear"), ROWS["machines"])
 def test_machines_of_two_domains_are_not_one_node(
     hosts: list[str], names: list[str], found: dict[str, str], unclear: list[str]
 ) -> None:

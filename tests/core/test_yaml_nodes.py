@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tabled import tables
 
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
+
+ROWS = tables("core/yaml-nodes")
 
 
 def parsed(tmp_path: Path, text: str | bytes) -> Located:
@@ -22,20 +25,7 @@ def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "mine.yaml:1: the file is empty"),
-        ("- sku: x\n", "mine.yaml:1: the file is not a mapping; it must begin with 'sku: NAME'"),
-        ("sku: x\nlimits:\n\tfloor: 1\n", "mine.yaml:3: a tab is used for indentation"),
-        ("sku: x\nvendor: y\nsku: z\n", "mine.yaml:3: key 'sku' is given twice (first in line 1)"),
-        ("sku: [x\nvendor: y\n", "mine.yaml:2: "),
-        ("sku: x\n---\nsku: y\n", "mine.yaml:2: a second document begins; one file holds one"),
-        ("sku: x\ndate: 2026-13-45\n", "mine.yaml:2: date: '2026-13-45' cannot be read as a date: 2026-11-23"),
-        ("sku: !secret x\n", "mine.yaml:1: sku: 'x' cannot be read as !secret"),
-        ("sku: !!python/name:os.system x\n", "mine.yaml:1: "),
-        ("sku: \x07\n", "mine.yaml: holds a character that YAML does not allow (U+0007)"),
-        (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"),
-    ],
+    ("text", "message"), [*ROWS["unreadable"], [b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"]]
 )
 def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(BadFile) as bad:
@@ -136,57 +126,12 @@ CHECKS: dict[str, Check] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("check", "yaml", "value"),
-    [
-        ("text", "' padded '", "padded"),
-        ("number", "1.5", 1.5),
-        ("number", "1.0e+9", 1e9),
-        ("positive", "0.5", 0.5),
-        ("count", "8", 8),
-        ("flag", "true", True),
-        ("date", "2026", "2026"),
-        ("date", "2026-11-21", "2026-11-21"),
-        ("quick or long", "quick", "quick"),
-        ("counts", "[1, 2]", [1, 2]),
-        ("numbers", "{a: 1}", {"a": 1}),
-        ("a", "{a: 1}", {"a": 1}),
-    ],
-)
+@pytest.mark.parametrize(("check", "yaml", "value"), ROWS["good"])
 def test_good_values_pass(tmp_path: Path, check: str, yaml: str, value: Any) -> None:
     assert checked(CHECKS[check], tmp_path, yaml) == (value, [])
 
 
-@pytest.mark.parametrize(
-    ("check", "yaml", "message"),
-    [
-        ("text", "''", "it: expected text, found ''"),
-        ("number", "1e9", "it: expected a number, found '1e9'; YAML reads 1e9 as text, write 1000000000"),
-        ("number", "672 TFLOPS", "it: expected a number, found '672 TFLOPS'; the unit has its own key"),
-        ("number", "1 234 567.5", "found '1 234 567.5'; write 1234567.5, without separators"),
-        ("number", "'3,4'", "it: expected a number, found '3,4'; write 3.4, with a point"),
-        ("number", "yes", "it: expected a number, found True"),
-        ("number", ".nan", "it: expected a finite number, found nan"),
-        ("positive", "0", "it: expected a number above zero, found 0"),
-        ("positive", ".nan", "it: expected a finite number, found nan"),
-        ("count", "0", "it: expected a whole number above zero, found 0"),
-        ("count", "true", "it: expected a whole number above zero, found True"),
-        ("flag", "'yes'", "it: expected true or false, found 'yes'"),
-        ("date", "yesterday", "it: expected a date such as 2026-11 or 2026-11-21, found 'yesterday'"),
-        ("date", "2026-13", "it: expected a date such as"),
-        ("quick or long", "[quick]", "it: ['quick'] is not known"),
-        ("counts", "3", "it: expected a list, found 3"),
-        ("numbers", "[1]", "it: expected a mapping, found [1]"),
-        ("numbers", "{a: x}", "it.a: expected a number, found 'x'"),
-        (
-            "floor",
-            "{flor: 1}",
-            "unknown key 'it.flor'; did you mean 'floor'?",
-        ),
-        ("a, required", "{}", "it: 'a' is missing"),
-        ("a", "7", "it: expected a mapping, found 7"),
-    ],
-)
+@pytest.mark.parametrize(("check", "yaml", "message"), ROWS["wrong"])
 def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: str, yaml: str, message: str) -> None:
     _, found = checked(CHECKS[check], tmp_path, yaml)
     assert len(found) == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import packaged_suite
 import pytest
 from shipped import load as shipped
+from tabled import tables
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
@@ -14,6 +15,8 @@ from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaratio
 from pytest_accel.skus import loader, requirements
 from pytest_accel.skus.budgets import budget, levels_with_time
 from pytest_accel.views.plan import planned
+
+ROWS = tables("skus/budgets")
 
 
 def measurements() -> list[tuple[Declaration, str]]:
@@ -92,22 +95,11 @@ def test_a_probe_of_ones_own_has_a_budget_too() -> None:
     assert [budget(declaration_for(mine), "mine", level, None) for level in LEVELS] == list(DEFAULT_BUDGETS.values())
 
 
-@pytest.mark.parametrize(
-    ("metric", "budgets", "levels"),
-    [
-        ("matmul.bf16", {}, LEVELS),
-        ("matmul.tf32", {}, LEVELS[1:]),
-        ("matmul.tf32", {"quick": {"matmul.tf32": 5.0}}, LEVELS),
-        ("matmul.bf16", {"quick": {"matmul.bf16": 0.0}}, LEVELS),  # to take the time away loosens nothing
-        ("soak.power", {}, LEVELS),
-        ("health.remap_pending", {}, LEVELS),
-        ("no_such.thing", {}, LEVELS),
-    ],
-)
+@pytest.mark.parametrize(("metric", "budgets", "levels"), ROWS["levels"])
 def test_a_limit_is_required_where_its_metric_has_time(
-    metric: str, budgets: dict[str, dict[str, float]], levels: tuple[str, ...]
+    metric: str, budgets: dict[str, dict[str, float]], levels: list[str]
 ) -> None:
-    assert levels_with_time(declaration_of(metric), metric, budgets) == levels
+    assert levels_with_time(declaration_of(metric), metric, budgets) == tuple(levels)
 
 
 def test_a_file_may_state_the_levels_of_a_limit_itself(tmp_path: Path) -> None:

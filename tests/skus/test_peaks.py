@@ -3,14 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from tabled import tables
 
 from pytest_accel.core.sku import Datasheet, Platform, Sku
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
+ROWS = tables("skus/peaks")
+
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 MESH = Platform("oam8", 8, link={"topology": "mesh", "gb_per_s": 448})
 SINGLE = Platform("single", 1)
-ANY = Platform("any", None)
+ANY_MESH = Platform("any", None, link=MESH.link)
+PLATFORMS = {"hgx8": HGX8, "mesh": MESH, "single": SINGLE, "any": Platform("any", None), "mesh of any size": ANY_MESH}
 SKU = Sku(
     name="h100-sxm",
     title="H100",
@@ -25,47 +29,15 @@ SKU = Sku(
 )
 
 
-@pytest.mark.parametrize(
-    ("metric", "platform", "figure"),
-    [
-        ("matmul.bf16", HGX8, 989.4),
-        ("matmul.bf16@m=64", HGX8, 989.4),
-        ("matmul.fp8", HGX8, None),
-        ("stream.copy", HGX8, 3350),
-        ("host_copy.pcie_width", HGX8, None),  # a count
-        ("stream.sideways", HGX8, None),  # what no probe finds
-        ("host_copy.h2d", HGX8, 63),
-        ("host_copy.both", HGX8, 126),
-        ("host_copy_all.d2h", HGX8, 63),
-        ("host_copy.h2d", SINGLE, None),
-        ("peer_copy.one_way", HGX8, 450),
-        ("peer_copy.both", HGX8, 900),
-        ("peer_copy.one_way", MESH, 64),  # a seventh of the links leads to each peer
-        ("peer_copy.both", MESH, 128),
-        ("peer_copy.one_way", Platform("any", None, link=MESH.link), None),
-        ("all_reduce.busbw@8GiB", HGX8, 450),
-        ("soak.rate", HGX8, None),
-    ],
-)
-def test_the_peak_of_a_metric(metric: str, platform: Platform, figure: float | None) -> None:
-    found = peak(SKU, metric, platform)
+@pytest.mark.parametrize(("metric", "platform", "figure"), ROWS["figures"])
+def test_the_peak_of_a_metric(metric: str, platform: str, figure: float | None) -> None:
+    found = peak(SKU, metric, PLATFORMS[platform])
     assert (found and found[0]) == figure
 
 
-@pytest.mark.parametrize(
-    ("metric", "platform", "excluded"),
-    [
-        ("matmul.fp8", HGX8, True),
-        ("peer_copy.one_way", HGX8, False),
-        ("peer_copy.one_way", SINGLE, True),
-        ("all_reduce.busbw@8GiB", SINGLE, True),
-        ("ddp.step_ms", SINGLE, True),
-        ("peer_copy.one_way", ANY, False),  # one was found, but nobody said that one is expected
-        ("soak.rate", SINGLE, False),
-    ],
-)
-def test_what_cannot_exist_is_decided_by_what_is_expected(metric: str, platform: Platform, excluded: bool) -> None:
-    assert bool(why_not_applicable(SKU, metric, platform)) is excluded
+@pytest.mark.parametrize(("metric", "platform", "excluded"), ROWS["excluded"])
+def test_what_cannot_exist_is_decided_by_what_is_expected(metric: str, platform: str, excluded: bool) -> None:
+    assert bool(why_not_applicable(SKU, metric, PLATFORMS[platform])) is excluded
 
 
 def test_a_sku_without_a_datasheet_excludes_no_dtype() -> None:

@@ -5,22 +5,18 @@ from pathlib import Path
 
 import pytest
 import shipped
+from tabled import tables
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import fabric, loader
 from pytest_accel.skus.lint import lint
 
+ROWS = tables("skus/platform-fabric")
+
 DGX = shipped.load("h100-sxm").platforms["dgx"]
 
 
-@pytest.mark.parametrize(
-    ("sku", "platform", "each", "node"),
-    [
-        ("h100-sxm", "dgx", 50.0, 400.0),
-        ("h100-sxm", "vm-passthrough", 50.0, 400.0),
-        ("gb200", "dgx-tray", 50.0, 200.0),
-    ],
-)
+@pytest.mark.parametrize(("sku", "platform", "each", "node"), ROWS["rates"])
 def test_the_nics_of_a_platform_give_each_device_its_wire_rate(
     sku: str, platform: str, each: float, node: float
 ) -> None:
@@ -34,16 +30,7 @@ def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate() -> None:
         assert (fabric.port_rate(found), fabric.expected(found, 4, 32)) == (None, {}), sku
 
 
-@pytest.mark.parametrize(
-    ("busbw", "nodes", "ranks", "ring", "tree"),
-    [
-        (381.8, 4, 32, 47.7, 36.9),  # B200, stas00/ml-engineering
-        (330.93, 4, 32, 41.4, 32.0),  # H100, aigatech/vpbenchmarking
-        (470.0, 2, 16, 58.8, 31.3),  # H100, NVIDIA/nccl-tests issue 309: no ring of 400 Gbit/s
-        (337.35, 2, 16, 42.2, 22.5),  # H100 with 8 x 200 Gbit/s, tests/real/outputs/nccl-tests/h100-2-nodes.txt
-        (480.0, 1, 8, 60.0, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("busbw", "nodes", "ranks", "ring", "tree"), ROWS["loads"])
 def test_a_bus_bandwidth_is_the_load_of_a_port(busbw: float, nodes: int, ranks: int, ring: float, tree: float) -> None:
     assert fabric.ring_load(busbw, nodes, ranks) == pytest.approx(ring, abs=0.05)
     assert fabric.port_load(busbw, nodes, ranks) == pytest.approx(tree, abs=0.05)
@@ -70,14 +57,7 @@ platforms:
 
 
 def test_lint_finds_what_no_node_has(tmp_path: Path) -> None:
-    expected = {
-        "nics: 8, gbit_per_s: 50000, link: roce": "gbit_per_s: 50000: expected 100, 200, 400, 800",
-        "nics: 6, gbit_per_s: 400, link: roce": "nics: 6: expected a multiple or a divisor of 8",
-        "nics: 8, link: roce": "fabric: no gbit_per_s",
-        "nics: 8, gbit_per_s: 400": "fabric: no link",
-        "nvlink_domain: 8": "nvlink_domain: 8: expected several times 8",
-        "nics: 4, gbit_per_s: 400, link: roce": "",
-    }
+    expected = ROWS["lint"]
     files = {str(tmp_path / f"{place}.yaml"): stated for place, stated in enumerate(expected)}
     for path, stated in files.items():
         Path(path).write_text(WRONG.format(fabric=stated))

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import shipped
+from tabled import tables
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader, requirements, skeleton
+
+ROWS = tables("skus/skeleton")
 
 X9 = Device(
     "GPU-0",
@@ -21,39 +24,9 @@ X9 = Device(
     'NVIDIA X9 "SXM"',
     80_000_000_000,
     pci_id="10de:2999",
-    facts={
-        "compute_units": 132,
-        "clock_max_mhz": 1980,
-        "power_limit_default_w": 630.0,
-        "pcie_gen_max": 5,
-        "pcie_width_max": 16,
-        "nvlink_count": 18,
-        "nvlink_gb_per_s": 26.562,
-    },
+    facts=ROWS["facts"],
 )
-PEAKS = {"fp64_vector": 33.5, "fp64": 66.9, "fp32": 66.9, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4}
-VALUES = {
-    **PEAKS,
-    "fp8": 1978.9,
-    "int8": 1978.9,
-    "sku": "x9",
-    "title": "X9",
-    "type": "HBM3",
-    "gb": 80,
-    "units": 132,
-    "kind": "SM",
-    "max_clock_mhz": 1980,
-    "watts": 700,
-    "by": "us",
-    "date": "2026-11",
-    "url": "https://example.org",
-    "devices": 8,
-    "nodes": 4,
-    "gen": 5,
-    "lanes": 16,
-    "topology": "switch",
-    "count": 18,
-}
+VALUES = ROWS["values"]
 KEY = re.compile(r"(\w+): TODO")
 RATES = {"memory": 3350, "pcie": 63, "link": 450}
 REFERENCES = {"matmul": 730, "stream": 2900, "soak": 700, "host_copy": 54, "peer_copy": 390, "all_reduce": 430}

@@ -9,6 +9,7 @@ from typing import Any
 
 import as_user
 import pytest
+from tabled import tables
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.run import Circumstances
@@ -19,6 +20,8 @@ from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge, worst
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
+
+ROWS = tables("skus/waivers")
 
 TODAY = date(2026, 11, 21)
 LIMIT = Limit("host.memory", "GB", floor=100.0, origin="own.yaml:5")
@@ -54,18 +57,7 @@ def test_a_device_at_fault_is_never_waived() -> None:
     assert waivable(judge([replace(lost, trouble=Trouble("external", "steal"))], LIMIT))
 
 
-@pytest.mark.parametrize(
-    ("changes", "covered"),
-    [
-        ({"limit": "host.memory_usable"}, False),
-        ({"until": TODAY}, True),  # its last day
-        ({"until": date(2026, 11, 20)}, False),
-        ({"host": "node18"}, False),
-        ({"devices": ("1650",)}, True),
-        ({"devices": ("GPU-2", "1651")}, False),
-        ({"devices": ("GPU-11",)}, False),  # whole names
-    ],
-)
+@pytest.mark.parametrize(("changes", "covered"), ROWS["covering"])
 def test_a_waiver_covers_what_it_names(changes: dict[str, Any], covered: bool) -> None:
     found = waivers(replace(ENTRY, **changes)).apply(replace(BROKEN, subject="GPU-1"), ["1650"])
     assert bool(found.waiver) == covered
@@ -76,16 +68,7 @@ def test_the_first_that_covers_is_taken() -> None:
     assert waivers(expired, ENTRY, other).apply(BROKEN).waiver == ENTRY
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"until": date(2026, 1, 1)}, "it expired on 2026-01-01"),
-        ({"host": "node18"}, "it is for host node18, and this host is node17"),
-        ({"limit": "host.memry"}, "no limit of this name was judged; did you mean host.memory?"),
-        ({"limit": "matmul.bf16"}, "no limit of this name was judged"),
-        ({"devices": ("GPU-9",)}, "no limit that it covers was broken"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), ROWS["unused"])
 def test_what_was_not_used_is_named_with_the_reason(changes: dict[str, Any], words: str) -> None:
     unused = replace(ENTRY, origin="waivers.yaml:7", **changes)
     book = waivers(ENTRY, unused)

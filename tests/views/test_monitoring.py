@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tabled import tables
 
 import pytest_accel
 from pytest_accel.views.exports.prometheus import FILES
+
+ROWS = tables("views/alerts")
 
 DASHBOARD = json.loads(FILES["dashboard"].read_text(encoding="utf-8"))
 RULES = yaml.safe_load(FILES["alerts"].read_text(encoding="utf-8"))["groups"][0]["rules"]
@@ -43,31 +46,10 @@ def test_promtool_accepts_the_rules() -> None:
 
 # -- the rules, by `promtool test rules`
 
-NODE = 'accel_fleet_node_rejected{sku="h100-sxm",node="n1",devices="gpu3"}'
-LOST = 'accel_fleet_lost_ratio{kind="KIND",place="n1 gpu3",node="n1",sku="h100-sxm",metric="stream.triad"}'
-SHARES = 'accel_fleet_nodes{sku="h100-sxm",state="no result"}', 'accel_fleet_nodes_expected{sku="h100-sxm"}'
-CASES = [
-    # a permanent loss is told for as long as it lasts, weeks later too
-    ({LOST.replace("KIND", "behind"): "0.05x{60}"}, {"2h": ["AcceleratorSlow"], "59d": ["AcceleratorSlow"]}),
-    # a slow one from the night on which it is beyond noise, and until the device is exchanged
-    (
-        {LOST.replace("KIND", "losses"): "_x{10} 0.021+0.00001x{20} stale"},
-        {"9d": [], "11d": ["AcceleratorSlow"], "29d": ["AcceleratorSlow"], "31d": []},
-    ),
-    # noise as published is no finding of the store, so there is no series of it
-    ({'accel_fleet_findings_by_kind{kind="behind"}': "0x{60}"}, {"2h": [], "59d": []}),
-    # a rejected node is told until it is drained
-    ({NODE: "1x{1} stale"}, {"10m": [], "1h": ["AcceleratorNodeRejected"], "25h": []}),
-    ({SHARES[0]: "150x{4}", SHARES[1]: "1000x{4}"}, {"1h": [], "7h": ["AcceleratorNodesWithoutVerdict"]}),
-    ({SHARES[0]: "50x{4}", SHARES[1]: "1000x{4}"}, {"1h": [], "7h": []}),
-    ({"accel_fleet_night_timestamp_seconds": "0x{4}"}, {"2d": [], "3d": ["AcceleratorNightMissing"]}),
-]
-"""Series, whose values are five minutes apart and as many as {days} have, and what fires at which times."""
-
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize(("series", "firing"), CASES)
+@pytest.mark.parametrize(("series", "firing"), ROWS["cases"])
 def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, list[str]], tmp_path: Path) -> None:
     asked = [
         {"eval_time": at, "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
