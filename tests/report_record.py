@@ -19,6 +19,7 @@ from pytest_accel.core.sku import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.run.record import FILE, TELEMETRY, hash_file, write
 
+_PARTS = tables("report-record")
 BEGAN = 1_795_461_200.0
 SOAK_SECONDS = 60.0
 SLOW = 3
@@ -149,17 +150,17 @@ def others() -> list[Verdict]:
 
 def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
     """Return the record of a rejected node; more `metrics` repeat the first one under other names."""
-    parts, places = tables("report-record"), range(devices)
+    places = range(devices)
     names = ["matmul.bf16", *(f"matmul.other{each}" for each in range(metrics - 1))]
     facts = [
         Verdict("counters.nvlink_crc", device(each).uuid, Status.PASS, (), "count", 0, expected=0, limit=COUNTED)
         for each in places
     ]
     return Run(
-        run=parts["run"],
-        sku=parts["sku"],
+        run=_PARTS["run"],
+        sku=_PARTS["sku"],
         devices=[device(each) for each in places],
-        software=parts["software"],
+        software=_PARTS["software"],
         measurements=[
             *(measured(each, number, metric=name) for name in names for each in places),
             measured(SLOW, number, attempt=2),
@@ -169,7 +170,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
         verdicts=[*map(judged, places), *facts, *others()],
         waivers={"file": "waivers.yaml", "sha256": "ab12", "used": [WAIVER]},
         notes=["a note of the run"],
-        earlier_attempts=parts["earlier_attempts"],
+        earlier_attempts=_PARTS["earlier_attempts"],
         state="finished",
         closing=Closing(
             line="REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
@@ -217,8 +218,6 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\">'\"</script></style>-->
 VISIBLE = HOSTILE.partition("\x1b")[0]
 """Without invisible characters, with which a serial number is refused."""
 
-_KEYS = tables("report-record")
-
 
 def made_hostile(raw: Any, key: str = "") -> Any:
     """Return the content of a record with hostile text in every place where a record can hold text.
@@ -226,11 +225,9 @@ def made_hostile(raw: Any, key: str = "") -> Any:
     A serial number or UUID with an invisible character is refused by the reader, so theirs has none.
     """
     if isinstance(raw, dict):
-        return {
-            (HOSTILE + name if key in _KEYS["open"] else name): made_hostile(value, name) for name, value in raw.items()
-        }
+        return {(HOSTILE + name if key in _PARTS["open"] else name): made_hostile(of, name) for name, of in raw.items()}
     if isinstance(raw, list):
         return [made_hostile(each, key) for each in raw]
-    if not isinstance(raw, str) or key in _KEYS["fixed"]:
+    if not isinstance(raw, str) or key in _PARTS["fixed"]:
         return raw
     return (VISIBLE if key == "serial" else HOSTILE) + raw

@@ -24,9 +24,10 @@ def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
     return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", findings), [*map(str, findings.errors)]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [*ROWS["unreadable"], [b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text"]]
-)
+LATIN = (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text")
+
+
+@pytest.mark.parametrize(("text", "message"), [*ROWS["unreadable"], LATIN])
 def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(BadFile) as bad:
         parsed(tmp_path, text)
