@@ -59,8 +59,6 @@ OUTPUTS = (
 )
 """An output of each tool, which an H100 judges where its name replaces that of the A100."""
 DELIVERY = "serial,node,slot,model\nSIM00000500,vm,0,NVIDIA H100 80GB HBM3\nSIM00000501,n2,1,\nSIM00000502,n2,,\n"
-SHAPES = "m,n,k,dtype,name\n64,128,256,bf16,small\n4096,4096,4096,,\n"
-SHAPES_YAML = "shapes:\n  - {m: 64, n: 128, k: 256, dtype: bf16, name: small}\n  - {m: 4096, n: 4096, k: 4096}\n"
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +70,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "thresholds": {"own.yaml": OWN, **shipped},
         "waivers": {"waivers.yaml": WAIVERS},
         "node": {"node.yaml": NODE},
-        "shapes": {"shapes.csv": SHAPES},
-        "shapes_yaml": {"shapes.yaml": SHAPES_YAML},
         "outputs": {
             name.replace("/", "-"): (TOOL_OUTPUTS / name).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
             for name in OUTPUTS
