@@ -13,18 +13,13 @@ from known_good_nodes import closed, not_applicable, record, save
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.sku import Limit
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.record import TELEMETRY, hash_file, write
+from pytest_accel.run.terms import Terms
 
 SKU = shipped.load("h100-sxm")
-SHIPPED = SKU.limits_on(SKU.platforms["hgx8"])
-SOURCE = Source("measured", "us", "2026-11")
-LIMITS = {
-    **SHIPPED,
-    "matmul.bf16": replace(SHIPPED["matmul.bf16"], advises=False, source=SOURCE),  # of our method, so that it rejects
-    "health.remap_failure": Limit("health.remap_failure", "count", equals=0, source=SOURCE),
-}
+LIMITS = Terms(SKU, SKU.platforms["hgx8"], "standard", tuple(record(0).devices)).limits
 
 
 def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Run:

@@ -23,7 +23,6 @@ from typing import Any
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.probes.device import shape_file
 from pytest_accel.run import folder_summary, telemetry_file
 from pytest_accel.simulate import node
 from pytest_accel.skus import loader, packing_list, waivers
@@ -127,8 +126,6 @@ READERS: dict[str, tuple[str, Callable[[bytes, random.Random], bytes], Callable[
     "thresholds": ("mine.yaml", mutated, lambda path: loader.load(str(path))),
     "waivers": ("waivers.yaml", mutated, lambda path: waivers.load(path, "node", date(2026, 11, 22))),
     "node": ("node.yaml", mutated, lambda path: node.load(str(path))),
-    "shapes": ("shapes.csv", mutated, shape_file.read),
-    "shapes_yaml": ("shapes.yaml", mutated, shape_file.read),
     "outputs": ("output.txt", mutated, lambda path: judge(path, "--sku", "h100-sxm")),
     "record": ("record.json", mutated_record, judge),
     "delivery": ("delivery.csv", mutated, packing_list.load),

@@ -48,8 +48,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "thresholds": {"own.yaml": tabled.content("fuzz/own.yaml"), **shipped},
         "waivers": {"waivers.yaml": tabled.content("fuzz/waivers.yaml")},
         "node": {"node.yaml": tabled.content("fuzz/node.yaml")},
-        "shapes": {"shapes.csv": tabled.content("fuzz/shapes.csv")},
-        "shapes_yaml": {"shapes.yaml": tabled.content("fuzz/shapes.yaml")},
         "outputs": {
             name.replace("/", "-"): (TOOL_OUTPUTS / name).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
             for name in OUTPUTS

@@ -35,16 +35,14 @@ def test_wheel_has_thresholds(dist: Path) -> None:
     assert shipped <= {name.partition("/")[2] for name in in_source}
 
 
-def test_wheel_has_the_schemas(dist: Path) -> None:
+def test_wheel_has_the_schemas_and_the_files_for_monitoring(dist: Path) -> None:
     """At the paths that the documentation names."""
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        assert {f"pytest_accel/views/exports/{name}" for name in ("alerts.yaml", "dashboard.json")} <= {
+            *wheel.namelist()
+        }
         for name in ("skus/threshold-file.schema.json", "run/record.schema.json"):
             assert "$schema" in json.loads(wheel.read(f"pytest_accel/{name}"))
-
-
-def test_wheel_has_the_files_for_monitoring(installed: Path, tmp_path: Path) -> None:
-    assert "alert: " in run([installed / "pytest-accel", "monitoring", "alerts"], cwd=tmp_path)
-    assert "panels" in json.loads(run([installed / "pytest-accel", "monitoring", "dashboard"], cwd=tmp_path))
 
 
 def test_wheel_has_the_parts_of_the_html_report(dist: Path) -> None:

@@ -54,19 +54,21 @@ class Buyer:
         return found.signer, f"it is not proven: {found.objections[0]}" if found.objections else ""
 
     def _judged(self, one: NodeRecord) -> NodeRecord:
-        """Return a record; one that other threshold files judged with what the buyer's say of its measurements."""
+        """Return a record; one that other limits than the buyer's judged with what those say of its measurements."""
         if one.rejects or one.objection:
             return one
         sku = self.sku or _shipped(one.sku)
         if sku is None:
             unknown = f"made as {one.sku}, which is no shipped SKU (--sku names the buyer's threshold file)"
             return replace(one, objection=unknown) if one.accepts else one
-        if set(one.files.values()) == set(sku.files.values()):
-            return one
-        made = _made(one.files, sku)
+        stated = set(one.files.values()) == set(sku.files.values())
+        made = "its limits are not those of the files that it states" if stated else _made(one.files, sku)
         try:
             run = record.read(one.path)
-            again = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
+            terms = rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run)
+            if stated and not rejudge.limits_moved(rejudge.limits_of(run), terms.limits):
+                return one
+            again = rejudge.judge_again(run, terms)
         except WrongUse as wrong:
             return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
         line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)

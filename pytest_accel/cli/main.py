@@ -23,14 +23,13 @@ COMMANDS: Mapping[str, str] = {
     "judge": "judge a saved record again, or the results of another tool",
     "compare": "show what changed between two records, or over a folder of them",
     "calibrate": "make a threshold file from records of known-good nodes",
-    "report": "write a saved record in another format",
+    "report": "write the page of a saved record",
     "sign": "sign a saved record",
     "verify": "check the signature of a record, and what it proves",
     "claim": "pack what a supplier needs to take a device back",
     "health": "check this node without loading it, in one line, for schedulers",
     "fleet": "run on many nodes by their scheduler, and report on all of them",
     "store": "keep the results of many nights in few files, and analyse them",
-    "monitoring": "print alert rules for Prometheus or a dashboard for Grafana",
 }
 """The help of each subcommand by the name of its module, which has DESCRIPTION, `add` for arguments, and `run`."""
 GROUP = "pytest_accel_commands"

@@ -96,18 +96,15 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     )
 
 
-def limits_moved(old: Run, new: Run) -> dict[str, list[str]]:
-    """Return the differences in the limits that judged both times, by metric.
+def limits_of(record: Run) -> dict[str, Limit]:
+    """Return the limits that judged a record, by metric, without the markers of tests."""
+    return {each.metric: each.limit for each in record.verdicts if each.limit and not _by_marker(each)}
 
-    The markers of tests stay as they were.
-    """
-    before = {each.metric: each.limit for each in old.verdicts if each.limit and not _by_marker(each)}
-    after = {each.metric: each.limit for each in new.verdicts if each.limit and not _by_marker(each)}
-    found = {
-        metric: differences(facts_of(limit), facts_of(after[metric]))
-        for metric, limit in before.items()
-        if metric in after
-    }
+
+def limits_moved(then: Mapping[str, Limit], now: Mapping[str, Limit]) -> dict[str, list[str]]:
+    """Return the differences in the limits on the same metrics, by metric."""
+    both = [metric for metric in then if metric in now]
+    found = {metric: differences(facts_of(then[metric]), facts_of(now[metric])) for metric in both}
     return {metric: differences for metric, differences in found.items() if differences}
 
 

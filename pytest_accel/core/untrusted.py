@@ -12,7 +12,6 @@ import gzip
 import io
 import json
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
@@ -182,12 +181,6 @@ def table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
     except csv.Error as error:
         why = str(error).partition(" - ")[0]  # a hint for authors of Python follows
         raise BadFile(ErrorAt(str(path), rows.reader.line_num, f"the line is not CSV: {why}")) from None
-
-
-def whole_number(cell: str) -> int | str:
-    """Return a text as a whole number if it is one that a machine type holds, else as it is."""
-    fits = len(cell) <= NUMBER_CHARACTERS // 2 and re.fullmatch(r"-?[0-9]+", cell)
-    return int(cell) if fits else cell
 
 
 def read_host(path: str | Path, most: int = HOST_BYTES) -> bytes:

@@ -13,7 +13,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = {"copy_kernel": 2, "triad": 3, "dot": 2, "copy": 2, "read": 1, "write": 1}
+TRAFFIC = {"copy_kernel": 2, "triad": 3, "dot": 2, "copy": 2, "read": 1}
 """Arrays read plus arrays written by one call (as J. McCalpin's STREAM counts)."""
 OPERATIONS = tuple(TRAFFIC)
 BYTES = {"fp64": 8, "fp32": 4}
@@ -24,7 +24,6 @@ _DONE_BY = {
     "dot": {"operation": "sum of a b", "engine": "kernel of the BLAS library"},
     "copy": {"operation": "b = a", "engine": "copy engine"},
     "read": {"operation": "sum of a", "engine": "kernel of torch.sum"},
-    "write": {"operation": "a = s", "engine": "kernel"},
 }
 """Operation and engine, in the words of a method. A plain kernel reads and writes each element once, and every one of
 them fills the memory's queues; a sum over an array does not in every implementation (PyTorch issue 132964)."""
@@ -32,8 +31,6 @@ _CHUNK = 2**22
 """Elements that are compared at a time, so that the check needs little memory besides the arrays."""
 _NUMBERS = 1021
 """Length of the repeated pattern: a prime, so that no shift by a power of two maps the pattern onto itself."""
-_FILLED = float(_NUMBERS)
-"""The number that `write` fills with; it does not occur in the pattern."""
 SUM_ERROR = 1e-4
 """Largest error of a sum in fp32, as a share of it. 2^30 numbers of the pattern, added in 16,384 chains, lose 1.7e-5 if
 a chain has every 16,384th of them, and 4.9e-4 if it has a part of its own."""
@@ -52,8 +49,7 @@ the library (PyTorch notes, numerical accuracy). In fp64 the sums of these whole
     budgets_of={
         "copy_kernel": {"quick": 1.0, "standard": 3.0, "long": 10.0},
         "triad": {"quick": 1.0, "standard": 3.0, "long": 10.0},
-        "dot": {"quick": 0.0, "standard": 1.5, "long": 5.0},  # this one and the next only inform
-        "write": {"quick": 0.0, "standard": 1.5, "long": 5.0},
+        "dot": {"quick": 0.0, "standard": 1.5, "long": 5.0},  # it only informs
     },
     peak="memory",
     derived_floor=0.93,
@@ -135,9 +131,6 @@ def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], 
             (lambda: b.copy_(a)) if op == "copy" else (lambda: torch.add(a, 0.0, out=b)),
             (lambda: all(torch.equal(b, a) for a, b in zip(*parts, strict=True))),
         )
-    if op == "write":
-        (a,) = arrays
-        return (lambda: a.fill_(_FILLED)), lambda: all(bool((part == _FILLED).all()) for part in parts[0])
     if op == "triad":
         b, c, a = arrays
         c.sub_(b)  # otherwise c would hold the same number everywhere

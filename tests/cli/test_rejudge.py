@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.cli.rejudge import judge_again, limits_moved
+from pytest_accel.cli.rejudge import judge_again, limits_moved, limits_of
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Circumstances, Run
@@ -122,8 +122,8 @@ def test_another_floor_changes_its_verdict_alone() -> None:
 
 def test_a_limit_that_moved_is_named_with_its_figures() -> None:
     new = judge_again(ran(), terms(with_limits(matmul_bf16=750)))
-    assert limits_moved(ran(), new) == {"matmul.bf16": ["floor 630 -> 750 TFLOPS (+19.0%)"]}
-    assert limits_moved(ran(), judge_again(ran(), terms(sku()))) == {}
+    assert limits_moved(limits_of(ran()), limits_of(new)) == {"matmul.bf16": ["floor 630 -> 750 TFLOPS (+19.0%)"]}
+    assert limits_moved(limits_of(ran()), limits_of(judge_again(ran(), terms(sku())))) == {}
 
 
 def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
     limits = {metric: replace(each, **every) for metric, each in sku().limits.items()}
     old = judge_again(ran(), terms(sku(limits=limits), level="quick"))
     write(old, tmp_path)
-    assert limits_moved(record.read(tmp_path / FILE), old) == {}
-    assert limits_moved(ran(), old)["matmul.bf16"] != []
+    assert limits_moved(limits_of(record.read(tmp_path / FILE)), limits_of(old)) == {}
+    assert limits_moved(limits_of(ran()), limits_of(old))["matmul.bf16"] != []
 
 
 def around(**changed: Any) -> dict[str, Any]:

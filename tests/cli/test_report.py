@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -67,10 +66,3 @@ def test_what_cannot_be_written_or_read_ends_with_4(folder: Path, capsys: pytest
     assert main(["report", str(folder), "--output", str(nowhere)]) == 4
     assert f"--output: cannot write to {nowhere}: No such file" in capsys.readouterr().err
     assert main(["report", str(folder / "none")]) == 4
-
-
-def test_the_files_for_monitoring_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["monitoring", "alerts"]) == 0
-    assert "alert: AcceleratorNodeRejected" in capsys.readouterr().out
-    assert main(["monitoring", "dashboard"]) == 0
-    assert json.loads(capsys.readouterr().out)["title"] == "Accelerator fleet"

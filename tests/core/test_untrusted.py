@@ -112,13 +112,6 @@ def test_a_table_has_columns_and_rows(tmp_path: Path) -> None:
     assert untrusted.table(tmp_path / "x.csv") == ((), [])
 
 
-def test_a_whole_number_of_many_digits_is_text() -> None:
-    """Python refuses to convert more than 4,300 digits, and no condition has more than 20."""
-    assert untrusted.whole_number("-12") == -12
-    assert untrusted.whole_number("9" * 5_000) == "9" * 5_000
-    assert untrusted.whole_number("\N{SUPERSCRIPT TWO}") == "\N{SUPERSCRIPT TWO}"
-
-
 def test_a_file_of_the_kernel_is_read_though_it_states_no_size() -> None:
     """Files in /proc have a size of zero."""
     assert untrusted.read_host("/proc/self/status").startswith(b"Name:")

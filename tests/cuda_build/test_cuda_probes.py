@@ -91,7 +91,6 @@ FLIPS = {
     "stream.copy=copy_:d2d": "the arrays do not hold the expected result",
     "stream.dot=dot": "the arrays do not hold the expected result",
     "stream.read=sum": "the arrays do not hold the expected result",
-    "stream.write=fill_": "the arrays do not hold the expected result",
     "host_copy.d2h=copy_:d2h": "the data that arrived (d2h) differ",
     "host_copy.h2d=copy_:h2d": "the data that arrived (h2d) differ",
     "host_copy.both=copy_:d2h": "the data that arrived (d2h) differ",

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from accepted_nodes import LIMITS, SOURCE, judged, node
+from accepted_nodes import LIMITS, judged, node
 from delivered import at_level, made, needs_openssh, on_host, packing, save, told
 from known_good_nodes import closed, record
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Launch, Run
-from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
@@ -336,7 +335,7 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
 
 def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
     broken = Measurement("host.numa_balancing", NODE, "count", 1)
-    limit = Limit(broken.metric, "count", equals=0, source=SOURCE)
+    limit = LIMITS[broken.metric]
     waived = replace(judge([broken], limit), waiver=Waiver(broken.metric, "known", "us", date(2027, 1, 1)))
     one = node(0)
     assert one.circumstances

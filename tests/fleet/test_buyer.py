@@ -113,6 +113,14 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
     assert "not the buyer's kept.yaml " in found["reasons"][1]
 
 
+def test_a_signed_record_with_lowered_limits_that_states_the_buyer_s_files_is_not_accepted(tmp_path: Path) -> None:
+    one = by_file(0, agreed(tmp_path, 2500))
+    save(replace(one, sku={"name": "h100-sxm"}), tmp_path / "records" / "node0")
+    status, found = told(tmp_path)
+    assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")
+    assert "its limits are not those of the files that it states; by the buyer's limits: " in found["reasons"][1]
+
+
 def test_a_record_by_other_files_than_the_buyer_s_is_not_accepted(tmp_path: Path) -> None:
     """By the shipped file in place of the one that was agreed on, and of another product."""
     save(node(0), tmp_path / "records" / "node0")

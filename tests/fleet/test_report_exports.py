@@ -43,7 +43,7 @@ def one_of_each() -> list[NodeResult]:
     return [*found[:-1], replace(found[-1], result=result(LATE))]
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("hostile", [HOSTILE, 'a"} 1\naccel_fleet_nodes 0\n# HELP x', "\ud800 \\n", ""])
 def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     """Of a node's name, reason and SKU, and of the arguments."""
     told = result()

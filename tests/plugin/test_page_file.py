@@ -20,7 +20,7 @@ def test_a_page_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None
     saved(tmp_path, record())
     (tmp_path / "report.html").mkdir()
     text, colour = page_file.write(record(), tmp_path, True)
-    later = f"make it later: pytest-accel report {tmp_path} --format html --output FILE"
+    later = f"make it later: pytest-accel report {tmp_path} --output FILE"
     assert text == f"report: cannot write to {tmp_path / 'report.html'}: Is a directory; {later}"
     assert colour == "yellow"
 

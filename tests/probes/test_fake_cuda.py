@@ -23,7 +23,7 @@ ALONE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     *((probes.matmul_best, {"dtype": dtype}) for dtype in ("bf16", "fp8")),
     *((probes.matmul_mamf, {"dtype": dtype, "shapes": MAMF}) for dtype in MAMF),
     *((probes.exact_matmul, {"dtype": dtype}) for dtype in ("bf16", "fp32")),
-    *((probes.stream, {"op": op}) for op in ("copy_kernel", "triad", "dot", "copy", "read", "write")),
+    *((probes.stream, {"op": op}) for op in ("copy_kernel", "triad", "dot", "copy", "read")),
     *((probes.host_copy, {"direction": direction}) for direction in ("h2d", "d2h", "both")),
     (probes.memory_pattern, {}),
     (probes.soak, {}),

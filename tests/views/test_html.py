@@ -384,22 +384,22 @@ def test_devices_without_gauges_are_said_to_have_none() -> None:
 
 def test_the_command_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, record())
-    assert main(["report", str(path.parent), "--format", "html", "--output", str(tmp_path / "a.html")]) == 0
-    assert main(["report", str(path), "--format", "html"]) == 0
+    assert main(["report", str(path.parent), "--output", str(tmp_path / "a.html")]) == 0
+    assert main(["report", str(path)]) == 0
     assert capsys.readouterr().out == (tmp_path / "a.html").read_text()
 
 
 def test_the_command_tells_that_a_record_was_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, record())
     path.write_text(path.read_text().replace("rack7-n04", "rack8-n05"))
-    assert main(["report", str(path), "--format", "html"]) == 0
+    assert main(["report", str(path)]) == 0
     assert "the record was changed after it was written" in words(capsys.readouterr().out)
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
     path = saved(tmp_path, record())
     script = "import sys; sys.modules['jinja2'] = None; from pytest_accel.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", script, "report", str(path), "--format", "html"]
+    command = [sys.executable, "-c", script, "report", str(path)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 4
     assert (

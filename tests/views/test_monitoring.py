@@ -13,10 +13,10 @@ import yaml
 from tabled import tables
 
 import pytest_accel
-from pytest_accel.views.exports.prometheus import FILES
+from pytest_accel.views import exports
 
 ROWS = tables("views/alerts")
-
+FILES = {"alerts": Path(*exports.__path__, "alerts.yaml"), "dashboard": Path(*exports.__path__, "dashboard.json")}
 DASHBOARD = json.loads(FILES["dashboard"].read_text(encoding="utf-8"))
 RULES = yaml.safe_load(FILES["alerts"].read_text(encoding="utf-8"))["groups"][0]["rules"]
 PANELS = {

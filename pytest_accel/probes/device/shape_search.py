@@ -14,10 +14,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, cycle, islice, zip_longest
 from statistics import median
 
-from pytest_accel.probes.device import shape_file
-
-named, read = shape_file.named, shape_file.read
-
 Shape = tuple[int, int, int]
 """m, n, k: C (m x n) = A (m x k) B (k x n)."""
 Measure = Callable[[Shape, float], float]

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Final
 
 from pytest_accel.core.printable import printable
-
-FILES: Final = {
-    "alerts": Path(__file__).with_name("alerts.yaml"),
-    "dashboard": Path(__file__).with_name("dashboard.json"),
-}
-"""The shipped alert rules for Prometheus and dashboard for Grafana, which go by the metrics of a fleet."""
 
 Labels = Sequence[tuple[str, str]]
 Family = tuple[str, str, Iterable[tuple[Labels, float]]]

@@ -33,7 +33,7 @@ ALONE: dict[str, tuple[Any, dict[str, Any]]] = {
     "soak": (probes.soak, {"dtype": "bf16", **SMALL}),
     **{
         f"stream.{op}": (probes.stream, {"op": op, "mib": 4, "calls": 2})
-        for op in ("copy_kernel", "triad", "dot", "copy", "read", "write")
+        for op in ("copy_kernel", "triad", "dot", "copy", "read")
     },
     **{f"host_copy.{way}": (probes.host_copy, {"direction": way, "mib": 2}) for way in ("d2h", "h2d", "both")},
     "host_copy_all": (probes.host_copy_all, {"direction": "both", "mib": 2}),
