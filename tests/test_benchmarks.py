@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tabled import content
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run, RunEntry
@@ -117,14 +118,7 @@ STANDING_IN = """
 print("Tried 3 shapes => the best outcomes were:")
 print("mean:   0.1 TFLOPS @ 128x64x256 (MxNxK)")
 """
-NVBANDWIDTH = """\
-Running device_local_copy.
-memcpy local GPU(column) bandwidth (GB/s)
-           0
- 0   1116.30
-
-SUM device_local_copy 1116.30
-"""
+NVBANDWIDTH = content("benchmarks/nvbandwidth.txt")
 
 
 @pytest.mark.nightly

@@ -17,18 +17,7 @@ import tabled
 from pytest_accel.run import telemetry_file
 from pytest_accel.skus import loader
 
-CASES = {
-    "thresholds": 2_500,
-    "waivers": 2_500,
-    "node": 2_500,
-    "shapes": 3_000,
-    "shapes_yaml": 1_500,
-    "outputs": 2_000,
-    "record": 1_500,
-    "delivery": 1_500,
-    "summary": 1_000,
-    "telemetry": 1_000,
-}
+CASES: dict[str, int] = tabled.tables("fuzz/cases")["cases"]
 MIB = 300
 
 TOOL_OUTPUTS = Path(__file__).parent / "real" / "outputs"

@@ -141,22 +141,8 @@ def test_a_record_is_valid_from_its_first_writing_to_its_last(tmp_path: Path) ->
     assert wrong(RECORD, full) == []
 
 
-@pytest.mark.parametrize(
-    ("place", "key"),
-    [
-        ((), "colour"),
-        (("run",), "colour"),
-        (("sku",), "colour"),
-        (("closing",), "colour"),
-        (("devices", 0), "uid"),
-        (("measurements", 0), "valu"),
-        (("measurements", 0, "trouble"), "why"),
-        (("limits", 0), "flor"),
-        (("limits", 0, "source"), "whom"),
-        (("verdicts", 0, "waiver"), "till"),
-    ],
-)
-def test_an_unknown_key_is_refused_by_reader_and_schema(place: tuple[Any, ...], key: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "key"), tables("schemas/unknown-keys")["keys"])
+def test_an_unknown_key_is_refused_by_reader_and_schema(place: list[Any], key: str, tmp_path: Path) -> None:
     text = record_of(tmp_path, devices=[DEVICE], measurements=[LOST], verdicts=[VERDICT])
     at = text
     for step in place:

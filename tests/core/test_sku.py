@@ -4,40 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from made_sku import made
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import (
     Basis,
     ClassFloor,
-    Datasheet,
     Effect,
     Limit,
     Platform,
-    Sku,
     Source,
     expected_platform,
 )
 from pytest_accel.core.verdict import Status, Verdict
-
-HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
-SINGLE = Platform("single", 1)
-ANY = Platform("any", None)
-
-
-def made(**changes: Any) -> Sku:
-    fields: dict[str, Any] = {
-        "name": "h100-sxm",
-        "title": "H100",
-        "vendor": "nvidia",
-        "match": {"names": ["NVIDIA H100 80GB HBM3"], "pci_ids": ["10de:2330"]},
-        "datasheet": Datasheet({"bf16": 989.4}, unsupported=("fp8",), memory={"gb_per_s": 3350}),
-        "limits": {},
-        "platforms": {"hgx8": HGX8, "single": SINGLE},
-        "probes": {},
-        "budgets": {},
-        "not_applicable": {},
-    }
-    return Sku(**{**fields, **changes})
 
 
 def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id: str | None = "10de:2330") -> Device:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tabled import tables
+from tabled import content, tables
 
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
@@ -182,14 +182,7 @@ def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limit
 # -- what the hardware can do
 
 
-NOTHING = """\
-sku: new
-vendor: nvidia
-architecture: Hopper
-datasheet: {{tflops: {{bf16: 989.4}}, memory: {{gb_per_s: 3350}}, {source}}}
-platforms:
-  pair: {{devices: 2, link: {{type: nvlink4, {link}}}, {source}}}
-"""
+NOTHING = content("skus/new.yaml")
 
 
 @pytest.mark.parametrize(

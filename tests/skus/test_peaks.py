@@ -3,30 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from made_sku import HGX8, SINGLE, made
 from tabled import tables
 
-from pytest_accel.core.sku import Datasheet, Platform, Sku
+from pytest_accel.core.sku import Datasheet, Platform
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
 ROWS = tables("skus/peaks")
 
-HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 MESH = Platform("oam8", 8, link={"topology": "mesh", "gb_per_s": 448})
-SINGLE = Platform("single", 1)
 ANY_MESH = Platform("any", None, link=MESH.link)
 PLATFORMS = {"hgx8": HGX8, "mesh": MESH, "single": SINGLE, "any": Platform("any", None), "mesh of any size": ANY_MESH}
-SKU = Sku(
-    name="h100-sxm",
-    title="H100",
-    vendor="nvidia",
-    match={},
-    datasheet=Datasheet({"bf16": 989.4}, unsupported=("fp8",), memory={"gb_per_s": 3350}),
-    limits={},
-    platforms={"hgx8": HGX8, "single": SINGLE},
-    probes={},
-    budgets={},
-    not_applicable={},
-)
+SKU = made()
 
 
 @pytest.mark.parametrize(("metric", "platform", "figure"), ROWS["figures"])

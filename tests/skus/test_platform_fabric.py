@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import shipped
-from tabled import tables
+from tabled import content, tables
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import fabric, loader
@@ -47,13 +47,7 @@ def test_healthy_ports_give_what_nvidia_says_and_a_node_bounds_few_nodes() -> No
             assert 46 <= fabric.port_load(at, nodes, 8 * nodes) <= 48.001
 
 
-WRONG = """
-sku: h100-mine
-extends: h100-sxm
-platforms:
-  hgx8:
-    fabric: {{{fabric}, source: {{kind: agreed, by: me, date: 2026-11-26}}}}
-"""
+WRONG = content("skus/fabric.yaml")
 
 
 def test_lint_finds_what_no_node_has(tmp_path: Path) -> None:

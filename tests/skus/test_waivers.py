@@ -9,7 +9,7 @@ from typing import Any
 
 import as_user
 import pytest
-from tabled import tables
+from tabled import content, tables
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.run import Circumstances
@@ -131,14 +131,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-WHOLE = """waivers:
-  - limit: host.acs
-    reason: no peer copies here
-    by: ops@example.org
-    until: 2026-12-31
-    devices: ["GPU-1", "1650"]
-    host: node17
-"""
+WHOLE = content("waivers/whole.yaml")
 
 
 def test_a_file_is_read_with_its_lines_and_its_hash(tmp_path: Path) -> None:
@@ -156,21 +149,9 @@ def test_a_file_is_read_with_its_lines_and_its_hash(tmp_path: Path) -> None:
     assert len(book.sha256) == 64
 
 
-ENTRIES = {
-    "empty": ("", ":1: the file is empty; it must begin with 'waivers:'"),
-    "missing": ("waivers:\n  - {limit: host.acs, reason: x, by: me}\n", ":2: waivers: 'until' is missing"),
-    "unknown": (WHOLE + "    untill: 2027-01-01\n", ":8: unknown key 'waivers.untill'; did you mean 'until'"),
-    "month": (WHOLE.replace("2026-12-31", "2026-12"), ":5: waivers.until: expected a date such as 2026-12-31"),
-    "no day": (WHOLE.replace("2026-12-31", "2026-02-30"), ":5: "),
-    "product": (WHOLE.replace("host.acs", "inventory.sku"), ":2: waivers.limit: inventory.sku can never be waived"),
-    "no metric": (WHOLE.replace("host.acs", "everything"), ":2: waivers.limit: 'everything' is not a metric"),
-    "no device": (WHOLE.replace('["GPU-1", "1650"]', "[]"), ":6: waivers.devices: names no device"),
-    "invisible": (WHOLE.replace('"1650"', '"16\u200b50"'), r":6: '16\u200b50' holds an invisible character"),
-}
-
-
-@pytest.mark.parametrize(("text", "sentence"), ENTRIES.values(), ids=ENTRIES)
-def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+@pytest.mark.parametrize(("old", "new", "sentence"), ROWS["mistakes"])
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, old: str | None, new: str, sentence: str) -> None:
+    text = WHOLE.replace(old, new) if old else new
     with pytest.raises(BadFile) as bad:
         load(written(tmp_path, text), "node17", TODAY)
     assert f"waivers.yaml{sentence}" in str(bad.value)
@@ -187,10 +168,7 @@ def test_few(accel_check, accel_devices):
 def test_memory(accel_check, accel_devices):
     accel_check(probes.host, fact="memory")
 """
-WAIVED = """waivers:
-  - {limit: host.memory, reason: a small one, by: ops, until: 2999-12-31}
-  - {limit: host.cpus, reason: not needed, by: ops, until: 2999-12-31}
-"""
+WAIVED = content("waivers/two.yaml")
 
 
 @pytest.mark.devices
