@@ -9,10 +9,13 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import write
 
 from pytest_accel.core.messages import Message
 from pytest_accel.run.processes.supervisor import Child, listen
+
+TABLES = tabled.tables("plugin/doors")
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """
@@ -173,16 +176,7 @@ def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, opti
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize(
-    ("does", "status"),
-    [
-        ("1 / 0", 3),
-        ("os.kill(os.getpid(), signal.SIGTERM)", 2),
-        ("pytest.exit('no', returncode=0)", 2),
-        ("pytest.exit('no', returncode=1)", 2),
-        ("raise session.Failed('no')", 3),
-    ],
-)
+@pytest.mark.parametrize(("does", "status"), TABLES["beginnings"])
 def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, does: str, status: int) -> None:
     """Another plugin fails in pytest_sessionstart: no verdict, and no attempt that still goes on to later runs."""
     fails = f"import os, pytest, signal\ndef pytest_sessionstart(session):\n    {does}\n"
