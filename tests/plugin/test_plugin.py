@@ -60,11 +60,6 @@ def properties(xml: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def closed(out: str) -> bool:
-    """True if the output has a closing line."""
-    return bool(as_user.CLOSING.search(out))
-
-
 # -- options
 
 WRONG_OPTIONS = TABLES["wrong_options"]
@@ -100,15 +95,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
 
 def test_broken_threshold_file(tmp_path: Path) -> None:
     """Every mistake at once, with file and line."""
-    (tmp_path / "mine.yaml").write_text(
-        "sku: mine\n"
-        "vendor: cpu\n"
-        "extends: cpu\n"
-        "budgts: {}\n"
-        "limits:\n"
-        "  stream.copy: {floor: ten, unit: GB/s, source: {kind: measured, by: me, date: 2026-11}}\n"
-        "  stream.read: {floor: 3, unit: TB, source: {kind: measured, by: me, date: 2026-11}}\n"
-    )
+    shutil.copy(tabled.DATA / "plugin/mistakes.yaml", tmp_path / "mine.yaml")
     ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=(), refused=True)
 
     assert ran.exit == 4, ran.out
@@ -143,21 +130,10 @@ def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
     assert valued - {"host_counters", "inventory"} == {"host"}
 
 
-HOST = """sku: hosted
-vendor: cpu
-not_applicable:
-{reasons}limits:
-  host.cpus: {{floor: 1, unit: count, source: &us {{kind: measured, by: us, date: 2026-11}}}}
-  host.memory: {{ceiling: 0.001, unit: GB, effect: advises, source: *us}}
-platforms:
-  host: {{}}
-"""
-
-
 @pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
     """They are judged once, for the node; those without a limit are in the record, and no test of their own."""
-    (tmp_path / "hosted.yaml").write_text(HOST.format(reasons=NOT_ASKED), encoding="utf-8")
+    (tmp_path / "hosted.yaml").write_text(f"{tabled.text('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
     ran = as_user.pytest(tmp_path, "--accel-sku=./hosted.yaml", "-v", paths=())
 
     assert ran.exit == 0, ran.out
@@ -380,7 +356,7 @@ def test_without_sku(tmp_path: Path) -> None:
     assert "needs --accel-sku=NAME" in ran.out
     assert "1 passed, 2 skipped" in ran.out
     assert "accel:" not in ran.out
-    assert not closed(ran.out)
+    assert not as_user.CLOSING.search(ran.out)
     assert not (tmp_path / "accel-records").exists()
 
 
