@@ -10,12 +10,12 @@ import yaml
 DATA = Path(__file__).parent / "data"
 
 
-def text(name: str) -> str:
+def content(name: str) -> str:
     """Return the content of a file."""
     return (DATA / name).read_text(encoding="utf-8")
 
 
 def tables(name: str) -> dict[str, Any]:
     """Return the tables of a YAML file by their names, most as a list of rows."""
-    found: dict[str, Any] = yaml.safe_load(text(f"{name}.yaml"))
+    found: dict[str, Any] = yaml.safe_load(content(f"{name}.yaml"))
     return found

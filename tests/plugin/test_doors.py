@@ -265,7 +265,7 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
 
 @pytest.mark.slow
 def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(tabled.text("plugin/narrow.ini"))
+    (tmp_path / "pytest.ini").write_text(tabled.content("plugin/narrow.ini"))
     line = ("--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
     ran = as_user.pytest(tmp_path, *line, "--accel-platform=single", sku=None, paths=())
 

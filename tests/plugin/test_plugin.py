@@ -10,7 +10,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import as_user
 import packaged_suite
@@ -21,7 +20,7 @@ from as_user import STUB_TORCH, Ran, write
 import pytest_accel
 from pytest_accel.drivers.host.place import place
 
-TABLES: dict[str, Any] = tabled.tables("plugin/plugin")
+TABLES = tabled.tables("plugin/plugin")
 
 NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for _, _, metric in packaged_suite.requests())
 """What a threshold file says so that nothing but facts is asked for."""
@@ -133,7 +132,7 @@ def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
 @pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
     """They are judged once, for the node; those without a limit are in the record, and no test of their own."""
-    (tmp_path / "hosted.yaml").write_text(f"{tabled.text('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
+    (tmp_path / "hosted.yaml").write_text(f"{tabled.content('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
     ran = as_user.pytest(tmp_path, "--accel-sku=./hosted.yaml", "-v", paths=())
 
     assert ran.exit == 0, ran.out

@@ -10,7 +10,7 @@ import as_user
 import pytest
 import tabled
 
-NODE = tabled.text("plugin/two-faults.yaml")
+NODE = tabled.content("plugin/two-faults.yaml")
 WITHOUT_TORCH = """
 import sys
 

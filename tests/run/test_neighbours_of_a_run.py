@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("fast")
 
 def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, Verdict]]:
     """The verdicts on one product of four devices, by the name of the device."""
-    (folder / "mine.yaml").write_text(tabled.text("run/four.yaml"))
+    (folder / "mine.yaml").write_text(tabled.content("run/four.yaml"))
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
     for device in here.setup.devices:

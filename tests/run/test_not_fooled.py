@@ -35,7 +35,7 @@ from pytest_accel.simulate.libraries import status
 
 def node(folder: Path, *faults: str, platform: str = "two") -> str:
     """A node of two or four H100 with these faults; the path of its file."""
-    (folder / "pair.yaml").write_text(tabled.text("run/pair.yaml"), encoding="utf-8")
+    (folder / "pair.yaml").write_text(tabled.content("run/pair.yaml"), encoding="utf-8")
     listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
     path = folder / "node.yaml"
     path.write_text(f"sku: ./pair.yaml\nplatform: {platform}\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")

@@ -96,7 +96,7 @@ def cut(raw: dict[str, Any]) -> None:
     del raw["verdicts"][1]
 
 
-CHANGED: dict[str, Any] = tabled.tables("run/objections")["changed"]
+CHANGED = tabled.tables("run/objections")["changed"]
 EDITS: dict[str, tuple[Edit, str]] = {
     **{name: (put(place, value), says) for name, (place, value, says) in CHANGED.items()},
     "no measurement": (lambda raw: raw["measurements"].pop(0), "gpu0 stream.copy is PASS at 2900 .* and UNMEASURED at"),

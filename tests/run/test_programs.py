@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tabled
@@ -15,7 +14,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
-TABLES: dict[str, Any] = tabled.tables("run/programs")
+TABLES = tabled.tables("run/programs")
 
 
 def node(driver: str) -> list[Device]:
