@@ -1,0 +1,21 @@
+"""What lies in tests/data: tables whose rows a test goes through, and files as a user would write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DATA = Path(__file__).parent / "data"
+
+
+def content(name: str) -> str:
+    """Return the content of a file."""
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+def tables(name: str) -> dict[str, Any]:
+    """Return the tables of a YAML file by their names, most as a list of rows."""
+    found: dict[str, Any] = yaml.safe_load(content(f"{name}.yaml"))
+    return found
