@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import multiprocessing
 import random
 import re
@@ -15,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import tabled
 
 pytest.importorskip("torch")
 
@@ -38,6 +38,7 @@ from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
 DEADLINE_SECONDS = 120
+CASES = tabled.read("probes/refused")
 
 
 class Unfilled(torch.Tensor):
@@ -422,23 +423,13 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
         probes.collective(device, size="128GiB")
 
 
-@pytest.mark.parametrize(
-    ("capability", "dtype", "shape", "why"),
-    [
-        ((8, 0), "fp8", (8192, 8192, 8192), "compute capability 8.0 has no fp8 matmul"),
-        ((7, 0), "bf16", (8192, 8192, 8192), "compute capability 7.0 has no bf16 matmul"),
-        ((9, 0), "mxfp8", (8192, 8192, 8192), "compute capability 9.0 has no mxfp8 matmul"),
-        ((10, 0), "fp4", (64, 64, 112), "nvfp4 on a GPU needs n in multiples of 16, k of 32, not 64x64x112"),
-        ((9, 0), "fp8", (64, 64, 100), "n and k in multiples of 16, not 64x64x100"),
-        ((9, 0), "int8", (16, 64, 64), "n and k in multiples of 8, m over 16, not 16x64x64"),
-    ],
-)
+@pytest.mark.parametrize(("capability", "dtype", "shape", "why"), CASES["gpu"])
 def test_what_a_gpu_cannot_multiply_is_not_applicable(
-    cuda: pytest.MonkeyPatch, capability: tuple[int, int], dtype: str, shape: tuple[int, int, int], why: str
+    cuda: pytest.MonkeyPatch, capability: list[int], dtype: str, shape: list[int], why: str
 ) -> None:
     if dtype == "fp4" and not torch_has.blocks():
         pytest.skip("this torch has no formats of blocks")
-    cuda.setattr(torch.cuda, "get_device_capability", lambda place: capability)
+    cuda.setattr(torch.cuda, "get_device_capability", lambda place: tuple(capability))
     device = Compute([gpu()], AtOnce())
     with pytest.raises(NotApplicable, match=why):
         probes.matmul(device, dtype=dtype, m=shape[0], n=shape[1], k=shape[2])
@@ -1062,17 +1053,7 @@ def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -
         compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"amount": math.nan}, "amount=nan; it is what one call does, finite and above 0"),
-        ({"seconds": math.inf}, "seconds=inf; finite, and 0 or above"),
-        ({"precision": -0.1}, "precision=-0.1; finite, and 0 or above"),
-        ({"fastest_of": -1}, "fastest_of=-1; a number of calls up to 1000"),
-        ({"fastest_of": 10**9}, "fastest_of=1000000000; a number of calls up to 1000"),
-        ({"statistic": "max"}, "statistic='max'; mean or median"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), CASES["sampling"])
 def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
     """A billion calls before the first sample would look like a device that hangs."""
     with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+import tabled
 from as_user import pytest as run_pytest
 from as_user import write
 
 from pytest_accel import shapes
 from pytest_accel.core.yaml_nodes import BadFile
 
+CASES = tabled.read("probes/shape-file")
 CSV = """\
 # ours, from the profiler
 m, n, k, dtype, name
@@ -40,26 +42,7 @@ def test_the_shapes_of_a_model_by_name() -> None:
     assert found[2].__name__ == "ffn_up"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.csv", "m,n,k\n1,2,0", r"a\.csv:2: shapes\.k: expected a whole number above zero, found 0"),
-        ("a.csv", "m,n,k\n1,2,3\n8,4k,8", r"a\.csv:3: .*n: expected a whole number above zero, found '4k'"),
-        ("a.csv", "m,n,k\n1,2.5,3", "found '2.5'"),
-        ("a.csv", "m,n,k\n1,-2,3", "found '-2'"),
-        ("a.csv", "m,n,k,dtype\n1,2,3,bf61", r"a\.csv:2: .*dtype: 'bf61' is not known; .*bf16"),
-        ("a.csv", "m,n,k\n1,2", r"a\.csv:2: the row has 2 cells for 3 columns: '1,2'"),
-        ("a.csv", "m,n,k,dtype\n1,,3,fp8", r"a\.csv:2: .*'n' is missing"),
-        ("a.csv", "\n# no m\nn,k\n1,2", r"a\.csv:3: the header is 'n,k'; expected m, n, k"),
-        ("a.csv", "m,n,k,color\n1,2,3,red", "header is 'm,n,k,color'"),
-        ("a.csv", "m,n,k\n", "the file has no shapes"),
-        ("a.csv", "", r"a\.csv:1: the header is ''"),
-        ("a.yaml", "shapes:\n  - {m: 1, n: 2}", r"a\.yaml:2: .*'k' is missing"),
-        ("a.yaml", "shapes:\n  - {m: 1, n: 2, k: many}", r"a\.yaml:2: .*k: expected a whole number .* 'many'"),
-        ("a.yaml", "- {m: 1, n: 2, k: 3}", "it must begin with 'shapes:'"),
-        ("a.yaml", "shapes: []", "the file has no shapes"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "said"), CASES["mistakes"])
 def test_a_mistake_is_named_with_its_place_and_value(tmp_path: Path, name: str, text: str, said: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(BadFile, match=said):
