@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import re
 import sys
@@ -37,7 +36,6 @@ from pytest_accel.probes.host_copy import memory_place
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
-DEADLINE_SECONDS = 120
 CASES = tabled.read("probes/refused")
 
 
@@ -664,78 +662,6 @@ def test_an_operation_that_the_library_does_not_have_cannot_be_measured(
     device.world = 2
     with pytest.raises(NotApplicable, match="hccl does not support alltoall_base"):
         probes.collective(device, operation="all_to_all", size="64KiB")
-
-
-# -- two ranks
-
-
-@pytest.mark.slow
-def test_two_ranks(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    ranks = [
-        context.Process(target=_rank, args=(rank, str(tmp_path / "meet"), answers), daemon=True) for rank in (0, 1)
-    ]
-    try:
-        for rank in ranks:
-            rank.start()
-        found = [answers.get(timeout=DEADLINE_SECONDS) for _ in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.join()
-    for answer in found:
-        assert answer["reduce"] == pytest.approx([2**20 / 1e9]), "size x 2 (n - 1) / n is the size for two ranks"
-        assert answer["reduce_conditions"] == {"ranks": 2, "dtype": "fp32", "backend": "gloo"}
-        assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
-        assert "values are wrong on rank" in answer["wrong_sum"]
-        assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
-    assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
-
-
-def _rank(rank: int, meeting: str, answers: Any) -> None:
-    dist: Any = torch.distributed
-    torch.set_num_threads(1)
-    gate = AtOnce()
-    device = Compute(cpu(), gate)
-    gate.compute = device
-    device.seconds = 0.3
-    device.join(meeting, rank, 2)
-    device.join(meeting, rank, 2)  # the second time it is there already
-    reduced = probes.collective(device, size="1MiB")
-    step = probes.ddp_step(device, layers=2, width=64, batch=8)
-    answer: dict[str, Any] = {
-        "reduce": [per_call(reduced)],
-        "reduce_conditions": {name: reduced.conditions[name] for name in ("ranks", "dtype", "backend")},
-        "step_ms": step.samples,
-        "step_seconds": [once * 1000 for once in step.seconds],
-        "blocks": (len(reduced.samples), len(step.samples)),
-    }
-    all_reduce, broadcast = dist.all_reduce, dist.broadcast
-
-    def wrong_sum(payload: torch.Tensor, *more: Any, **how: Any) -> None:
-        all_reduce(payload, *more, **how)
-        payload[-1] += 1
-
-    def wrong_first(tensor: torch.Tensor, *more: Any, **how: Any) -> None:
-        broadcast(tensor, *more, **how)
-        tensor.view(-1)[-1] += 1
-
-    dist.all_reduce = wrong_sum
-    answer["wrong_sum"] = _wrong(lambda: probes.collective(device, size="1MiB"))
-    dist.all_reduce, dist.broadcast = all_reduce, wrong_first
-    answer["wrong_step"] = _wrong(lambda: probes.ddp_step(device, layers=1, width=16, batch=2))
-    answers.put(answer)
-    answers.close()
-    answers.join_thread()
-
-
-def _wrong(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except WrongResult as wrong:
-        return str(wrong)
-    return "nothing was found wrong"
 
 
 # -- corruption
