@@ -28,6 +28,7 @@ CALLS = {
     "all_to_all": ["all_to_all_single"],
 }
 """The functions of torch, by newest name, that an operation may call."""
+EVERY_CALL = [name for every in CALLS.values() for name in every]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def _shifted(gathered: Any) -> Any:
 def _said(
     call: Callable[[], Any],
     broken: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
-    beneath: Sequence[str] = tuple(name for every in CALLS.values() for name in every),
+    beneath: Sequence[str] = EVERY_CALL,
 ) -> str:
     """What is found wrong by a probe, or by the check of a collective, with those of torch `broken` beneath it."""
     kept = {name: getattr(dist, name) for name in beneath if broken and hasattr(dist, name)}
