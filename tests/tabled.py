@@ -15,7 +15,6 @@ def content(name: str) -> str:
     return (DATA / name).read_text(encoding="utf-8")
 
 
-def tables(name: str) -> dict[str, Any]:
-    """Return the tables of a YAML file by their names, most as a list of rows."""
-    found: dict[str, Any] = yaml.safe_load(content(f"{name}.yaml"))
-    return found
+def tables(name: str) -> Any:
+    """Return what a YAML file holds: most hold tables by their names, each as a list of rows."""
+    return yaml.safe_load(content(f"{name}.yaml"))

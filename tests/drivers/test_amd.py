@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tabled
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
@@ -24,6 +25,7 @@ from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, metr
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 ALL_ONES = 2**64 - 1
+STATED = tabled.tables("drivers/mi300x")
 COUNTERS = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
 OLD = dict.fromkeys((*COUNTERS, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
 """What a part without accumulators tells of them."""
@@ -50,75 +52,20 @@ def only(driver: AmdDriver) -> Device:
 def test_identity_of_an_mi300x() -> None:
     device = only(opened(mi300x(4)))
     shown = {key: value for key, value in vars(device).items() if key not in ("facts", "cpus", "called")}
-    assert shown == {
-        "uuid": "5aff74a1-0000-1000-803c-000011110004",
-        "index": 0,
-        "driver": "amd",
-        "model": "AMD Instinct MI300X",
-        "memory_bytes": 206_141_652_992,
-        "serial": "692241001004",
-        "pci_id": "1002:74a1",
-        "pci_address": "0000:10:00.0",
-        "numa_node": 1,
-    }
+    assert shown == STATED["identity"]
 
 
 def test_facts_of_an_mi300x() -> None:
     facts = only(opened(mi300x())).facts
-    expected = {
-        "pci_subsystem": "1002:74a1",
-        "gfx_target": "gfx942",
-        "module_id": 0,
-        "board_part": "102-G30211-0C",
-        "driver_version": "6.12.12",
-        "vbios": "022.040.003.042.000001",
-        "firmware_bundle": "01.25.04.00",
-        "virtualization": "none",
-        "compute_partition": "SPX",
-        "memory_partition": "NPS1",
-        "visible_as": "GPU-5a3c000011110000",
-        "ecc_deferred_volatile": 0,
-        "bad_pages_threshold": 256,
-        "power_limit_max_w": 750.0,
-        "slowdown_c": 100,
-        "shutdown_c": 110,
-        "memory_max_c": 95,
-        "pcie_gen": 5,
-        "pcie_width": 16,
-        "pcie_replays": 0,
-        "xgmi_down": 0,
-        "xgmi_gb_per_s": 64.0,
-        "xgmi_errors": None,
-        "reasons": 0,
-        "processes": [],
-    }
-    assert {key: facts.get(key) for key in expected} == expected
+    assert {key: facts.get(key) for key in STATED["facts"]} == STATED["facts"]
     assert [each["remote"] for each in facts["xgmi_links"]] == [f"0000:{bus:02x}:00.0" for bus in range(0x0D, 0x14)]
     assert facts["ecc_blocks"]["umc"] == {"correctable": 0, "uncorrectable": 0, "deferred": 0}
-    assert facts["unsupported"] == {
-        "edge_temperature_c": "this GPU does not report it",
-        "memory_bus_bits": "this GPU or its driver does not have it",
-        "pci_class": "/sys/bus/pci does not show the GPU here",
-        "pcie_path": "/sys/bus/pci does not show the GPU here",
-        "xgmi_errors": "this GPU does not report it",
-    }
+    assert facts["unsupported"] == STATED["unsupported"]
 
 
 def test_readings_have_the_units_of_their_names() -> None:
     driver = opened(mi300x())
-    assert driver.read(only(driver)) == {
-        "clock_mhz": 131,
-        "memory_clock_mhz": 900,
-        "power_w": 138,
-        "energy_j": pytest.approx(1525.9),
-        "temperature_c": 41,
-        "memory_temperature_c": 35,
-        "pcie_gen": 5,
-        "pcie_width": 16,
-        "sw_power_cap_s": 0.0,
-        "hw_thermal_s": 0.0,
-        "sw_thermal_s": 0.0,
-    }
+    assert driver.read(only(driver)) == pytest.approx(STATED["readings"])
 
 
 # -- throttling

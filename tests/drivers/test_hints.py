@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+import tabled
 
 from pytest_accel.drivers import Hint
 from pytest_accel.drivers.host.hints import hints
+
+CASES = tabled.tables("drivers/hints")
 
 
 def function(root: Path, address: str, vendor: str, kind: str) -> None:
@@ -26,25 +29,7 @@ def node(root: Path, name: str) -> None:
     path.touch()
 
 
-@pytest.mark.parametrize(
-    ("vendor", "kind", "driver"),
-    [
-        ("0x10de", "0x030200", "nvidia"),  # a data-centre GPU
-        ("0x10de", "0x030000", "nvidia"),  # one with a display
-        ("0x10de", "0x068000", None),  # an NVSwitch
-        ("0x10de", "0x040300", None),  # the sound of a graphics card
-        ("0x1002", "0x120000", "amd"),  # MI300X
-        ("0x1002", "0x038000", "amd"),  # MI100
-        ("0x1002", "0x030000", None),  # the display part of a processor
-        ("0x8086", "0x038000", "intel"),
-        ("0x8086", "0x030000", None),
-        ("0x1da3", "0x120000", "habana"),
-        ("0x1d0f", "0x120000", "neuron"),
-        ("0x1d0f", "0x020000", None),  # the network of a virtual machine
-        ("0x19e5", "0x120000", "ascend"),
-        ("0x1af4", "0x030200", None),
-    ],
-)
+@pytest.mark.parametrize(("vendor", "kind", "driver"), CASES["functions"])
 def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
     tmp_path: Path, vendor: str, kind: str, driver: str | None
 ) -> None:
@@ -52,18 +37,7 @@ def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
     assert hints(tmp_path) == ([Hint(driver, pci="0000:17:00.0")] if driver else [])
 
 
-@pytest.mark.parametrize(
-    ("name", "driver"),
-    [
-        ("nvidia0", "nvidia"),
-        ("nvidiactl", None),  # there on any machine that has the driver, with or without a device
-        ("nvidia-uvm", None),
-        ("kfd", "amd"),
-        ("accel/accel0", "habana"),
-        ("davinci0", "ascend"),
-        ("neuron0", "neuron"),
-    ],
-)
+@pytest.mark.parametrize(("name", "driver"), CASES["nodes"])
 def test_in_a_container_the_device_nodes_tell(tmp_path: Path, name: str, driver: str | None) -> None:
     node(tmp_path, name)
     assert hints(tmp_path) == ([Hint(driver, node=f"/dev/{name}")] if driver else [])

@@ -11,6 +11,7 @@ from typing import Any
 import asked
 import pynvml
 import pytest
+import tabled
 from real_series import table
 
 from pytest_accel.core.measurement import Device
@@ -22,6 +23,7 @@ from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, f
 from pytest_accel.views.plan import COUNTER_CALLS, LINK_CALLS
 
 OLD_IDS = (251, 252, 253)
+STATED = tabled.tables("drivers/h200")
 
 
 @pytest.fixture(autouse=True)
@@ -47,79 +49,20 @@ def test_identity_of_an_h200(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     (tmp_path / "0000:1a:00.0" / "local_cpulist").write_text(f"{allowed[0]},99999\n")
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
     device = only(opened(h200()))
-    assert {key: value for key, value in vars(device).items() if key != "facts"} == {
-        "uuid": "GPU-8932f937-d72c-4106-c12f-20bd9faed9f0",
-        "index": 0,
-        "called": "gpu",
-        "driver": "nvidia",
-        "model": "NVIDIA H200",
-        "memory_bytes": 150754820096,
-        "serial": "1653524001230",
-        "pci_id": "10de:2335",
-        "pci_address": "0000:1a:00.0",
-        "numa_node": 1,
-        "cpus": (allowed[0],),
-    }
+    identity = {**STATED["identity"], "cpus": (allowed[0],)}
+    assert {key: value for key, value in vars(device).items() if key != "facts"} == identity
 
 
 def test_facts_of_an_h200() -> None:
     facts = only(opened(h200())).facts
-    expected = {
-        "pci_subsystem": "10de:16c1",
-        "module_id": 1,
-        "chassis_serial": "1820224000123",
-        "slot": 0,
-        "driver_version": "580.95.05",
-        "cuda_version": "13.0",
-        "vbios": "96.00.A5.00.03",
-        "inforom": "G520.0200.00.05",
-        "mig": False,
-        "compute_mode": "default",
-        "virtualization": "none",
-        "power_limit_default_w": 700.0,
-        "power_limit_min_w": 200.0,
-        "slowdown_margin_c": -2,
-        "nvlink_count": 18,
-        "nvlink_gb_per_s": pytest.approx(26.562),
-        "fabric_state": "completed",
-        "fabric_health": "healthy",
-        "fabric_faults": [],
-        "fabric_cluster": "00010203-0405-0607-0809-0a0b0c0d0e0f",
-        "remap_banks": {"max": 3072, "high": 0, "partial": 0, "low": 0, "none": 0},
-        "recovery_action": "none",
-        "processes": [],
-    }
-    assert {key: facts.get(key) for key in expected} == expected
-    assert facts["nvlinks"][17] == {
-        "link": 17,
-        "state": "active",
-        "version": "4.0",
-        "gb_per_s": pytest.approx(26.562),
-        "remote": "0000:05:00.0",
-        "remote_type": "switch",
-        "errors": {"replay": 0, "recovery": 0, "crc": 0},
-    }
+    assert {key: facts.get(key) for key in STATED["facts"]} == STATED["facts"]
+    assert facts["nvlinks"][17] == STATED["link"]
     assert facts["unsupported"]["retired_pages_pending"] == "this GPU does not support it"
 
 
 def test_readings_have_the_units_of_their_names() -> None:
     driver = opened(h200())
-    assert driver.read(only(driver)) == {
-        "clock_mhz": 1410,
-        "memory_clock_mhz": 3201,
-        "power_w": pytest.approx(698.123),
-        "energy_j": pytest.approx(123456.789),
-        "temperature_c": 61,
-        "margin_c": 26,
-        "reasons": 0x4,
-        "pcie_gen": 5,
-        "pcie_width": 16,
-        "memory_temperature_c": 70,
-        "sw_power_cap_s": pytest.approx(1.5),
-        "sw_thermal_s": pytest.approx(2.0),
-        "hw_thermal_s": pytest.approx(0.003),
-        "hw_power_brake_s": pytest.approx(0.004),
-    }
+    assert driver.read(only(driver)) == pytest.approx(STATED["readings"], rel=1e-9)
 
 
 @pytest.mark.parametrize(

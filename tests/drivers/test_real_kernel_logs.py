@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tabled
 import yaml
 
 from pytest_accel.core.measurement import NODE
@@ -14,8 +15,9 @@ from pytest_accel.drivers import kernel_log, xids
 from pytest_accel.drivers.kernel_messages import SOURCE, known
 from pytest_accel.judging.facts.error_reports import ErrorReports
 
+CASES = tabled.tables("drivers/kernel-logs")
 LOGS: list[dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[1] / "real" / "kernel_logs.yaml").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "real/kernel_logs.yaml").read_text(encoding="utf-8")
 )
 ACCELERATOR = re.compile(
     r"(?:(?<!S)Xid \(PCI:|NVRM: (?:The NVIDIA )?GPU (?:at PCI:)?|nvidia |amdgpu )"
@@ -63,10 +65,7 @@ def test_where_the_answer_is_another_one_the_reason_is_stated() -> None:
 RESET = "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x0 (None) to 0x{} (words differ)"
 
 
-@pytest.mark.parametrize(
-    ("action", "kind"),
-    [("0", None), ("1", xids.HARDWARE), ("3", None), ("4", xids.HARDWARE), ("5", None), ("6", xids.HARDWARE)],
-)
+@pytest.mark.parametrize(("action", "kind"), CASES["recovery"])
 def test_a_request_for_recovery_counts_by_its_number(action: str, kind: str | None) -> None:
     found = {each for each in (xids.HARDWARE, xids.APPLICATION) if of_kind(RESET.format(action), each)}
     assert found == ({kind} if kind else set())
@@ -78,11 +77,7 @@ def test_a_reboot_is_asked_of_the_node(action: str) -> None:
     assert (of_kind(lines, xids.HARDWARE), of_kind(lines, xids.APPLICATION)) == (set(), {NODE})
 
 
-NVLINK = """\
-NVRM: Xid (PCI:0000:4c:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 01 (0x004425c6 0x00000000)
-NVRM: Xid (PCI:0000:9b:00): 145, RLW_SRC_TRACK Fatal XC0 i0 Link 11 (0x00000007 0x00000000)
-NVRM: Xid (PCI:0000:bc:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000)
-NVRM: Xid (PCI:0000:bc:00): 45, pid=6022, name=python3, Ch 00000003 caused by previous Xid 149"""
+NVLINK = CASES["nvlink"]
 
 
 def test_of_a_broken_nvlink_the_end_that_names_the_reason_is_blamed() -> None:
@@ -106,31 +101,12 @@ def test_an_xid_follows_from_no_later_one_and_not_from_itself(earlier: str) -> N
     assert reports.cause(reports.heard[0], reports.causes()) is None
 
 
-@pytest.mark.parametrize(
-    ("line", "of"),
-    [
-        ("Xid (PCI:0000:4c:00 of another form", "0000:4c:00"),
-        ("Xid (PCI:0000:4c:00): GPU has fallen off the bus", "0000:4c:00"),
-        ("Xid (PCI:0000:4c:00): 0x4f, x", "0000:4c:00"),
-        ("Xid: 79 of another form", NODE),
-    ],
-)
+@pytest.mark.parametrize(("line", "of"), CASES["unread"])
 def test_an_xid_that_cannot_be_read_is_told(line: str, of: str) -> None:
     assert of_kind(f"NVRM: {line}", xids.APPLICATION) == {of}
 
 
-CPER = """\
-{3}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 514
-{3}[Hardware Error]: event severity: recoverable
-{3}[Hardware Error]:  Error 0, type: fatal
-{3}[Hardware Error]:   section_type: PCIe error
-nvidia 0000:4c:00.0: another line between
-{3}[Hardware Error]:   port_type: 0, PCIe end point
-{3}[Hardware Error]:   device_id: 0000:4c:00.0
-{3}[Hardware Error]:   vendor_id: 0x10de, device_id: 0x2330
-{3}[Hardware Error]:  Error 1, type: recoverable
-{3}[Hardware Error]:   section_type: PCIe error
-{3}[Hardware Error]:   device_id: 0000:81:00.0"""
+CPER = CASES["cper"]
 
 
 def test_a_report_of_the_firmware_names_the_device_of_each_section() -> None:
@@ -143,31 +119,15 @@ def test_a_report_of_the_firmware_names_the_device_of_each_section() -> None:
     assert "device_id: 0000:4c:00.0" in reports.heard[0].text
 
 
-PORT = "pcieport 0000:4b:01.0: "
-CONTAINED = f"{PORT}DPC: containment event, status:0x"
-FATAL = f"{PORT}PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"
-LOST = "nvidia 0000:4c:00.0: AER: can't recover (no error_detected callback)"
-BEHIND = "device_id: 0000:4b:01.0\n{3}[Hardware Error]:   secondary_bus: 0x4c"
-
-
-@pytest.mark.parametrize(
-    ("lines", "blamed"),
-    [
-        (f"{CONTAINED}0005 source:0x4c00", "0000:4c:00"),
-        (f"{CONTAINED}1f01 source:0x0000", NODE),
-        (f"{CONTAINED}000d, ERR_FATAL received from 0000:4c:00.0", "0000:4c:00"),
-        (CPER.replace("device_id: 0000:4c:00.0", BEHIND), "0000:4c:00"),
-        (f"{FATAL}\n{LOST}", "0000:4c:00"),
-        (f"{FATAL}\n{LOST}\n{LOST.replace('4c', '4d')}", NODE),
-    ],
-)
-def test_a_port_is_blamed_unless_its_report_names_one_device(lines: str, blamed: str) -> None:
-    reports, _ = heard(f"{lines}\nnvidia 0000:4c:00.0: a device of this node")
+@pytest.mark.parametrize(("lines", "blamed"), CASES["ports"])
+def test_a_port_is_blamed_unless_its_report_names_one_device(lines: list[str], blamed: str) -> None:
+    reports, _ = heard("\n".join([*lines, "nvidia 0000:4c:00.0: a device of this node"]))
     assert reports.heard[0].uuid == blamed
 
 
-def of_gpu(place: str, severity: str = "Uncorrected (Fatal)") -> str:
-    return f"nvidia 0000:{place}:00.0: PCIe Bus Error: severity={severity}, type=Inaccessible, (Unregistered Agent ID)"
+def of_gpu(place: str) -> str:
+    error = "PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible, (Unregistered Agent ID)"
+    return f"nvidia 0000:{place}:00.0: {error}"
 
 
 def received(port: str, place: str) -> str:
@@ -190,38 +150,16 @@ def test_devices_that_fail_at_once_are_all_blamed() -> None:
     assert of_kind(known_by + "\n".join(turns), xids.HARDWARE) == both
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        f"{received('97', '9a')}\n{of_gpu('4c', 'Corrected')}",
-        f"{of_gpu('4c', 'Corrected')}\n{CONTAINED}1f01 source:0x0000",
-        f"{CONTAINED}1f01 source:0x0000\n{of_gpu('4c', 'Corrected')}",
-        f"{received('97', '9a')}\nnvidia 0000:4c:00.0:   device [10de:2330] error status/mask=00000001/0000a000",
-    ],
-)
-def test_what_was_corrected_on_a_device_is_no_part_of_another_report(lines: str) -> None:
-    assert of_kind(lines, xids.HARDWARE) == {NODE}
+@pytest.mark.parametrize("lines", CASES["corrected"])
+def test_what_was_corrected_on_a_device_is_no_part_of_another_report(lines: list[str]) -> None:
+    assert of_kind("\n".join(lines), xids.HARDWARE) == {NODE}
 
 
-SWITCH = "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20034, Fatal, Link 43 LTSSM Fault Up"
-XID = "NVRM: Xid (PCI:0000:4c:00): {}, pid=1, name=p, a report of a device"
-GONE = "pcieport 0000:80:03.0: pciehp: Slot(7): Card not present"
-
-
-@pytest.mark.parametrize(
-    ("lines", "blamed"),
-    [
-        ([SWITCH, XID.format(74)], {NODE, "0000:4c:00"}),
-        ([XID.format(74), SWITCH], {"0000:4c:00"}),
-        ([XID.format(48), GONE], {NODE, "0000:4c:00"}),
-        ([XID.format(79), GONE], {"0000:4c:00"}),
-        ([GONE, XID.format(79)], {"0000:4c:00"}),
-    ],
-)
+@pytest.mark.parametrize(("lines", "blamed"), CASES["follows"])
 def test_a_switch_follows_from_what_came_before_and_a_port_from_a_loss_from_the_bus(
-    lines: list[str], blamed: set[str]
+    lines: list[str], blamed: list[str]
 ) -> None:
-    assert of_kind("\n".join(lines), xids.HARDWARE) == blamed
+    assert of_kind("\n".join(lines), xids.HARDWARE) == set(blamed)
 
 
 def test_two_reports_at_once_are_two() -> None:

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tabled
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.visibility import Visibility
 
+CASES = tabled.tables("drivers/visibility")
 NVIDIA = [Device(f"GPU-aaaa{i}", i, "nvidia", "H100") for i in range(4)]
 # the library's order is the bus's, HIP's is another
 AMD = [
@@ -31,23 +33,7 @@ def of(devices: list[Device]) -> Visibility:
     return registry.vendor(devices[0].driver).visibility
 
 
-@pytest.mark.parametrize(
-    ("environment", "left"),
-    [
-        ({}, {}),
-        ({"ROCR_VISIBLE_DEVICES": "0,1"}, {"ROCR_VISIBLE_DEVICES": ["uuid-3", "uuid-2"]}),
-        ({"HIP_VISIBLE_DEVICES": "2"}, {"HIP_VISIBLE_DEVICES": ["uuid-1"]}),
-        ({"CUDA_VISIBLE_DEVICES": "2"}, {"CUDA_VISIBLE_DEVICES": ["uuid-1"]}),
-        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "2"}, {"HIP_VISIBLE_DEVICES": ["uuid-3"]}),
-        ({"ROCR_VISIBLE_DEVICES": "GPU-5A3C000011110001"}, {"ROCR_VISIBLE_DEVICES": ["uuid-1"]}),
-        (
-            {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1"},
-            {"ROCR_VISIBLE_DEVICES": ["uuid-1", "uuid-0"], "HIP_VISIBLE_DEVICES": ["uuid-0"]},
-        ),
-        ({"ROCR_VISIBLE_DEVICES": ""}, {"ROCR_VISIBLE_DEVICES": []}),
-        ({"ROCR_VISIBLE_DEVICES": "9"}, {"ROCR_VISIBLE_DEVICES": ["9"]}),
-    ],
-)
+@pytest.mark.parametrize(("environment", "left"), CASES["hip"])
 def test_hip_counts_in_its_own_order_among_what_rocr_left(
     environment: dict[str, str], left: dict[str, list[str]]
 ) -> None:

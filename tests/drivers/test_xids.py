@@ -10,6 +10,7 @@ import asked
 import pynvml
 import pytest
 import shipped
+import tabled
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
@@ -24,6 +25,7 @@ from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements
 
+CASES = tabled.tables("drivers/xids")
 H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
@@ -45,24 +47,7 @@ def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> E
 # -- what they mean
 
 
-@pytest.mark.parametrize(
-    ("number", "text", "kind"),
-    [
-        (79, "", xids.HARDWARE),
-        (48, "", xids.HARDWARE),
-        (74, "", xids.HARDWARE),
-        (119, "", xids.HARDWARE),
-        (13, "", xids.APPLICATION),
-        (31, "", xids.APPLICATION),
-        (43, "", xids.APPLICATION),
-        (63, "", xids.INFORMATION),
-        (92, "", xids.INFORMATION),
-        (145, "RLW_REMAP Nonfatal XC1 i0 Link 02", xids.INFORMATION),
-        (149, "NETIR_LINK_DOWN Fatal XC0 i0 Link 11", xids.HARDWARE),
-        (149, "", xids.APPLICATION),  # NVML does not tell: advice
-        (7777, "", xids.APPLICATION),
-    ],
-)
+@pytest.mark.parametrize(("number", "text", "kind"), CASES["kinds"])
 def test_what_an_xid_means(number: int, text: str, kind: str) -> None:
     assert xids.lookup(number, text).kind == kind
 
@@ -125,12 +110,7 @@ def test_where_nobody_can_hear_nothing_is_said() -> None:
 
 # -- the kernel log
 
-LINES = [
-    ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.", 79, 1234),
-    ("NVRM: Xid (PCI:0000:3B:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked", 63, None),
-    ("NVRM: Xid (PCI:0000:3b:00): 119, Timeout waiting for RPC from GSP!", 119, None),
-    ("NVRM: Xid (0000:3b:00): 14, Channel 00000001", 14, None),
-]
+LINES = CASES["lines"]
 
 
 @pytest.mark.parametrize(("line", "number", "pid"), LINES)

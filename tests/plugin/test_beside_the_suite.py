@@ -7,7 +7,10 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import Ran, write
+
+TABLES = tabled.tables("plugin/beside_the_suite")
 
 SIMULATE = ("--accel-simulate=h100-sxm", "--accel-level=quick", "--accel-baseline=none")
 LIMIT = """
@@ -88,14 +91,7 @@ def test_an_acceptance_names_the_tests_beside_the_suite(tmp_path: Path) -> None:
     assert ran.closing.startswith("SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick with 3 tests of site (")
 
 
-@pytest.mark.parametrize(
-    ("floor", "least", "status", "line"),
-    [
-        (9, 1e9, 1, r"SIMULATED REJECTED node: inventory.count 8, floor 9"),
-        (1, 1e15, 6, r"SIMULATED NOT JUDGED .*; site/test_mine.py::test_memory\[gpu\d\] \(AssertionError"),
-    ],
-    ids=["limit", "assertion"],
-)
+@pytest.mark.parametrize(("floor", "least", "status", "line"), TABLES["broken"], ids=["limit", "assertion"])
 def test_an_acceptance_needs_the_tests_beside_the_suite(
     tmp_path: Path, floor: int, least: float, status: int, line: str
 ) -> None:
@@ -107,14 +103,7 @@ def test_an_acceptance_needs_the_tests_beside_the_suite(
 
 
 @pytest.mark.parametrize(
-    ("tests", "says"),
-    [
-        ("", "--accel-with site has no test"),
-        ("pytest.importorskip('lacking')\n" + ASSERT.format(least=1), "site/test_mine.py was skipped"),
-        ("@pytest.mark.skip\ndef test_plain(): ...\n" + ASSERT.format(least=1), "1 test skipped"),
-        ("@pytest.mark.xfail\ndef test_plain(): assert 0\n" + ASSERT.format(least=1), "1 test skipped"),
-    ],
-    ids=["no test", "file skipped", "test skipped", "test that may fail"],
+    ("tests", "says"), TABLES["not_passed"], ids=["no test", "file skipped", "test skipped", "test that may fail"]
 )
 def test_tests_beside_the_suite_that_did_not_pass_are_no_acceptance(tmp_path: Path, tests: str, says: str) -> None:
     beside(tmp_path, tests)
@@ -129,14 +118,7 @@ def beside(folder: Path, tests: str) -> None:
     write(folder / "site", test_mine=tests)
 
 
-@pytest.mark.parametrize(
-    ("options", "paths", "says"),
-    [
-        ((), ("missing.py",), "ERROR: file or directory not found: missing.py"),
-        (("--accel-with=missing",), (), "ERROR: file or directory not found: missing"),
-        (("--accel-with=.",), (".",), "ERROR: --accel-with adds tests to the packaged suite"),
-    ],
-)
+@pytest.mark.parametrize(("options", "paths", "says"), TABLES["paths"])
 def test_a_wrong_path_is_refused_before_a_record(
     tmp_path: Path, options: tuple[str, ...], paths: tuple[str, ...], says: str
 ) -> None:

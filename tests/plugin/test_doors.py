@@ -9,10 +9,13 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import write
 
 from pytest_accel.core.messages import Message
 from pytest_accel.run.processes.supervisor import Child, listen
+
+TABLES = tabled.tables("plugin/doors")
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """
@@ -34,10 +37,6 @@ def run(folder: Path, *args: str) -> as_user.Ran:
     return as_user.pytest(folder, *QUICK, *args, sku=None, paths=(), refused=True)
 
 
-def closed(out: str) -> bool:
-    return bool(as_user.CLOSING.search(out))
-
-
 # -- what only shows or plans
 
 
@@ -48,7 +47,7 @@ def test_what_only_shows_starts_nothing(tmp_path: Path, option: str) -> None:
     ran = run(tmp_path, option, "--accel-patience=5")
 
     assert ran.exit == 0, ran.out
-    assert not closed(ran.out)
+    assert not as_user.CLOSING.search(ran.out)
     assert "accel:" not in ran.out
     assert not (tmp_path / "accel-records").exists()
     children = tmp_path / "children.txt"
@@ -66,7 +65,7 @@ def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: 
     assert "test_matmul[cpu1-bf16]" in ran.out
     assert re.search(r"^matmul +bf16 +up to 5 s$", ran.out, re.MULTILINE)
     assert re.search(r"^at most about \d+ s on 2 devices, \d+ s of it for what falls short; ", ran.out, re.MULTILINE)
-    assert not closed(ran.out)
+    assert not as_user.CLOSING.search(ran.out)
     assert not (tmp_path / "accel-records").exists()
     assert "pytest_accel.probes.device.worker" not in (tmp_path / "children.txt").read_text()
 
@@ -173,16 +172,7 @@ def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, opti
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize(
-    ("does", "status"),
-    [
-        ("1 / 0", 3),
-        ("os.kill(os.getpid(), signal.SIGTERM)", 2),
-        ("pytest.exit('no', returncode=0)", 2),
-        ("pytest.exit('no', returncode=1)", 2),
-        ("raise session.Failed('no')", 3),
-    ],
-)
+@pytest.mark.parametrize(("does", "status"), TABLES["beginnings"])
 def test_a_session_that_does_not_start_leaves_no_running_record(tmp_path: Path, does: str, status: int) -> None:
     """Another plugin fails in pytest_sessionstart: no verdict, and no attempt that still goes on to later runs."""
     fails = f"import os, pytest, signal\ndef pytest_sessionstart(session):\n    {does}\n"
@@ -273,16 +263,9 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
     assert f"no acceptance: {said}" in ran.closing
 
 
-NARROW = """
-[pytest]
-python_functions = test_[!sm]* test_soak test_memory [t]est_stream [t]est_matmul test_matmul_mamf
-"""
-"""It leaves out what no limit requires, and neighbours or the past alone judge."""
-
-
 @pytest.mark.slow
 def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(NARROW)
+    (tmp_path / "pytest.ini").write_text(tabled.content("plugin/narrow.ini"))
     line = ("--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
     ran = as_user.pytest(tmp_path, *line, "--accel-platform=single", sku=None, paths=())
 

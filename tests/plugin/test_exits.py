@@ -11,11 +11,14 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import BIN, write
 
 from pytest_accel.cli import main as command
 from pytest_accel.plugin import exit_status
 from pytest_accel.run.options import time_limit
+
+TABLES = tabled.tables("plugin/exits")
 
 HEALTHY = "{sku: h100-sxm, platform: single}"
 SICK = "{sku: h100-sxm, platform: single, faults: [{fault: wrong-product, device: 0}]}"
@@ -69,16 +72,7 @@ def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path
     assert shell(tmp_path, redirected, "--accel-platform=nowhere")[0] == 4
 
 
-@pytest.mark.parametrize(
-    ("words", "redirected", "status"),
-    [
-        ("simulate --list", "| head -1", 0),
-        ("simulate --list", ">&-", 0),
-        ("sku show h100-sxm", "| head -1", 0),
-        ("sku lint tests/data/no_such_file.yaml", ">/dev/full", 4),
-        ("sku show none", "2>&- >&-", 4),
-    ],
-)
+@pytest.mark.parametrize(("words", "redirected", "status"), TABLES["commands"])
 def test_a_command_keeps_its_status(tmp_path: Path, words: str, redirected: str, status: int) -> None:
     ended, err = bash(f"{BIN / 'pytest-accel'} {words}", redirected, tmp_path)
 
@@ -202,20 +196,7 @@ def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, fails: str, sta
     assert ran.exit in statuses, ran.out
 
 
-@pytest.mark.parametrize(
-    ("of_pytest", "of_closing", "status"),
-    [
-        (0, None, 0),
-        (1, None, 3),
-        (2, None, 2),
-        (4, None, 4),
-        (5, None, 5),
-        (1, 6, 6),
-        (0, 1, 1),
-        (3, 0, 0),
-        (None, 6, 6),
-    ],
-)
+@pytest.mark.parametrize(("of_pytest", "of_closing", "status"), TABLES["statuses"])
 def test_the_closing_line_decides(of_pytest: int | None, of_closing: int | None, status: int) -> None:
     assert exit_status(of_pytest, of_closing) == status
 

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import Ran, write
+
+TABLES = tabled.tables("plugin/hooks_of_ours")
 
 INI = "[pytest]\nstrict = true\naccel_sku = h100-sxm\naccel_platform = hgx8\naccel_level = quick\n"
 CONFTEST = """
@@ -83,14 +86,7 @@ def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) 
     assert "Traceback" not in done.out
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("pytest", "--sku=h100-sxm"), "in pytest it is --accel-sku"),
-        (("pytest-accel", "judge", "record", "--accel-sku=h100-sxm"), "--accel-sku is --sku here"),
-        (("pytest-accel", "fleet", "run", "--accel-sku=h100-sxm"), "--accel-sku is --sku here"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), TABLES["options"])
 def test_the_option_of_another_command_is_answered_with_the_right_one(words: tuple[str, ...], says: str) -> None:
     command = [str(as_user.BIN / words[0]), *words[1:]]
     done = subprocess.run(command, env=as_user.environment(), capture_output=True, text=True, check=False)

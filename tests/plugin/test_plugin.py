@@ -14,10 +14,13 @@ from pathlib import Path
 import as_user
 import packaged_suite
 import pytest
+import tabled
 from as_user import STUB_TORCH, Ran, write
 
 import pytest_accel
 from pytest_accel.drivers.host.place import place
+
+TABLES = tabled.tables("plugin/plugin")
 
 NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for _, _, metric in packaged_suite.requests())
 """What a threshold file says so that nothing but facts is asked for."""
@@ -56,28 +59,9 @@ def properties(xml: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def closed(out: str) -> bool:
-    """True if the output has a closing line."""
-    return bool(as_user.CLOSING.search(out))
-
-
 # -- options
 
-WRONG_OPTIONS = {
-    "sku": (["--accel-sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
-    "sku file": (["--accel-sku=./mine.yaml"], "./mine.yaml: there is no such threshold file"),
-    "platform": (["--accel-platform=hgx9"], "cpu has no platform 'hgx9'; choose from host"),
-    "level": (["--accel-level=quik"], "invalid choice: 'quik' (choose from"),
-    "device": (["--accel-devices=99"], "--accel-devices: no device '99'; the devices are 0 (CPU-"),
-    "patience": (["--accel-patience=0"], "argument --accel-patience: '0': at least 5 seconds"),
-    "no number": (["--accel-patience=abc"], "argument --accel-patience: 'abc' is not a number"),
-    "empty sku": (["--accel-sku="], "names nothing"),
-    "blank sku": (["--accel-sku= "], "names nothing"),
-    "empty node": (["--accel-simulate="], "names nothing"),
-    "file for a sku": (["--accel-sku=ours"], "no SKU named 'ours'; did you mean the file ./ours.yaml?"),
-    "file": (["--accel-output=ours.yaml"], "/ours.yaml is a file, not a folder; name a new folder"),
-    "taken": (["--accel-output=taken"], "holds the record of another run; name a new folder"),
-}
+WRONG_OPTIONS = TABLES["wrong_options"]
 
 
 @pytest.mark.parametrize(("options", "sentence"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
@@ -110,15 +94,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
 
 def test_broken_threshold_file(tmp_path: Path) -> None:
     """Every mistake at once, with file and line."""
-    (tmp_path / "mine.yaml").write_text(
-        "sku: mine\n"
-        "vendor: cpu\n"
-        "extends: cpu\n"
-        "budgts: {}\n"
-        "limits:\n"
-        "  stream.copy: {floor: ten, unit: GB/s, source: {kind: measured, by: me, date: 2026-11}}\n"
-        "  stream.read: {floor: 3, unit: TB, source: {kind: measured, by: me, date: 2026-11}}\n"
-    )
+    shutil.copy(tabled.DATA / "plugin/mistakes.yaml", tmp_path / "mine.yaml")
     ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=(), refused=True)
 
     assert ran.exit == 4, ran.out
@@ -153,21 +129,10 @@ def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
     assert valued - {"host_counters", "inventory"} == {"host"}
 
 
-HOST = """sku: hosted
-vendor: cpu
-not_applicable:
-{reasons}limits:
-  host.cpus: {{floor: 1, unit: count, source: &us {{kind: measured, by: us, date: 2026-11}}}}
-  host.memory: {{ceiling: 0.001, unit: GB, effect: advises, source: *us}}
-platforms:
-  host: {{}}
-"""
-
-
 @pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
     """They are judged once, for the node; those without a limit are in the record, and no test of their own."""
-    (tmp_path / "hosted.yaml").write_text(HOST.format(reasons=NOT_ASKED), encoding="utf-8")
+    (tmp_path / "hosted.yaml").write_text(f"{tabled.content('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
     ran = as_user.pytest(tmp_path, "--accel-sku=./hosted.yaml", "-v", paths=())
 
     assert ran.exit == 0, ran.out
@@ -336,13 +301,7 @@ def test_again(tmp_path: Path) -> None:
     assert "passed" not in again.out
 
 
-WRONG_MARKERS = {
-    "above_one": ("@accel_min_tflops(1.5)", ["1.5 is not a fraction of the peak in (0, 1]; write tflops=1.5"]),
-    "keyword": ("@accel_min_tflops(tflop=3)", ["tflop", "accel_min_tflops(of_peak: float | None = None, *, tflops"]),
-    "name": ("@pytest.mark.accel_min_tflop(0.5)", ["there is no marker accel_min_tflop; choose from accel_min_tflops"]),
-    "unit": ('@accel_limit(unit="GBps", floor=1)', ["unit='GBps' is not known; choose one of TFLOPS"]),
-    "empty": ("@accel_min_gbps()", ["give either a fraction of the peak in (0, 1] or gbps="]),
-}
+WRONG_MARKERS = TABLES["wrong_markers"]
 
 
 @pytest.mark.parametrize("sku", [pytest.param("cpu", marks=pytest.mark.devices), None], ids=["with", "without"])
@@ -396,7 +355,7 @@ def test_without_sku(tmp_path: Path) -> None:
     assert "needs --accel-sku=NAME" in ran.out
     assert "1 passed, 2 skipped" in ran.out
     assert "accel:" not in ran.out
-    assert not closed(ran.out)
+    assert not as_user.CLOSING.search(ran.out)
     assert not (tmp_path / "accel-records").exists()
 
 
@@ -459,17 +418,7 @@ def test_plain_assert(tmp_path: Path) -> None:
 # -- attempts to turn a failing run green
 
 FEW = "@accel_limit(unit='count', floor=1000)\ndef test_{name}(accel_check, accel_devices):\n"
-ATTEMPTS = {
-    "xfail": ("@pytest.mark.xfail\n", "    {check}\n"),
-    "xfail_strict": ("@pytest.mark.xfail(strict=True)\n", "    {check}\n"),
-    "xfail_raises": ("@pytest.mark.xfail(raises=pytest.fail.Exception)\n", "    {check}\n"),
-    "flaky": ("@pytest.mark.flaky(reruns=2)\n", "    {check}\n"),
-    "swallow": ("", "    try:\n        {check}\n    except BaseException:\n        pass\n"),
-    "skip": ("", "    try:\n        {check}\n    except BaseException:\n        pytest.skip('no')\n"),
-    "xfail_after": ("", "    try:\n        {check}\n    except BaseException:\n        pytest.xfail('no')\n"),
-    "raises": ("", "    with pytest.raises(BaseException):\n        {check}\n"),
-    "subtest": ("", "    import contextlib\n    with contextlib.suppress(BaseException):\n        {check}\n"),
-}
+ATTEMPTS = TABLES["attempts"]
 
 
 @pytest.mark.devices
@@ -495,15 +444,7 @@ def test_no_test_hides_its_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize(
-    ("options", "status", "word"),
-    [
-        ("-k few -x --ff --no-summary -q", 1, "REJECTED"),
-        ("-m usefixtures --maxfail=1 --runxfail", 1, "REJECTED"),
-        ("-p randomly --reruns 2 --deselect judging/test_inventory.py::test_enough", 1, "REJECTED"),
-        ("--sw", 2, "INTERRUPTED"),  # which is one to pytest
-    ],
-)
+@pytest.mark.parametrize(("options", "status", "word"), TABLES["options"])
 def test_no_option_hides_a_failure(tmp_path: Path, options: str, status: int, word: str) -> None:
     """A limit that was measured and is broken rejects."""
     write(tmp_path, test_facts=FACTS)
@@ -516,13 +457,7 @@ def test_no_option_hides_a_failure(tmp_path: Path, options: str, status: int, wo
 
 @pytest.mark.devices
 @pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["-k", "inventory_node"], "-k"),
-        (["-m", "not usefixtures", "-k", "count"], "-m"),
-        (["--deselect", "test_inventory.py::test_inventory_sku"], "--deselect"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else each,
+    ("options", "says"), TABLES["filters"], ids=lambda each: " ".join(each) if isinstance(each, list) else each
 )
 def test_failure_that_was_filtered_out(tmp_path: Path, options: list[str], says: str) -> None:
     """Nobody measured it, so nobody is rejected, nothing is accepted, and the line says what narrowed the run."""
@@ -548,41 +483,7 @@ def test_last_failed(tmp_path: Path) -> None:
     assert "filtered by --lf" in healed.closing
 
 
-MARKED = """
-import pytest
-def pytest_collection_modifyitems(items):
-    for item in items:
-        item.add_marker({})
-"""
-CONFTESTS = {
-    "empty": (5, "def pytest_collection_modifyitems(items): items.clear()"),
-    "drop": (6, "def pytest_collection_modifyitems(items): items[:] = [i for i in items if '_sku' not in i.name]"),
-    "skip": (6, MARKED.format("pytest.mark.skip(reason='not today')")),
-    "no run": (6, MARKED.format("pytest.mark.xfail(run=False)")),
-    "no protocol": (6, "def pytest_runtest_protocol(item): return True"),
-    "no call": (1, "def pytest_pyfunc_call(pyfuncitem): return True"),
-    "outcome": (
-        1,
-        """
-        import pytest
-        @pytest.hookimpl(wrapper=True, tryfirst=True)
-        def pytest_runtest_makereport():
-            report = yield
-            report.outcome = "passed"
-            report.longrepr = None
-            return report
-        """,
-    ),
-    "exit status": (
-        1,
-        """
-        import pytest
-        @pytest.hookimpl(trylast=True)
-        def pytest_sessionfinish(session):
-            session.exitstatus = 0
-        """,
-    ),
-}
+CONFTESTS = TABLES["conftests"]
 
 
 @pytest.mark.devices

@@ -8,14 +8,9 @@ from xml.etree import ElementTree as ET
 
 import as_user
 import pytest
+import tabled
 
-NODE = """\
-sku: h100-sxm
-platform: hgx8
-faults:
-  - {fault: slow-memory, device: 2}
-  - {fault: hang, device: 6}
-"""
+NODE = tabled.content("plugin/two-faults.yaml")
 WITHOUT_TORCH = """
 import sys
 

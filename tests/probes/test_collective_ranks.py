@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ CALLS = {
     "all_to_all": ["all_to_all_single"],
 }
 """The functions of torch, by newest name, that an operation may call."""
+EVERY_CALL = [name for every in CALLS.values() for name in every]
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,14 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     gate.compute = device = Compute(cpu(), gate)
     device.seconds = 0.3
     device.join(meeting, rank, WORLD)
+    device.join(meeting, rank, WORLD)  # the second time it is there already
     every = {each: partial(collective_on, device, each, SIZE) for each in OPERATIONS}
     timed = {each: probes.collective(device, operation=each, size="1MiB") for each in OPERATIONS}
+    step = probes.ddp_step(device, layers=2, width=64, batch=8)
     answer: dict[str, Any] = {
         "rank": rank,
+        "step": ([once * 1000 for once in step.seconds], step.samples),
+        "blocks": [len(each.samples) for each in (*timed.values(), step)],
         "per call": {name: each.samples[0] * each.seconds[0] for name, each in timed.items()},
         "conditions": {name: each.conditions for name, each in timed.items()},
         "right": {name: _said(made) for name, made in every.items()},
@@ -64,6 +69,7 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
         "nothing": {name: _said(made, _idle) for name, made in every.items()},
         "neighbour": _said(lambda: _shifted(every["all_gather"]())),
         "after": _said(partial(probes.collective, device, size="64KiB"), partial(_flipped, rank, after=1)),
+        "wrong step": _said(partial(probes.ddp_step, device, layers=1, width=16, batch=2), _off_by_one, ["broadcast"]),
     }
     answers.put(answer)
     answers.close()
@@ -76,10 +82,13 @@ def _shifted(gathered: Any) -> Any:
     return gathered
 
 
-def _said(call: Callable[[], Any], broken: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None) -> str:
+def _said(
+    call: Callable[[], Any],
+    broken: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+    beneath: Sequence[str] = EVERY_CALL,
+) -> str:
     """What is found wrong by a probe, or by the check of a collective, with those of torch `broken` beneath it."""
-    names = [name for every in CALLS.values() for name in every if hasattr(dist, name)]
-    kept = {name: getattr(dist, name) for name in names if broken}
+    kept = {name: getattr(dist, name) for name in beneath if broken and hasattr(dist, name)}
     vars(dist).update({name: broken(each) for name, each in kept.items() if broken})
     try:
         made = call()
@@ -105,6 +114,14 @@ def _flipped(rank: int, collective: Callable[..., Any], after: int = 0) -> Calla
     return wrong
 
 
+def _off_by_one(collective: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(tensor: torch.Tensor, *more: Any, **how: Any) -> None:
+        collective(tensor, *more, **how)
+        tensor.view(-1)[-1] += 1
+
+    return wrong
+
+
 def _idle(collective: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: []
 
@@ -117,7 +134,20 @@ def test_bus_bandwidth_is_counted_as_nccl_tests_do(found: list[dict[str, Any]]) 
             each: pytest.approx(2**20 / 1e9 * (1.5 if each == "all_reduce" else 0.75), rel=1e-6) for each in OPERATIONS
         }
         assert {answer["conditions"][each]["operation"] for each in OPERATIONS} == set(OPERATIONS)
+        told = answer["conditions"]["all_reduce"]
+        assert (told["ranks"], told["dtype"], told["backend"]) == (WORLD, "fp32", "gloo")
         assert answer["conditions"]["all_gather"]["ranks"] == WORLD
+
+
+def test_a_step_of_training_is_timed_in_ms_and_compared_between_ranks(found: list[dict[str, Any]]) -> None:
+    for answer in found:
+        expected, samples = answer["step"]
+        assert samples == pytest.approx(expected)
+        assert "parameter" in answer["wrong step"] or "gradient" in answer["wrong step"]
+
+
+def test_all_ranks_end_after_the_same_block(found: list[dict[str, Any]]) -> None:
+    assert [answer["blocks"] for answer in found] == [found[0]["blocks"]] * WORLD
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

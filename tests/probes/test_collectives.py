@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tabled
 
 pytest.importorskip("torch")
 
@@ -17,6 +18,7 @@ from pytest_accel.probes.device import collectives
 from pytest_accel.probes.device.collectives import Account, ask_for_account, conf_files, own_settings
 from pytest_accel.probes.device.rank import Rank
 
+CASES = tabled.tables("probes/collective-accounts")
 SIZE = 2**33
 LINE = "node7:4242:4250 [0] NCCL INFO "
 
@@ -31,47 +33,9 @@ P2P = "Channel {:02d}/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
 CHANNELS = "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer"
 
 
-@pytest.mark.parametrize(
-    ("lines", "conditions"),
-    [
-        pytest.param(
-            [f"AllReduce: {SIZE} Bytes -> Algo NVLS proto SIMPLE channel{{Lo..Hi}}={{0..15}}"],
-            {"algorithm": "nvls", "transport": "NVLS"},
-            id="2.24 and later",
-        ),
-        pytest.param(
-            [P2P.format(0), f"AllReduce: {SIZE} Bytes -> Algo 1 proto 2 time 19000.5"],
-            {"algorithm": "ring", "transport": "P2P"},
-            id="2.23",
-        ),
-        pytest.param(
-            [P2P.format(0), f"{SIZE} Bytes -> Algo 4 proto 2 time 18000.5"],
-            {"algorithm": "nvls", "transport": "NVLS"},
-            id="2.20 to 2.22 connect rings at the start",
-        ),
-        pytest.param(
-            [
-                "Channel 00/0 : 0[c000] -> 1[22000] via P2P/IPC comm 0x95cdeb0 nRanks 08",
-                "Channel 00 : 1[1] -> 2[2] via SHM/direct/direct",
-                f"{SIZE} Bytes -> Algo 1 proto 2 time 33000.1",
-            ],
-            {"algorithm": "ring", "transport": "P2P+SHM"},
-            id="RCCL, where one pair is not peer to peer",
-        ),
-        pytest.param([P2P.format(0), CHANNELS], {}, id="before 2.20 no call is stated"),
-        pytest.param(["AllReduce: 4 Bytes -> Algo TREE proto LL"], {}, id="another size"),
-        pytest.param([f"AllGather: {SIZE} Bytes -> Algo RING proto SIMPLE"], {}, id="another function"),
-        pytest.param(
-            [f"AllReduce [Symmetric]: {SIZE} Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 8 nthreads 512"],
-            {},
-            id="a kernel for symmetric memory has no algorithm of that list",
-        ),
-        pytest.param([f"{SIZE} Bytes -> Algo 1 proto 2", f"{SIZE} Bytes -> Algo 4 proto 2"], {}, id="two answers"),
-        pytest.param(["", "\x00\ufffd Bytes -> Algo"], {}, id="not of a known form"),
-    ],
-)
-def test_only_what_the_library_states_becomes_a_condition(lines: list[str], conditions: dict[str, str]) -> None:
-    assert wrote(*lines).of_call("allreduce", SIZE)[0] == conditions
+def test_only_what_the_library_states_becomes_a_condition() -> None:
+    for what, lines, conditions in CASES["accounts"]:
+        assert wrote(*lines).of_call("allreduce", SIZE)[0] == conditions, what
 
 
 def test_the_lines_that_tell_are_kept_without_host_and_process() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.sku import UNITS
@@ -22,6 +23,7 @@ from pytest_accel.probes.declare import (
     unusable,
 )
 
+CASES = tabled.tables("probes/declare")
 PACKAGED = [each for each in declarations() if each.packaged]
 
 
@@ -31,26 +33,7 @@ def example(device: Any, *, op: str = "relu", mib: int = 64) -> None: ...
 COMPLETE: dict[str, Any] = {"unit": "GB/s", "stresses": ["memory"], "variants": {"op": ["relu"]}, "small": {"mib": 1}}
 
 
-@pytest.mark.parametrize(
-    ("metric", "changes", "says"),
-    [
-        ("example.{op}", {"unit": ""}, "unit is missing: one of TFLOPS"),
-        ("example.{op}", {"unit": "GBps"}, "unit 'GBps' is not known: one of TFLOPS"),
-        ("example.{op}", {"also": {"example.more": "furlongs"}}, "unit 'furlongs' is not known"),
-        ("example.{op}", {"stresses": []}, "stresses is missing: one of compute, memory, host, link"),
-        ("example.{op}", {"stresses": ["disk"]}, "stresses 'disk' is not known"),
-        ("example.{op}", {"variants": {}}, "variants={'op': ...} is missing: the values that exist, or ANY"),
-        ("example.{way}", {"variants": {"way": ["up"]}}, "it has no condition way, which its declaration names"),
-        ("example.{op}", {"small": {"gib": 1}}, "it has no condition gib"),
-        ("example.{op}", {"budgets": {"quick": 1.0}}, "needs seconds for each of quick, standard, long"),
-        ("example.{op}", {"peak": "disk"}, "peak 'disk' is not known: one of tflops, memory, host_link, peer_link"),
-        ("example.{op}", {"derived_floor": 93}, "derived_floor 93 is no share between 0 and 1"),
-        ("example.{op}", {"runs": "apart"}, "runs 'apart' is not known: one of together, in_turn"),
-        ("example.{op}", {"verifies": "luck"}, "verifies 'luck' is not known: one of products, copies"),
-        ("matmul.{op}", {}, None),
-        ("matmul.{dtype}", {"variants": {}}, "has no condition dtype"),
-    ],
-)
+@pytest.mark.parametrize(("metric", "changes", "says"), CASES["lacking"])
 def test_what_a_declaration_lacks_is_said_with_the_place(
     metric: str, changes: dict[str, Any], says: str | None
 ) -> None:
@@ -124,20 +107,7 @@ def test_every_packaged_probe_is_a_public_name_and_its_metrics_lead_back_to_it()
             assert declared.fact or unit_of(metric) in UNITS, metric
 
 
-@pytest.mark.parametrize(
-    ("metric", "name", "unit"),
-    [
-        ("all_reduce.busbw@8GiB", "collective", "GB/s"),
-        ("all_to_all.busbw@64KiB", "collective", "GB/s"),
-        ("ddp.step_ms", "ddp_step", "ms"),
-        ("host_copy.pcie_gen", "host_copy", "count"),
-        ("soak.throttle.hw_thermal", "soak", "s"),
-        ("matmul.bf16@m=4096", "matmul", None),  # a shape of one's own is no metric of the suite
-        ("inventory.anything", "inventory", None),
-        ("matmul.bf61", "matmul", None),
-        ("all_reduce.busbw@8GB", "collective", None),
-    ],
-)
+@pytest.mark.parametrize(("metric", "name", "unit"), CASES["metrics"])
 def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, unit: str | None) -> None:
     declared = declaration_of(metric)
     assert declared

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tabled
 import yaml
 
 from pytest_accel.probes.device import error_class
@@ -21,10 +22,7 @@ class OutOfMemoryError(RuntimeError): ...
 class DistBackendError(RuntimeError): ...
 
 
-NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77, "
-BOUND = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'."
-LT = "CUDA error: {} when calling `cublasLtMatmul(ltHandle, ...)`"
-
+CASES = tabled.tables("probes/errors")
 ERRORS = yaml.safe_load((Path(__file__).parents[1] / "real/errors.yaml").read_text(encoding="utf-8"))
 TYPES = [AcceleratorError, OutOfMemoryError, DistBackendError, WrongResult, Unmeasurable, RuntimeError, ValueError]
 
@@ -38,34 +36,12 @@ def test_a_device_is_blamed_for_what_its_library_lays_to_it() -> None:
         assert found == (told["kind"], told.get("lost", False)), told["text"]
 
 
-@pytest.mark.parametrize(
-    ("text", "either"),
-    [
-        ("CUDA error: an illegal memory access was encountered", True),
-        ("HIP error: unspecified launch failure", True),
-        (LT.format("CUBLAS_STATUS_EXECUTION_FAILED"), True),
-        (f"{NCCL}unhandled cuda error\nCuda failure 700 'an illegal memory access was encountered'", True),
-        ("CUDA error: uncorrectable ECC error encountered", False),
-        ("an illegal memory access, after an uncorrectable ECC error", False),
-        ("CUDA error: out of memory", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "either"), CASES["programs"])
 def test_an_error_that_a_faulty_kernel_causes_as_well_is_known(text: str, either: bool) -> None:
     """By NVIDIA's own words on Xids 13 and 31, which come with it."""
     assert error_class.of_programs(RuntimeError(text)) == either
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("unknown error\nCompile with `TORCH_USE_CUDA_DSA`", "^unknown error$"),
-        ("", "^DistBackendError$"),
-        (
-            f"{NCCL}unhandled cuda error\n{BOUND}\nThis is",
-            r"^Failed to bind NVLink SHARP .*memory': usually the fabric",
-        ),
-        (f"{NCCL}unhandled cuda error\nCuda failure 214 'uncorrectable ECC error'", "^Cuda failure 214 'uncorr"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), CASES["told"])
 def test_an_error_is_told_by_the_line_that_names_its_cause(text: str, told: str) -> None:
     assert re.search(told, error_class.main_line(DistBackendError(text)))

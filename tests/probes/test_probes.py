@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-import multiprocessing
 import random
 import re
 import sys
@@ -15,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import tabled
 
 pytest.importorskip("torch")
 
@@ -37,7 +36,7 @@ from pytest_accel.probes.host_copy import memory_place
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
-DEADLINE_SECONDS = 120
+CASES = tabled.tables("probes/refused")
 
 
 class Rotten(torch.Tensor):
@@ -409,23 +408,13 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
         probes.collective(device, size="128GiB")
 
 
-@pytest.mark.parametrize(
-    ("capability", "dtype", "shape", "why"),
-    [
-        ((8, 0), "fp8", (8192, 8192, 8192), "compute capability 8.0 has no fp8 matmul"),
-        ((7, 0), "bf16", (8192, 8192, 8192), "compute capability 7.0 has no bf16 matmul"),
-        ((9, 0), "mxfp8", (8192, 8192, 8192), "compute capability 9.0 has no mxfp8 matmul"),
-        ((10, 0), "fp4", (64, 64, 112), "nvfp4 on a GPU needs n in multiples of 16, k of 32, not 64x64x112"),
-        ((9, 0), "fp8", (64, 64, 100), "n and k in multiples of 16, not 64x64x100"),
-        ((9, 0), "int8", (16, 64, 64), "n and k in multiples of 8, m over 16, not 16x64x64"),
-    ],
-)
+@pytest.mark.parametrize(("capability", "dtype", "shape", "why"), CASES["gpu"])
 def test_what_a_gpu_cannot_multiply_is_not_applicable(
-    cuda: pytest.MonkeyPatch, capability: tuple[int, int], dtype: str, shape: tuple[int, int, int], why: str
+    cuda: pytest.MonkeyPatch, capability: list[int], dtype: str, shape: list[int], why: str
 ) -> None:
     if dtype == "fp4" and not torch_has.blocks():
         pytest.skip("this torch has no formats of blocks")
-    cuda.setattr(torch.cuda, "get_device_capability", lambda place: capability)
+    cuda.setattr(torch.cuda, "get_device_capability", lambda place: tuple(capability))
     device = Compute([gpu()], AtOnce())
     with pytest.raises(NotApplicable, match=why):
         probes.matmul(device, dtype=dtype, m=shape[0], n=shape[1], k=shape[2])
@@ -660,78 +649,6 @@ def test_an_operation_that_the_library_does_not_have_cannot_be_measured(
     device.world = 2
     with pytest.raises(NotApplicable, match="hccl does not support alltoall_base"):
         probes.collective(device, operation="all_to_all", size="64KiB")
-
-
-# -- two ranks
-
-
-@pytest.mark.slow
-def test_two_ranks(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    ranks = [
-        context.Process(target=_rank, args=(rank, str(tmp_path / "meet"), answers), daemon=True) for rank in (0, 1)
-    ]
-    try:
-        for rank in ranks:
-            rank.start()
-        found = [answers.get(timeout=DEADLINE_SECONDS) for _ in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.join()
-    for answer in found:
-        assert answer["reduce"] == pytest.approx([2**20 / 1e9]), "size x 2 (n - 1) / n is the size for two ranks"
-        assert answer["reduce_conditions"] == {"ranks": 2, "dtype": "fp32", "backend": "gloo"}
-        assert answer["step_ms"] == pytest.approx(answer["step_seconds"])
-        assert "values are wrong on rank" in answer["wrong_sum"]
-        assert "parameter" in answer["wrong_step"] or "gradient" in answer["wrong_step"]
-    assert found[0]["blocks"] == found[1]["blocks"], "all ranks end after the same block"
-
-
-def _rank(rank: int, meeting: str, answers: Any) -> None:
-    dist: Any = torch.distributed
-    torch.set_num_threads(1)
-    gate = AtOnce()
-    device = Compute(cpu(), gate)
-    gate.compute = device
-    device.seconds = 0.3
-    device.join(meeting, rank, 2)
-    device.join(meeting, rank, 2)  # the second time it is there already
-    reduced = probes.collective(device, size="1MiB")
-    step = probes.ddp_step(device, layers=2, width=64, batch=8)
-    answer: dict[str, Any] = {
-        "reduce": [per_call(reduced)],
-        "reduce_conditions": {name: reduced.conditions[name] for name in ("ranks", "dtype", "backend")},
-        "step_ms": step.samples,
-        "step_seconds": [once * 1000 for once in step.seconds],
-        "blocks": (len(reduced.samples), len(step.samples)),
-    }
-    all_reduce, broadcast = dist.all_reduce, dist.broadcast
-
-    def wrong_sum(payload: torch.Tensor, *more: Any, **how: Any) -> None:
-        all_reduce(payload, *more, **how)
-        payload[-1] += 1
-
-    def wrong_first(tensor: torch.Tensor, *more: Any, **how: Any) -> None:
-        broadcast(tensor, *more, **how)
-        tensor.view(-1)[-1] += 1
-
-    dist.all_reduce = wrong_sum
-    answer["wrong_sum"] = _wrong(lambda: probes.collective(device, size="1MiB"))
-    dist.all_reduce, dist.broadcast = all_reduce, wrong_first
-    answer["wrong_step"] = _wrong(lambda: probes.ddp_step(device, layers=1, width=16, batch=2))
-    answers.put(answer)
-    answers.close()
-    answers.join_thread()
-
-
-def _wrong(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except WrongResult as wrong:
-        return str(wrong)
-    return "nothing was found wrong"
 
 
 # -- corruption
@@ -1049,17 +966,7 @@ def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -
         compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"amount": math.nan}, "amount=nan; it is what one call does, finite and above 0"),
-        ({"seconds": math.inf}, "seconds=inf; finite, and 0 or above"),
-        ({"precision": -0.1}, "precision=-0.1; finite, and 0 or above"),
-        ({"fastest_of": -1}, "fastest_of=-1; a number of calls up to 1000"),
-        ({"fastest_of": 10**9}, "fastest_of=1000000000; a number of calls up to 1000"),
-        ({"statistic": "max"}, "statistic='max'; mean or median"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), CASES["sampling"])
 def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
     """A billion calls before the first sample would look like a device that hangs."""
     with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):

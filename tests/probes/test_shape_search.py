@@ -5,6 +5,7 @@ import random
 from functools import partial
 
 import pytest
+import tabled
 
 from pytest_accel.probes.device.shape_search import (
     FIRST,
@@ -20,22 +21,10 @@ from pytest_accel.probes.device.shape_search import (
     spread,
 )
 
+CASES = tabled.tables("probes/shape-search")
 
-@pytest.mark.parametrize(
-    ("shape", "tile", "units", "filled"),
-    [
-        # winners that mamf-finder published (stas00/ml-engineering), each a whole number of waves
-        ((6912, 2048, 16384), (256, 128), 108, 1.0),  # A100 SXM: 432 tiles, 4 waves
-        ((2304, 1536, 5120), (256, 128), 108, 1.0),  # A100 PCIe
-        ((6144, 2816, 17920), (128, 256), 132, 1.0),  # H100: 528 tiles
-        ((4096, 4864, 10240), (256, 256), 304, 1.0),  # MI300X
-        ((4096, 9728, 2048), (256, 256), 76, 1.0),  # GB200: 608 tiles on pairs of SMs
-        ((1024, 10240, 5120), (256, 128), 108, 320 / 324),
-        ((2048, 2048, 13312), (128, 256), 132, 128 / 132),
-        # one tile more than a wave costs another wave (109 blocks on 108 SMs)
-        ((109 * 128, 128, 4096), (128, 128), 108, 109 / 216),
-    ],
-)
+
+@pytest.mark.parametrize(("shape", "tile", "units", "filled"), CASES["waves"])
 def test_the_wave_model_fits_published_winners(shape: Shape, tile: tuple[int, int], units: int, filled: float) -> None:
     assert quantisation(shape, tile, units) == pytest.approx(filled)
 

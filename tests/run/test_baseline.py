@@ -11,6 +11,7 @@ from typing import Any
 import as_user
 import in_process
 import pytest
+import tabled
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -24,6 +25,8 @@ from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, summary
+
+TABLES = tabled.tables("run/baseline")
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.025}}]\n"
@@ -125,15 +128,7 @@ def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (None, "No such file or directory"),
-        ({}, "holds no record of a run"),
-        ({"record.json": "{}"}, "is not a record of pytest-accel: it has no 'schema'"),
-        ({"record.json": "["}, "record.json:"),
-    ],
-)
+@pytest.mark.parametrize(("made", "said"), TABLES["wrong"])
 def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None, said: str) -> None:
     place = tmp_path / "baseline"
     if made is not None:

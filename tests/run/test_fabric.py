@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+import tabled
 
 from pytest_accel.core.fabric import FabricNode, Report
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
@@ -21,6 +22,8 @@ from pytest_accel.run.fabric.store import FabricStore, StoreLost
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
+
+TABLES = tabled.tables("run/fabric")
 
 
 @pytest.fixture
@@ -39,16 +42,7 @@ def _there(environment: dict[str, str]) -> Rendezvous:
     return rendezvous_of(launch_of(environment), environment)
 
 
-@pytest.mark.parametrize(
-    ("listed", "first"),
-    [
-        ("gpu[07-10]", "gpu07"),
-        ("gpu07,gpu[08-10]", "gpu07"),
-        ("rack[2-3]n[01,04]", "rack2n01"),
-        ("gpu[3,5-7]-ib,login1", "gpu3-ib"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("listed", "first"), TABLES["first_nodes"])
 def test_the_first_node_of_a_list_runs_the_store(listed: str, first: str) -> None:
     assert first_of(listed) == first
 
@@ -63,15 +57,7 @@ def test_the_agents_meet_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch
     assert (there.rank, there.nodes, there.host, there.port, there.hosted) == (2, 4, "gpu07", 29500, True)
 
 
-@pytest.mark.parametrize(
-    ("environment", "told"),
-    [
-        ({}, "srun -N 4 --ntasks-per-node=1"),
-        (SLURM | {"SLURM_STEP_NUM_NODES": "1"}, "several nodes"),
-        ({name: text for name, text in TORCHRUN.items() if name != "MASTER_ADDR"}, "set MASTER_ADDR"),
-        (TORCHRUN | {"MASTER_PORT": "many"}, "MASTER_PORT='many' is no port"),
-    ],
-)
+@pytest.mark.parametrize(("environment", "told"), TABLES["no_meeting"])
 def test_where_they_cannot_meet_is_an_error_that_says_what_to_do(environment: dict[str, str], told: str) -> None:
     with pytest.raises(Refused, match=told):
         _there(environment)
@@ -84,75 +70,25 @@ def test_a_leaf_switch_is_the_last_one_of_the_address_that_slurm_states() -> Non
     assert leaf_of({}) == ""
 
 
-SILENT, ECC, CLOSED = "silent", "CUDA error: uncorrectable ECC", "connection closed by peer"
-BUG, NO_SUCH, STOPPED = "TypeError: x", "no such operation", "it was stopped by a signal"
-
-
 def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wrong: bool = False) -> Measurement:
     trouble = Trouble(kind, reason, wrong=wrong) if kind else None
     return Measurement("fabric.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
 
 
-@pytest.mark.parametrize(
-    ("sent", "found", "reported"),
-    [
-        ({}, _found(value=23.0), Report("measured", 23.0, [23.0, 23.0])),
-        ({"wrong": True}, _found("device", "3 sums are wrong", wrong=True), Report("wrong", text="3 sums are wrong")),
-        ({"waited": True}, _found("device", SILENT), Report("waited", text=SILENT)),
-        ({"collective": True, "kind": "need"}, _found("need", CLOSED), Report("failed", text=CLOSED)),
-        ({"collective": True, "kind": "device"}, _found("device", ECC), Report("not reached", text=ECC)),
-        ({"event": "hung"}, _found("device", SILENT), Report("not reached", text=SILENT)),
-        ({"kind": "bug"}, _found("bug", BUG), Report("not reached", text=BUG, kind="need")),
-        (
-            {"kind": "not_applicable"},
-            _found("not_applicable", NO_SUCH),
-            Report("not reached", text=NO_SUCH, kind="need"),
-        ),
-        (
-            {"event": "hung", "kind": "external"},
-            _found("external", STOPPED),
-            Report("not reached", text=STOPPED, kind="external"),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("sent", "found", "reported"), TABLES["reports"])
 def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
-    sent: dict[str, Any], found: Measurement, reported: Report
+    sent: dict[str, Any], found: dict[str, Any], reported: dict[str, Any]
 ) -> None:
     """A rank that waited, or whose library complains, may do so because of another node: it is not blamed."""
     outcomes = [Outcome((), trouble=sent or None), Outcome((), trouble={"kind": "stopped"})]
-    assert report_of(outcomes, found) == reported
+    assert report_of(outcomes, _found(**found)) == Report(**reported)
 
 
-IB = {"link": "infiniband", "nics": 2, "gbit_per_s": 400}
 SENT = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via "
 RECEIVED = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via "
-INDIRECT = "4 of 8 connections to other nodes do without GPUDirect RDMA"
-SOCKETS = "4 of 8 connections to other nodes use sockets and not infiniband"
-LIBFABRIC, EFA = "NET/AWS Libfabric/0/GDRDMA", {**IB, "link": "efa"}
-HGX, GRACE = {"gen": 5}, {"type": "nvlink-c2c"}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "fabric", "host_link", "wrong"),
-    [
-        ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA", IB, HGX, ""),
-        ("NET/IB/0/GDRDMA", "NET/Socket/1", IB, HGX, SOCKETS),
-        ("NET/IB/0", "NET/IB/1/GDRDMA/Shared", IB, HGX, INDIRECT),
-        ("NET/IB/0(3)/Shared", "NET/IB/1/GDRDMA", IB, HGX, INDIRECT),
-        (LIBFABRIC, LIBFABRIC, EFA, HGX, "1 of 2 NICs are used"),
-        # between a Grace and its GPUs: through the processor, through PCIe, and where the library cannot (before 2.27)
-        ("NET/IB/0/GDRDMA", "NET/IB/1(3)/GDRDMA(PCI)", IB, GRACE, ""),
-        ("NET/IB/0/GDRDMA(PCI)/Shared", "NET/IB/1/Shared", IB, GRACE, ""),
-        ("NET/IB/0", "NET/IB/1", IB, GRACE, ""),
-        ("NET/IB/0/GDRDMA", "NET/Socket/1", IB, GRACE, SOCKETS),
-        # forms that no version is known to print
-        ("NET/IB/0(C2C)", "NET/IB/1/GDR", IB, HGX, ""),
-        ("NET", "NET/other", IB, HGX, ""),
-        ("NET/Socket/0", "NET/Socket/0", {}, HGX, ""),
-        ("NET/Socket/0", "NET/Socket/0", {**IB, "link": "ethernet"}, HGX, ""),
-        ("P2P/MNNVL", "P2P/MNNVL", IB, GRACE, ""),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "fabric", "host_link", "wrong"), TABLES["transports"])
 def test_a_transport_that_the_platform_does_not_have_is_named(
     first: str, second: str, fabric: dict[str, Any], host_link: dict[str, Any], wrong: str
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tabled
 
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.structured import structure
@@ -22,11 +23,6 @@ exec env SLURMD_NODENAME=node-$host unshare --uts sh -c "hostname $host; $*"
 """The program that mpirun starts in place of ssh: the command runs here, in a namespace with the name of the host.
 
 The variable tells the devices of pretend nodes apart, since it is another name than that of the host."""
-SKU = """
-sku: small
-extends: cpu
-probes: {fabric_pairs: {size: 1MiB}, collective: {size: 1MiB}}
-"""
 HOSTS = "mpi0", "mpi1"
 NAMES = "node-mpi0", "node-mpi1"
 
@@ -51,7 +47,7 @@ def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) ->
         pytest.skip(why)
     (tmp_path / "agent").write_text(AGENT)
     (tmp_path / "agent").chmod(0o755)
-    (tmp_path / "small.yaml").write_text(SKU)
+    (tmp_path / "small.yaml").write_text(tabled.content("run/small.yaml"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -10,21 +10,15 @@ from typing import Any
 import fleet_nights
 import known_good_nodes
 import pytest
+import tabled
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import earlier_records, folder_summary, record
 from pytest_accel.run.options import Refused
 
-STARTED = "2026-11-20T01:00:00+00:00"
-SUMMARY = {
-    "schema": 1, "started": STARTED, "host": "n", "state": "finished", "line": "of the summary", "simulated": False,
-    "judged_again": False, "devices": [], "rejected": [],
-}  # fmt: skip
-OF_RECORD = "NOT JUDGED nothing was measured against a limit"
-RECORD = {
-    "schema": 1, "run": {"host": "n", "started": STARTED}, "limits": [], "verdicts": [],
-    "closing": {"line": OF_RECORD, "word": "NOT JUDGED", "exit": 6},
-}  # fmt: skip
+TABLES = tabled.tables("run/folder_summary")
+SUMMARY, RECORD = TABLES["summary"], TABLES["record"]
+OF_RECORD = RECORD["closing"]["line"]
 
 
 def line_of(folder: Path, **files: Any) -> str | None:

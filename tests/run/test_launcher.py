@@ -8,36 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import tabled
 
 from pytest_accel.core.node_name import node_name, other_name
 from pytest_accel.core.run import Launch, Run
 from pytest_accel.drivers.host.place import pseudonym
 from pytest_accel.run import earlier_records
-from pytest_accel.run.launcher import KUBERNETES, MPI, SLURM, TORCHRUN, launch_of
+from pytest_accel.run.launcher import SLURM, launch_of
 from pytest_accel.run.processes import environment
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record import create as create_record
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.simulation import node as simulated_node
 
+TABLES = tabled.tables("run/launcher")
+
 STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_PROCID": "3", "SLURM_LOCALID": "0"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 TORCH = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "n0"}
 
 
-@pytest.mark.parametrize(
-    ("variables", "launcher", "rank", "nodes", "job", "shared"),
-    [
-        ({**STEP, "SLURM_STEP_NUM_NODES": "4"}, SLURM, 3, 4, "7", True),
-        ({**STEP, "SLURM_JOB_NUM_NODES": "1"}, SLURM, 3, 1, "7", True),
-        ({**OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, MPI, 2, 4, "", True),
-        ({**OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, MPI, 2, 1, "", False),
-        ({**STEP, **TORCH}, TORCHRUN, 1, 2, "7", True),
-        ({**TORCH, "LOCAL_WORLD_SIZE": "2"}, TORCHRUN, 1, 1, "", False),
-        ({"PMI_RANK": "1", "PMI_SIZE": "8"}, MPI, 1, None, "", True),
-        ({"JOB_COMPLETION_INDEX": "5"}, KUBERNETES, 5, None, "", True),
-    ],
-)
+@pytest.mark.parametrize(("variables", "launcher", "rank", "nodes", "job", "shared"), TABLES["launchers"])
 def test_launchers(
     variables: Mapping[str, str], launcher: str, rank: int, nodes: int | None, job: str, shared: bool
 ) -> None:
@@ -47,9 +38,7 @@ def test_launchers(
     assert found.refused is None
 
 
-@pytest.mark.parametrize(
-    "variables", [{}, {"RANK": "x", "WORLD_SIZE": "-1", "LOCAL_RANK": ""}, {"PMI_RANK": "0"}, {"WORLD_SIZE": "8"}]
-)
+@pytest.mark.parametrize("variables", TABLES["no_launchers"])
 def test_other_variables_are_no_launcher(variables: Mapping[str, str]) -> None:
     assert launch_of(variables) is None
 

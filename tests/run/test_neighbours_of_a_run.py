@@ -6,6 +6,7 @@ from pathlib import Path
 
 import in_process
 import pytest
+import tabled
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -15,19 +16,10 @@ from pytest_accel.run.session import Session
 
 pytestmark = pytest.mark.usefixtures("fast")
 
-SKU = """
-sku: mine
-extends: h100-sxm
-platforms:
-  four:
-    devices: 4
-budgets: {quick: {matmul.fp16: 5, matmul.fp64: 5}}
-"""
-
 
 def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, Verdict]]:
     """The verdicts on one product of four devices, by the name of the device."""
-    (folder / "mine.yaml").write_text(SKU)
+    (folder / "mine.yaml").write_text(tabled.content("run/four.yaml"))
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
     for device in here.setup.devices:

@@ -16,6 +16,7 @@ import as_user
 import in_process
 import pynvml
 import pytest
+import tabled
 from as_user import write
 
 from pytest_accel import probes
@@ -31,31 +32,10 @@ from pytest_accel.run.session import Session
 from pytest_accel.simulate import management
 from pytest_accel.simulate.libraries import status
 
-PAIR = """
-sku: pair
-extends: h100-sxm
-platforms:
-  two:
-    devices: 2
-    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
-  hurried:
-    devices: 1
-    limits:
-      matmul_best.bf16: {floor: 700, unit: TFLOPS, if_supported: true, levels: [quick], source: &us {
-        kind: measured, by: us, date: 2026-11}}
-  four:
-    devices: 4
-    pcie: {gen: 5, lanes: 16, gb_per_s: 63}
-    link: {type: nvlink4, topology: switch, count: 18, gb_per_s: 450}
-    limits:
-      peer_copy.one_way: {floor: derived, reference: 376, unit: GB/s, source: *us}
-budgets: {quick: {peer_copy.both: 10}}
-"""
-
 
 def node(folder: Path, *faults: str, platform: str = "two") -> str:
     """A node of two or four H100 with these faults; the path of its file."""
-    (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    (folder / "pair.yaml").write_text(tabled.content("run/pair.yaml"), encoding="utf-8")
     listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
     path = folder / "node.yaml"
     path.write_text(f"sku: ./pair.yaml\nplatform: {platform}\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")

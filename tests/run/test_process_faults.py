@@ -15,9 +15,12 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from as_user import STUB_TORCH, Ran, going, left, processes, write
 
 from pytest_accel.drivers.host.place import place
+
+TABLES = tabled.tables("run/process_faults")
 
 pytestmark = pytest.mark.devices
 
@@ -297,15 +300,7 @@ def test_rank_that_raises(tmp_path: Path) -> None:
     assert "a bug of rank 1" in ran.closing
 
 
-@pytest.mark.parametrize(
-    ("leaves", "status", "said"),
-    [
-        ("sys.exit(3)", 3, "SystemExit: 3"),
-        ("os._exit(3)", 6, "it ended with exit code 3"),
-        ("raise BaseException('of pytest.fail')", 3, "BaseException: of pytest.fail"),
-        ("raise Odd", 3, "RuntimeError: an error of type Odd, whose __str__ fails"),
-    ],
-)
+@pytest.mark.parametrize(("leaves", "status", "said"), TABLES["ends"])
 def test_a_probe_that_ends_its_process_says_nothing_about_the_device(
     tmp_path: Path, leaves: str, status: int, said: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tabled
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.run.processes import environment as environments
@@ -12,6 +13,8 @@ from pytest_accel.run.processes.programs import Environment, Processes, environm
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.run.processes.worker_pool import WorkerPool
+
+TABLES = tabled.tables("run/programs")
 
 
 def node(driver: str) -> list[Device]:
@@ -123,19 +126,7 @@ def test_a_crash_while_torch_is_imported_is_no_fault_of_the_device(tmp_path: Pat
 
 
 def test_settings_that_change_what_is_measured_do_not_reach_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    cleared = {
-        "NCCL_P2P_DISABLE": "1",
-        "NCCL_ALGO": "Ring",
-        "RCCL_MSCCL_ENABLE": "0",
-        "NVIDIA_TF32_OVERRIDE": "0",
-        "CUBLAS_EMULATE_SINGLE_PRECISION": "1",
-        "CUBLAS_EMULATION_STRATEGY": "eager",
-        "CUBLAS_FIXEDPOINT_EMULATION_MANTISSA_BIT_COUNT": "40",
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
-        "HSA_CU_MASK": "0:0-31",
-        "OMP_PROC_BIND": "true",
-        "TORCH_NCCL_BLOCKING_WAIT": "1",
-    }
+    cleared = TABLES["cleared"]
     kept = {"NCCL_TOPO_FILE": "/opt/topo.xml", "NCCL_IB_HCA": "mlx5", "HSA_OVERRIDE_GFX_VERSION": "11.0.0"}
     for name, text in {**cleared, **kept, "HOME_OF_MINE": "1"}.items():
         monkeypatch.setenv(name, text)

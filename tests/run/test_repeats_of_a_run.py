@@ -8,51 +8,17 @@ from pathlib import Path
 import as_user
 import in_process
 import pytest
+import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.verdict import Status
 
-SKU = """
-sku: ours
-extends: h100-sxm
-precision: 0.0001
-budgets: {quick: {matmul.bf16: 12, matmul.fp8: 12}}
-limits:
-  matmul.bf16: &ours
-    floor: derived
-    reference: 730
-    unit: TFLOPS
-    levels: [quick, standard, long]
-    source: {kind: measured, by: us, date: 2026-11}
-  matmul.fp8: {<<: *ours, reference: 1290}
-  soak.rate: *ours
-"""
-"""Limits of our own method, since those of the H100 on sustained products advise."""
-
-PRODUCTS = {"bf16": 730, "fp8": 1290, "fp16": 731, "tf32": 373, "int8": 1290, "fp32": 50, "fp64": 55}
-LINKED = """
-sku: linked
-extends: h100-sxm
-limits:
-  matmul.bf16: &ours
-    {floor: derived, reference: 730, unit: TFLOPS, levels: [quick, standard, long],
-     source: {kind: measured, by: us, date: 2026-11}}
-PRODUCTS
-platforms:
-  hgx8:
-    limits:
-      peer_copy.one_way: {<<: *ours, reference: 376, unit: GB/s}
-""".replace(
-    "PRODUCTS",
-    "\n".join(
-        f"  matmul.{each}: {{<<: *ours, reference: {value}}}" for each, value in PRODUCTS.items() if value != 730
-    ),
-)
+PRODUCTS = ("bf16", "fp8", "fp16", "tf32", "int8", "fp32", "fp64")
 
 
 def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
     """Measure two products and the soak on a node whose `devices` lost 12 % of their compute."""
-    (tmp_path / "ours.yaml").write_text(SKU)
+    (tmp_path / "ours.yaml").write_text(tabled.content("run/ours.yaml"))
     fault = f"{{fault: slow-compute, device: {devices}, by: 0.12}}"
     (tmp_path / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: hgx8\nfaults: [{fault}]\n")
     chosen = ("--accel-simulate=node.yaml", f"--accel-level={level}", "-k", which)
@@ -89,7 +55,7 @@ def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["quick", pytest.param("standard", marks=pytest.mark.nightly)])
 def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp_path: Path) -> None:
     """All products of one device together would use up the time of all; the link is that of another device."""
-    (tmp_path / "linked.yaml").write_text(LINKED)
+    (tmp_path / "linked.yaml").write_text(tabled.content("run/linked.yaml"))
     faults = "[{fault: clock-limited, device: 2, by: 0.15}, {fault: slow-link, device: 5, by: 0.08}]"
     node = tmp_path / "node.yaml"
     node.write_text(f"sku: ./linked.yaml\nplatform: hgx8\nfaults: {faults}\n")

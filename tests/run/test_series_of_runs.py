@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tabled
 from in_process import CalledSensor, Here
 
 from pytest_accel import probes
@@ -28,19 +29,13 @@ from pytest_accel.run.session import Session
 
 pytestmark = pytest.mark.usefixtures("fast")
 
-SKU = """
-sku: ours
-extends: h100-sxm
-budgets: {long: {stream: 60, matmul.bf16: 60}}
-"""
-
 
 class Node:
     """A node of one device or more that a series runs on, in this process: a copy and a product, and some counters."""
 
     def __init__(self, folder: Path, fault: str = "", platform: str = "single") -> None:
         self.folder, self.platform, self.told = folder, platform, list[str]()
-        (folder / "ours.yaml").write_text(SKU)
+        (folder / "ours.yaml").write_text(tabled.content("run/long.yaml"))
         self.becomes(fault)
         self.ends: Callable[[Session], int] = self.finished
 
@@ -113,6 +108,8 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
     summary = of_folder(tmp_path / "series")
     assert summary
     assert (summary.line, summary.word) == (line, "HELD")
+    assert node.series(0.008) == exits.NOT_JUDGED
+    assert node.told[len(runs) + 1 :] == [line], "the hours are over, and no run follows"
 
 
 def test_a_device_that_becomes_slower_in_the_third_run_is_told_by_the_comparison_with_those_before(
@@ -162,6 +159,9 @@ def test_a_series_that_is_killed_twice_goes_on_and_loses_one_run_each(tmp_path: 
     entry = json.loads((tmp_path / "series/series.json").read_text())["runs"][2]
     assert (entry["state"], entry["whole"], entry["boot"]) == ("running", False, clock.boot_id())
     assert entry["last"] > node.record(3).started[:10]
+    assert node.series(0.008, waivers=tabled.DATA / "run/killed-by-hand.yaml") == exits.NOT_JUDGED, "still filtered"
+    assert node.told[-1].startswith("SIMULATED HELD ")
+    assert "UNMEASURED" not in node.told[-1]
 
 
 def test_a_stop_in_order_is_no_hindrance(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -69,21 +68,6 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
-def test_a_series_prints_a_line_for_each_run_and_its_own(folder: Folder) -> None:
-    status, line = folder.series(*FACTS, "--accel-hours=0.003")
-    runs = folder.told["runs"]
-    assert len(runs) >= 2
-    assert status == 6
-    assert line.startswith("accel: SIMULATED HELD ")
-    assert f"; {len(runs)} runs in " in line
-    printed = [each for each in folder.log.read_text().splitlines() if each.startswith("accel: run ")]
-    assert [each.split(",")[0] for each in printed] == [f"accel: run {number}" for number in range(1, len(runs) + 1)]
-    again, same = folder.series(*FACTS, "--accel-hours=0.003")
-    assert (again, same) == (status, line), "the hours are over, and no run follows"
-
-
-@pytest.mark.slow
 def test_a_signal_ends_the_run_and_the_series(folder: Folder) -> None:
     series = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
     folder.until(lambda: folder.measures(1))
@@ -114,29 +98,3 @@ def test_a_second_series_in_the_same_folder_is_refused_and_told_who_has_it(folde
     assert status == 4
     assert f"is being measured by pid {first.pid}, a series of --accel-hours" in folder.log.read_text()
     assert not (folder.path / "series/run-2").exists()
-
-
-@pytest.mark.nightly
-def test_a_series_of_six_minutes_on_the_cpu_that_is_killed_twice(folder: Folder) -> None:
-    cpu = ("--accel-sku=cpu", "--accel-level=quick", "--accel-hours=0.1")
-    series = folder.begin(*cpu)
-    folder.until(lambda: folder.measures(1))
-    (run,) = psutil.Process(series.pid).children()
-    os.kill(run.pid, signal.SIGKILL)
-    assert series.wait() == 6
-    assert "series.run_1: UNMEASURED, began and did not end" in folder.log.read_text().splitlines()[-1]
-    series = folder.begin(*cpu)
-    folder.until(lambda: folder.measures(2))
-    series.kill()
-    series.wait()
-    status, line = folder.series(*cpu)
-    assert status == 6
-    assert "2 stops" in line
-    waivers = [
-        f"  - {{limit: series.run_{number}, reason: killed by hand, by: the owner, until: 2999-12-31}}"
-        for number in (1, 2)
-    ]
-    (folder.path / "waivers.yaml").write_text("\n".join(["waivers:", *waivers, ""]))
-    status, line = folder.series(*cpu, "--accel-waivers=waivers.yaml")
-    assert (status, line.split()[1]) == (0, "HELD")
-    assert sum(each["whole"] for each in folder.told["runs"]) == len(folder.told["runs"]) - 2

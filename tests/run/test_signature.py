@@ -11,10 +11,13 @@ from pathlib import Path
 
 import as_user
 import pytest
+import tabled
 from accepted_nodes import node, save_whole
 
 from pytest_accel.cli.main import main
 from pytest_accel.run import record, signature
+
+TABLES = tabled.tables("run/signature")
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
 NONCE = "PO-4711"
@@ -154,14 +157,7 @@ def test_a_forgery_is_refused_both_ways(signed: Signed, capsys: pytest.CaptureFi
     assert not signed.by_openssh()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--signer=buyer", "against it: "),
-        ("--revoked={keys}/supplier.pub", "revoked"),
-        ("--nonce=PO-4712", "against it: the run was given the nonce 'PO-4711', not 'PO-4712'"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), TABLES["refused"])
 def test_another_signer_a_revoked_key_and_an_older_run(
     signed: Signed, capsys: pytest.CaptureFixture[str], options: str, says: str
 ) -> None:

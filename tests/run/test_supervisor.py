@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tabled
 from as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
@@ -25,6 +26,8 @@ from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
+
+TABLES = tabled.tables("run/supervisor")
 
 HEAD = """
 import json, os, signal, subprocess, sys, time
@@ -85,14 +88,7 @@ def test_messages_come_in_order(start: Start) -> None:
     assert child.log.read_text() == "a banner of the site\n[1]\n"
 
 
-@pytest.mark.parametrize(
-    ("end", "reason"),
-    [
-        ("sys.exit(3)", "it ended with exit code 3"),
-        ("os.kill(os.getpid(), signal.SIGILL)", "it was killed by SIGILL"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "it was killed by SIGSEGV"),
-    ],
-)
+@pytest.mark.parametrize(("end", "reason"), TABLES["deaths"])
 def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str) -> None:
     """Nothing that it said before is lost."""
     child = start(f'send("words")\n{end}')
@@ -383,26 +379,9 @@ def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(sta
     assert 1 <= float(silent[1]) < 30
 
 
-TUNES = 'receive()\nsend("tuning", begins=True)\n'
-TUNED = f'{TUNES}time.sleep(1.5)\nsend("tuning", begins=False)\n'
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lines", "kind", "reason"),
-    [
-        (f'{TUNED}send("done")\ninput()', None, ""),
-        (f"{TUNED}time.sleep(1000)", "device", "its process sent nothing for 1 s"),
-        (f"{TUNES}time.sleep(1000)", "need", "torch chose no kernel .* its process sent nothing for 4 s"),
-        (f"{TUNES}os.kill(os.getpid(), signal.SIGSEGV)", "need", "torch chose no kernel .* was killed by SIGSEGV"),
-        (
-            f'{TUNES}send("error", kind="device", reason="HIP error: an illegal memory access")\ninput()',
-            "need",
-            "torch chose no kernel .* HIP error: .*PYTORCH_TUNABLEOP_TUNING=0",
-        ),
-        (f'{TUNES}send("error", kind="bug", reason="KeyError")\ninput()', "bug", "KeyError"),
-    ],
-    ids=["slow", "hangs later", "never ends", "crashes", "fails", "bug"],
+    ("lines", "kind", "reason"), TABLES["tuning"], ids=["slow", "hangs later", "never ends", "crashes", "fails", "bug"]
 )
 def test_torch_that_tunes_may_be_silent_and_is_no_fault_of_the_device(
     start: Start, monkeypatch: pytest.MonkeyPatch, lines: str, kind: str | None, reason: str
