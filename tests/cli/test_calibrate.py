@@ -102,9 +102,11 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     case = REFUSED[name]
-    around = {"circumstances": replace(AROUND, **case["around"])} if "around" in case else {}
+    around: dict[str, Any] = {"circumstances": replace(AROUND, **case["around"])} if "around" in case else {}
     folder = nodes(tmp_path / "good", range(2))
-    bad = save(record(7, **around, **case.get("run", {})), tmp_path / "good" / "bad")
+    made = record(7, **around, **case.get("run", {}))
+    made.run.update(case.get("node", {}))
+    bad = save(made, tmp_path / "good" / "bad")
     assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0, "the others are enough"
     assert f"refused: {bad}: {case['why']}" in capsys.readouterr().out
     source = loader.load(str(tmp_path / "own.yaml")).limits["stream.triad"].source
@@ -127,7 +129,7 @@ def test_a_changed_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     bad = save(record(7), tmp_path / "good" / "bad")
     bad.write_text(bad.read_text().replace("rack7-n07", "rack7-n08"))
     assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0
-    assert "it contradicts itself: the record was changed after it was written" in capsys.readouterr().out
+    assert "it is not believed: the record was changed after it was written" in capsys.readouterr().out
 
 
 def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

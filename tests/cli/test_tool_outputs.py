@@ -111,7 +111,7 @@ def text_of(case: dict[str, Any]) -> str:
     text: str = case.get("text", "".join(TEXTS[name] for name in names))
     for old, new in case.get("change", ()):
         text = text.replace(old, new)
-    return case.get("before", "") + text
+    return f"{case.get('before', '')}{text}"
 
 
 def cases_of(name: str) -> list[Case]:
@@ -246,7 +246,7 @@ def test_what_is_changed_in_an_output_of_nccl_tests_is_said(tmp_path: Path, caps
 
 def test_a_row_that_does_not_agree_with_itself_is_not_judged() -> None:
     """Nor that of another collective: the bus bandwidth of reduce_scatter is algbw x (n - 1) / n."""
-    rows = [AT_8GIB.replace(*change, 1) for change in TABLES["no_row"]]
+    rows = [AT_8GIB.replace(old, new, 1) for old, new in TABLES["no_row"]]
     rows.append(AT_8GIB.replace("480.16", "240.08").replace("479.84", "239.92"))
     found = {row: read(H100.replace(AT_8GIB, row)) for row in rows}
     judged = [
