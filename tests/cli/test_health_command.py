@@ -18,6 +18,7 @@ import host_tree
 import in_process
 import pynvml
 import pytest
+import tables
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers import Hint, kernel_log
@@ -31,6 +32,9 @@ from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.views import health_line
+
+TABLES: dict[str, Any] = tables.read("cli/health")
+CHANGES: dict[str, str] = TABLES["changes"]
 
 
 class NodeSensor(in_process.Called):
@@ -59,10 +63,11 @@ class Node:
         self.started: list[str] = []
         self.asked: list[str] = []
 
-    def change(self, changes: str) -> None:
+    def change(self, *changes: str) -> None:
         """Make the changes to the devices (`gpus`), the log (`log`, hours ago) or what the machine shows (`node`)."""
         log: Callable[[float, str], None] = lambda hours, text: self.lines.append((hours, text))  # noqa: E731
-        exec(changes, {"gpus": self.gpus, "nvml": nvml, "log": log, "node": self, "Hint": Hint})  # noqa: S102
+        named = {"gpus": self.gpus, "nvml": nvml, "pynvml": pynvml, "log": log, "node": self, "Hint": Hint}
+        exec("\n".join(changes), named)  # noqa: S102
 
     def start(self, name: str, *_how: object) -> Child:
         self.started.append(name)
@@ -113,88 +118,31 @@ def said(tmp_path: Path, up: float, *, seconds: float = 60.0, platform: str = "a
     return health_line.line(check.check(asked, root=tmp_path), fresh=False, place=None)
 
 
-UNCORRECTED = 'gpus[3].answers["nvmlDeviceGetTotalEccErrors"] = {(0, 0): 0, (1, 0): 12, (0, 1): 0, (1, 1): 12}'
-XID = 'log(%s, "NVRM: Xid (PCI:0000:1b:00): %d, pid=12, name=python, words")'
-NOT_STARTED = 'log(1, "NVRM: GPU 0000:%s:00.0: RmInitAdapter failed! (0x24:0x72:1568)")'
-RESET_REQUIRED = (
-    'log(1, "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x62)")'
-)
-LINK = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
-LINK_DOWN = f"gpus[5].fields[{LINK}, 4] = (1, 0)"
-LINK_TRAINS = f"gpus[5].fields[{LINK}, 4] = (1, lambda: len(node.started) > 1)"
-FABRIC_TRAINS = 'gpus[0].answers["nvmlDeviceGetGpuFabricInfoV"] = nvml.fabric(state=2)'
-ALLOCATED = """
-for gpu in gpus:
-    gpu.answers["nvmlDeviceGetComputeRunningProcesses_v3"] = nvml.processes(4711, memory=60 << 30)
-    gpu.answers["nvmlDeviceGetCurrentClocksEventReasons"] = 0x20
-    gpu.answers["nvmlDeviceGetCurrPcieLinkGeneration"] = 1
-    gpu.answers["nvmlDeviceGetMarginTemperature"] = nvml.fills(marginTemperature=0)
-gpus[2].answers["nvmlDeviceGetPowerManagementLimit"] = 500_000
-gpus[2].answers["nvmlDeviceGetEnforcedPowerLimit"] = 500_000
-"""
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        (UNCORRECTED, "ERROR gpu3 A201 memory-uncorrectable: 12, not 0"),
-        (
-            'gpus[6].answers["nvmlDeviceGetRemappedRows"] = (0, 1, 1, 0)\n' + UNCORRECTED,
-            "ERROR gpu3 A201 memory-uncorrectable +1 more: 12, not 0",
-        ),
-        ("del gpus[7]", "ERROR node A101 device-missing: 7, not 8"),
-        ('gpus[2].answers["nvmlDeviceGetCurrPcieLinkWidth"] = 8', "ERROR gpu2 A301 host-link-narrow: 8, not 16"),
-        (LINK_DOWN, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
-        (FABRIC_TRAINS, "ERROR gpu0 A307 fabric: in progress"),
-        (XID % (1, 79), "ERROR gpu1 A102 device-lost: Xid 79 (RESTART_BM)"),
-        (XID % (1, 31), "OK 8 x h100-sxm, warns gpu1 A109 driver-notice: Xid 31 (RESTART_APP)"),
-        (NOT_STARTED % "1b", "ERROR gpu1 A101 device-missing: 1, not 0"),
-        (NOT_STARTED % "77", "ERROR node A101 device-missing: 1, not 0"),
-        (RESET_REQUIRED, "ERROR node A107 recovery-asked: 1, not 0"),
-        (ALLOCATED, "OK 8 x h100-sxm"),
-        ('gpus[3].answers["nvmlDeviceGetEccMode"] = (1, 0)', "UNKNOWN gpu3 health.ecc_pending_change: 1"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "line"), TABLES["broken"])
 def test_what_is_broken_is_named_first_and_a_job_on_the_node_is_no_fault(
-    changes: str, line: str, node: Node, tmp_path: Path
+    changes: list[str], line: str, node: Node, tmp_path: Path
 ) -> None:
-    node.change(changes)
+    node.change(*changes)
     shown = said(tmp_path, up=1200, platform="hgx8")
     assert shown.startswith(line)
     assert len(shown) <= 80
 
 
-@pytest.mark.parametrize(
-    ("changes", "up", "line"),
-    [
-        (LINK_DOWN, 120, "UNKNOWN gpu5 health.nvlink_up: 17 of 18 NVLinks up; up 2 min, may still train"),
-        (LINK_DOWN, 601, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
-        (FABRIC_TRAINS, 599, "UNKNOWN gpu0 health.fabric: in progress, expected completed; up 10 min, may s..."),
-        (f"{LINK_DOWN}\n{UNCORRECTED}", 120, "ERROR gpu3 A201 memory-uncorrectable: 12, not 0"),
-        (XID % (0.01, 155), 120, "ERROR gpu1 A304 peer-link-down: Xid 155 (RESET_GPU)"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "up", "line"), TABLES["after_boot"])
 def test_links_that_may_still_train_after_a_boot_drain_nobody(
-    changes: str, up: int, line: str, node: Node, tmp_path: Path
+    changes: list[str], up: int, line: str, node: Node, tmp_path: Path
 ) -> None:
     """Whatever else is broken is as broken as ever."""
-    node.change(changes)
+    node.change(*changes)
     assert said(tmp_path, up, seconds=20.0) == line
 
 
-@pytest.mark.parametrize(
-    ("up", "again", "line"),
-    [
-        (120, 0, "OK 8 x h100-sxm"),
-        (120, 59, "UNKNOWN gpu5 health.nvlink_up: 17 of 18 NVLinks up; up 2 min, may still train"),
-        (1200, 0, "ERROR gpu5 A304 peer-link-down: 17, not 18"),
-    ],
-)
+@pytest.mark.parametrize(("up", "again", "line"), TABLES["read_twice"])
 def test_links_that_are_down_soon_after_the_boot_are_read_twice_if_there_is_time(
     up: int, again: int, line: str, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "AGAIN_SECONDS", float(again))
-    node.change(LINK_TRAINS)
+    node.change(CHANGES["link trains"])
     assert said(tmp_path, up) == line
 
 
@@ -203,7 +151,7 @@ def test_it_disturbs_neither_a_job_nor_a_run(
 ) -> None:
     """It starts no worker, does not wait for idle devices, needs no lock that a run holds, and leaves no file."""
     monkeypatch.setattr(device_lock, "FOLDER", tmp_path_factory.mktemp("locks"))
-    node.change(ALLOCATED)
+    node.change(CHANGES["allocated"])
     uuids = [gpu.answers["nvmlDeviceGetUUID"].decode() for gpu in node.gpus]
     held = device_lock.hold([(uuid, uuid) for uuid in uuids], "a run")
     assert health() == (0, "OK 8 x h100-sxm")
@@ -213,62 +161,18 @@ def test_it_disturbs_neither_a_job_nor_a_run(
     assert not list(Path().iterdir())
 
 
-OWN = """sku: own
-extends: h100-sxm
-limits:
-  host.nics: {equals: 8, unit: count, source: &us {kind: measured, by: us, date: 2026-11}}
-  host.nic_state: {equals: active, unit: text, source: *us}
-  host.nic_rate: {floor: 50, unit: GB/s, source: *us}
-"""
-
-
-CLOSED = "node.closed = '/dev/kmsg: Operation not permitted'"
-NONE = "gpus[:] = []\nnode.shown = []"
-NODE_FILE = "gpus[:] = []\nnode.shown = [Hint('nvidia', node='/dev/nvidiactl')]"
-
-
-@pytest.mark.parametrize(
-    ("changes", "options", "status", "line"),
-    [
-        (UNCORRECTED, "--npd", 1, "ERROR gpu3 A201"),
-        ("", "--sku=h200-sxm", 1, "ERROR gpu0 to gpu7 A106 wrong-product: NVIDIA H100 80GB HBM3 (10de:2330)"),
-        ("del gpus[2:]", "--sku=h100-sxm", 1, "ERROR node A101"),  # the bus shows eight
-        ("del gpus[2:]", "--sku=h100-sxm --platform=slice2", 0, "OK 2 x h100-sxm"),
-        ("del gpus[2:]", "--sku=h100-sxm --platform=hgx8", 1, "ERROR node"),
-        (CLOSED, "", 6, "UNKNOWN gpu0 counters.xid_hardware: Xids"),
-        (CLOSED, "--npd", 2, "UNKNOWN gpu0 counters.xid_hardware: Xids"),
-        (CLOSED, "--no-kernel-log", 0, "OK 8 x h100-sxm"),
-        (NONE, "", 0, "OK no accelerator"),
-        (NONE, "--sku=l40s", 1, "ERROR node A101 device-missing: 0, not 1"),
-        (NONE, "--record=unreadable", 6, "UNKNOWN node inventory.driver: accelerator: none found,"),
-        (NODE_FILE, "", 1, "ERROR node A101"),
-        ("", "--sku=own.yaml", 0, "OK 8 x own"),
-        ("node.nics['nics'] = 7", "--sku=own.yaml", 1, "ERROR node A604 nic: 7, not 8"),
-        ("node.nics['nic_state'] = 'mlx5_0/1 DOWN'", "--sku=own.yaml", 1, "ERROR node A604 nic: mlx5_0/1 DOWN"),
-        ("node.nics['nic_rate'] = 25.0", "--sku=own.yaml", 1, "ERROR node A604 nic: 25 GB/s"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "options", "status", "line"), TABLES["options"])
 def test_what_the_options_ask_decides_the_exit_status(
-    changes: str, options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
+    changes: list[str], options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
 ) -> None:
-    (tmp_path / "own.yaml").write_text(OWN)
+    (tmp_path / "own.yaml").write_text((tables.DATA / "cli/own-nics.yaml").read_text())
     os.mkfifo(tmp_path / "unreadable")
-    node.change(changes)
+    node.change(*changes)
     found, shown = health(*options.split())
     assert (found, shown[: len(line)]) == (status, line)
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("--record=e.json", "--record: e.json: is not a record of pytest-accel: it has no 'schema'"),
-        ("--sku=h100-sxn", "--sku: no SKU named 'h100-sxn'"),
-        ("--waivers=none.yaml", "--waivers: none.yaml: cannot be"),
-        ("--platform=hgx9", "--platform: h100-sxm has no platform 'hgx9'"),
-        ("--simulate=none.yaml", "--simulate: none.yaml: there is no such node file"),
-        ("--timeout=1h", "--timeout: '1h': at least 1 s, at most 60 s"),
-    ],
-)
+@pytest.mark.parametrize(("option", "words"), TABLES["wrong_options"])
 def test_a_wrong_option_is_told_in_the_line_and_on_standard_error(
     option: str, words: str, node: Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,7 +219,7 @@ def test_the_last_run_counts_while_it_is_fresh(health: Health, node: Node, tmp_p
     day = (datetime.now(timezone.utc) - timedelta(hours=2)).date()
     assert health(*asked) == (1, f"ERROR last run REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0, {day}")
     assert health(*asked, "--max-age", "1h") == (0, f"OK 8 x h100-sxm; last run REJECTED {day}, stale")
-    node.change(UNCORRECTED)
+    node.change(CHANGES["uncorrected"])
     assert health(*asked)[1].endswith(f" 12, not 0; last run REJECTED {day}")
 
 
@@ -324,7 +228,7 @@ def test_an_xid_before_the_last_good_run_is_settled_by_it(
     hours: int, status: int, health: Health, node: Node, tmp_path: Path
 ) -> None:
     """The run that accepted the node measured it after the GPU was reset."""
-    node.change(XID % (hours, 79))
+    node.change(CHANGES[f"reset {hours} h ago"])
     assert health()[0] == 1
     summary(tmp_path / "last", "ACCEPTED", hours=2)
     assert health("--record", "last")[0] == status
@@ -335,7 +239,7 @@ def test_fewer_devices_than_in_the_last_run_are_missing(health: Health, node: No
     node.change("gpus[1:] = []\nnode.shown = [Hint('nvidia', node='/dev/nvidia0')]")
     assert health() == (0, "OK 1 x h100-sxm")
     summary(tmp_path / "last", "ACCEPTED", hours=40)
-    for changes in ("", NONE):
+    for changes in ("", CHANGES["none"]):
         node.change(changes)
         status, line = health("--record", "last/summary.json")
         assert (status, line[:32]) == (1, "ERROR node A101 device-missing: ")
@@ -345,38 +249,7 @@ Result = tuple[str, str, float, str]
 """The folder of a run's result, its word, the hours since it began, and its host."""
 
 
-def nights(*words: str) -> list[Result]:
-    """The results of a node in as many nights, the oldest first."""
-    return [(f"node17-{place}", word, 9 - place, "node17") for place, word in enumerate(words)]
-
-
-OF_TWO: list[Result] = [("node17", "ACCEPTED", 3, "node17"), ("node17-b", "REJECTED", 1, "node17-b")]
-IN_DOMAIN: Result = ("node17.cluster", "REJECTED", 2, "node17.cluster")
-IN_OTHER: Result = ("node17.other", "ACCEPTED", 1, "node17.other")
-
-
-@pytest.mark.parametrize(
-    ("results", "asked", "counts"),
-    [
-        ([], "node17", None),
-        (OF_TWO, "node17", "ACCEPTED"),
-        (OF_TWO, "node1", None),
-        (nights("REJECTED", "ACCEPTED"), "node17", "ACCEPTED"),
-        (nights("ACCEPTED", "REJECTED"), "node17", "REJECTED"),
-        (nights("REJECTED", "INTERRUPTED"), "node17", "REJECTED"),  # one that accepts nothing hides no rejection
-        (nights("REJECTED", "NOT JUDGED"), "node17", "REJECTED"),
-        (nights("REJECTED", "HELD"), "node17", "REJECTED"),
-        (nights("REJECTED", "ACCEPTED", "HELD"), "node17", "HELD"),
-        (nights("NOT JUDGED"), "node17", "NOT JUDGED"),
-        (nights("ACCEPTED", ""), "node17", "ACCEPTED"),  # a run that is under way
-        ([*nights("REJECTED"), ("node17-b", "ACCEPTED", -48, "node17")], "node17", "REJECTED"),  # by a wrong clock
-        ([("2026-11-20/node17", "REJECTED", 2, "node17")], "node17.cluster", "REJECTED"),
-        ([IN_DOMAIN], "node17", "REJECTED"),
-        ([IN_DOMAIN], "node17.cluster", "REJECTED"),
-        ([IN_DOMAIN], "node17.other", None),
-        ([IN_DOMAIN, IN_OTHER], "node17", None),  # which of the two is not known
-    ],
-)
+@pytest.mark.parametrize(("results", "asked", "counts"), TABLES["results"])
 def test_the_result_that_counts_is_the_newest_that_says_something_of_this_node(
     results: list[Result], asked: str, counts: str | None, tmp_path: Path
 ) -> None:

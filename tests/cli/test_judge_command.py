@@ -11,6 +11,7 @@ from typing import Any
 import as_user
 import pytest
 import raw_record
+import tables
 from as_user import Ran
 
 from pytest_accel.cli.main import main
@@ -161,34 +162,15 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
     assert judged(capsys, "rec")[1].startswith("rec/record.json: judged as cpu, platform host, level quick\n")
 
 
-WRONG = {
-    "nothing there": (["nope"], "nope: cannot be read: No such file"),
-    "no record": (["own.yaml"], "own.yaml: is no record and no output of a known tool: nccl-tests"),
-    "a table": (["table.csv", "--sku=h100-sxm"], "table.csv: is no record and no output of a known tool: nccl"),
-    "sku": (["rec", "--sku=h10-sxm"], "no SKU named 'h10-sxm'; did you mean 'h100-sxm'"),
-    "auto": (["rec", "--sku=auto"], "--sku=auto: name a SKU"),
-    "platform": (["rec", "--platform=hgx9"], "ours has no platform 'hgx9'; choose from host"),
-    "output": (["rec", "--output=rec"], "--output: rec holds another record; name a new folder"),
-    "packing list": (["rec", "--expect=own.yaml"], "--expect: own.yaml:2: column 'sku:_ours' is not known"),
-    "packing list that is not there": (
-        ["rec", "--expect=f.csv"],
-        "--expect: f.csv: cannot be read: No such",
-    ),
-    "packing list for an output": (
-        ["output.txt", "--sku=h100-sxm", "--expect=f.csv"],
-        "--expect: results of another tool state no serial numbers",
-    ),
-    "output without a SKU": (["output.txt"], "--sku: name the SKU"),
-    "output that is not there": (["f.txt", "--sku=h100-sxm"], "f.txt: cannot be read: No such file"),
-}
+WRONG: dict[str, list[str]] = tables.read("cli/judge-mistakes")
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("args", "says"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_sentence_and_a_4(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_one_sentence_and_a_4(args: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(OUTPUT, "output.txt")
     Path("table.csv").write_text("device,metric,value,unit\ngpu0,matmul.bf16,700,TFLOPS\n", encoding="utf-8")
-    code, _, err = judged(capsys, *args)
+    code, _, err = judged(capsys, *args.split())
     assert code == 4
     assert says in err
     assert err.count("\n") == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tables
 
 from pytest_accel.cli.rejudge import judge_again, limits_moved, limits_of
 from pytest_accel.core.details import Details
@@ -141,36 +142,11 @@ def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
     assert limits_moved(limits_of(ran()), limits_of(old))["matmul.bf16"] != []
 
 
-def around(**changed: Any) -> dict[str, Any]:
-    return {"circumstances": replace(Circumstances(), **changed)}
-
-
-NO_ACCEPTANCE = "HELD 8/8 limits; no acceptance:"
-
-
-@pytest.mark.parametrize(
-    ("changed", "line"),
-    [
-        (around(filtered=["filtered by -k"]), f"{NO_ACCEPTANCE} filtered by -k"),
-        (around(no_acceptance=["SKU part was recognised, not named"]), f"{NO_ACCEPTANCE} SKU part was"),
-        (around(simulated=True), "SIMULATED"),
-        (around(interrupted="Ctrl-C"), "INTERRUPTED (Ctrl-C)"),
-        (around(failed_tests=["test_mine.py::test_x"]), "NOT JUDGED 8/8 limits hold; test_mine.py::test_x"),
-        (around(broken_tests=["test_mine.py::test_x"]), "BROKEN test_mine.py::test_x"),
-        (
-            around(own_file="./a.yaml"),
-            f"ACCEPTED 1/1 devices as part at standard ({OWN}; by the shipped file, measured by ./a.yaml)",
-        ),
-        ({"state": "running"}, "INTERRUPTED (the run did not end)"),
-        ({"circumstances": None}, f"{NO_ACCEPTANCE} the record does not say how it was made"),
-        ({"run": {"level": "long", "platform": "single"}}, f"{NO_ACCEPTANCE} level standard instead of"),
-        ({"run": {"level": "standard", "platform": "hgx2"}}, f"{NO_ACCEPTANCE} platform single instead"),
-    ],
-)
-def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(
-    changed: dict[str, Any], line: str
-) -> None:
-    assert judge_again(ran(**changed), terms(sku())).closing.line.startswith(f"JUDGED AGAIN {line}")
+@pytest.mark.parametrize("case", tables.read("cli/circumstances"), ids=lambda case: case["line"])
+def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(case: dict[str, Any]) -> None:
+    around = {"circumstances": Circumstances(**case["around"])} if "around" in case else {}
+    new = judge_again(ran(**around, **case.get("run", {})), terms(sku()))
+    assert new.closing.line.startswith(f"JUDGED AGAIN {case['line']}")
 
 
 def test_an_override_of_the_run_is_still_counted() -> None:
@@ -320,32 +296,7 @@ def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> Non
     assert dict(record.read(path).measurements[0].details) == {"rows read": [1, 2]}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ('"schema": 1', '"schema": 4', "was written in schema 4; this version reads schema 1"),
-        ('"schema": 1', '"other": 3', "is not a record of pytest-accel: it has no 'schema'"),
-        ('"state": "finished"', '"state": 7', "state is 7, not one of running, interrupted, finished"),
-        ('"state": "finished"', '"stat": "finished"', "stat is not known"),
-        ('"uuid": "GPU-0"', '"uid": "GPU-0"', "devices[0].uid is not known"),
-        ('"status": "PASS"', '"status": "GOOD"', 'verdicts[0].status is "GOOD", not one of FAIL, UNMEASURED'),
-        (
-            '"origin": "part',
-            '"declared_by": "hearsay", "origin": "part',
-            'declared_by is "hearsay", not one of SKU file',
-        ),
-        ('"floor": 630.0', '"floor": "fast"', 'floor is "fast", not a number'),
-        ('"metric": ', '"how": true, "metric": ', "measurements[0].how is true, not text"),
-        ('"metric": ', '"details": {"during": 7}, "metric": ', "measurements[0].details.during is 7, not text"),
-        (
-            '"metric": ',
-            '"details": {"telemetry": {"power_w": {"mean": 1}}}, "metric": ',
-            "telemetry.power_w.min is missing",
-        ),
-        ('"filtered": []', '"filtered": {}', "circumstances.filtered is {}, not a list"),
-        ("{", "", ":2: is not JSON: "),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "says"), tables.read("cli/record-mistakes"))
 def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
     write(ran(), tmp_path)
     path = tmp_path / FILE

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import shipped
+import tables
 import yaml
 
 from pytest_accel.cli.main import main
@@ -25,10 +26,10 @@ H100 = (OUTPUTS / "nccl-tests" / "h100-1-node.txt").read_text()
 H100_2 = (OUTPUTS / "nccl-tests" / "h100-2-nodes.txt").read_text()
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
-SENT = (OUTPUTS / "nccl-tests" / "sendrecv-a100-64gb-2.txt").read_text()
 PUBLISHED: list[dict[str, Any]] = yaml.safe_load((OUTPUTS / "published.yaml").read_text(encoding="utf-8"))
 OTHERS: list[dict[str, str]] = yaml.safe_load((OUTPUTS / "others.yaml").read_text(encoding="utf-8"))
-START = "# Collective test starting:"
+H200 = (OUTPUTS / "nvbandwidth" / "h200-8.json").read_text()
+TABLES: dict[str, list[Any]] = tables.read("cli/tool-outputs")
 AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  8589934592"))
 
 
@@ -61,6 +62,62 @@ Case = tuple[str, str, int, str]
 """An output, the options beside it, the exit status, and what is said."""
 
 
+H800_AT_512 = H800.replace("Version: v0.2", "Version: v0.8")
+LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    176.08"))
+LARGE = f"""Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+{" ".join(map(str, range(9000)))}
+0 {"1.00 " * 9000}
+SUM host_to_device_memcpy_ce 9000.00
+"""
+
+
+def without(pattern: str, text: str = H100) -> str:
+    """The text without the lines that hold a pattern."""
+    return "".join(line for line in text.splitlines(keepends=True) if not re.search(pattern, line))
+
+
+def twice(text: str) -> str:
+    """The text as two ranks print it, line by line."""
+    return "\n".join(f"{rank}: {line}" for line in text.splitlines() for rank in range(2))
+
+
+def with_sender(rate: str, total: str) -> str:
+    """The table of H800 whose last sender has another rate of its last pair, and the sum that follows from it."""
+    return H800_AT_512.replace(LAST_SENDER, LAST_SENDER.replace("176.02", rate)).replace("9861.63", total)
+
+
+TEXTS = {
+    "H100": H100,
+    "H100_2": H100_2,
+    "H100 of two ranks": twice(H100),
+    "H100 of one rank": without("# *Rank +[1-7]"),
+    "H100 without ranks": without("# *Rank"),
+    "H100 of many ranks": H100 + "#  Rank  9 device  0 [0x00] x\n" * 65_529,
+    "H200": H200,
+    "H800": H800,
+    "H800 of two ranks": twice(H800),
+    "H800 at 512 MiB": H800_AT_512,
+    "H800 with a slow sender": with_sender("100.02", "9785.63"),
+    "H800 without a pair": with_sender("N/A", "9685.61"),
+    "SENT": (OUTPUTS / "nccl-tests" / "sendrecv-a100-64gb-2.txt").read_text(),
+    "a large table": LARGE,
+}
+
+
+def text_of(case: dict[str, Any]) -> str:
+    """Return the output that a case of the tables has."""
+    names = [case["of"]] if isinstance(case.get("of"), str) else case.get("of", [])
+    text: str = case.get("text", "".join(TEXTS[name] for name in names))
+    for old, new in case.get("change", ()):
+        text = text.replace(old, new)
+    return f"{case.get('before', '')}{text}"
+
+
+def cases_of(name: str) -> list[Case]:
+    return [(text_of(each), each.get("options", ""), each["exit"], each["says"]) for each in TABLES[name]]
+
+
 def told_otherwise(cases: Sequence[Case], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return those that end otherwise or say something else, with what they say."""
     found = []
@@ -85,33 +142,10 @@ def test_of_several_nodes_the_fabric_alone_is_judged_and_by_large_messages() -> 
     assert read(small) == {}
 
 
-PREFIXES = [
-    "0: ",
-    " 12: ",
-    "[1,0]<stdout>:",
-    "    [2,10]<stdout>:",
-    "Thu Jul 18 15:41:{n:02} 2024<stdout>:",
-    "(head, rank=0, pid=3808) [1,0]<stdout>:",
-    "2026-02-16T10:00:{n:02}.0{n:04}Z ",
-    "[pod/nccl-0/test] 2026-02-16T10:{n:02}:01+00:00 ",
-    "Mar  2 08:15:{n:02} node0 nccl[4100]: ",
-    "nccl-1  | ",
-    "node0: ",
-    "[   12.{n:06}] ",
-    "> ",
-    "\x1b[36mtest\x1b[0m | ",
-    "17724393{n:02} ",
-    "[  {n}.5s] ",
-    "{day} 2026[1,0]<stdout>:",
-    "{day} UTC nccl[4100]: ",
-]
-"""What launchers and collectors of logs put before line n."""
-
-
 def test_what_a_launcher_puts_before_every_line_is_taken_off() -> None:
     """nccl-tests as srun, Open MPI, SkyPilot, Kubernetes, journald, docker and others show it."""
     kept = []
-    for prefix in PREFIXES:
+    for prefix in TABLES["prefixes"]:
         days = ["Mon Mar  2 23:59:59", "Tue Mar  3 00:00:03"] if "stdout" in prefix else ["Mon 2026-03-02 23:59:59"]
         lines = [
             f"{prefix.format(n=n // 20 + 10, day=days[n // 20 % len(days)])}{line}"
@@ -200,88 +234,19 @@ def with_rate(busbw: float) -> str:
     return H100.replace(AT_8GIB, f"  8589934592    2147483648     float     sum      -1    {half}    {half}")
 
 
-NCCL_SAYS = "node0:4100:4131 [0] NCCL INFO"
-RINGS_GIVE = "the algorithm is not stated, and rings give 364.8 GB/s"
-BY_ITS_NAME = "restricted by NCCL_ALGO=Ring"
-STATED = [
-    (366.0, "", 6, RINGS_GIVE),
-    (358.0, "", 6, RINGS_GIVE),
-    (355.0, "", 1, "REJECTED node: all_reduce.busbw@8GiB 355 GB/s"),
-    (350.0, "", 1, "FAIL node all_reduce.busbw@8GiB 350 GB/s floor 450.1 GB/s -22.2%"),
-    (366.0, f"{NCCL_SAYS} NCCL_ALGO set by environment to Ring.", 6, "by NCCL_ALGO=Ring in the envi"),
-    (340.0, "mpirun -np 8 -x NCCL_NVLS_ENABLE=0 all_reduce_perf", 6, "restricted by NCCL_NVLS_ENABLE=0"),
-    (340.0, "NCCL_DEBUG=INFO NCCL_ALGO=Ring ./all_reduce_perf", 6, BY_ITS_NAME),
-    (340.0, "export NCCL_ALGO=Ring", 6, BY_ITS_NAME),
-    (340.0, "# NCCL_ALGO=Ring can be used to compare", 1, "REJECTED"),
-    (340.0, "to compare, NCCL_ALGO=Ring can be used", 1, "REJECTED"),
-    (340.0, f"{NCCL_SAYS} NCCL_SHM_DISABLE set by environment to 0.", 1, "REJECTED"),
-    (366.0, f"{NCCL_SAYS} AllReduce: 8589934592 Bytes -> Algo NVLS proto SIMPLE", 1, "REJECTED"),
-    (366.0, f"{NCCL_SAYS} AllReduce: 8589934592 Bytes -> Algo RING proto SIMPLE", 1, "NCCL used ring"),
-]
-
-
 def test_what_the_output_states_counts_as_in_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where it states no algorithm, a value that a ring gives is not judged (NVIDIA/nccl-tests issue 212)."""
-    cases = [(f"{before}\n{with_rate(busbw)}", "", code, says) for busbw, before, code, says in STATED]
+    cases = [(f"{before}\n{with_rate(busbw)}", "", code, says) for busbw, before, code, says in TABLES["stated"]]
     assert told_otherwise(cases, tmp_path, capsys) == []
 
 
-ON_DGX = "--sku=h100-sxm --platform=dgx"
-AT_2GIB = next(line for line in H100.splitlines() if line.startswith("  2147483648"))
-ALL_RIGHT, NOT_RIGHT = "values : 0 OK", "values : 3 FAILED"
-CHANGED = [
-    (H100_2, ON_DGX, 6, "wire rate of a port: 50 GB/s; used: 84% by rings, 45% by trees"),
-    (H100_2, ON_DGX, 6, "healthy: 368 to 384 GB/s by rings, up to 513 by trees"),
-    (
-        H100_2.replace("47743  179.92  337.35", "34268  250.67  470.00"),
-        ON_DGX,
-        6,
-        "a port: 50 GB/s; used: 63%, by trees",
-    ),
-    (H100_2.replace("179.92  337.35      0", "179.92  337.35      7"), ON_DGX, 1, "REJECTED node: fabric.all_reduce"),
-    (H100_2.replace("179.92  337.35      0", "179.92  337.35      7"), ON_DGX, 1, "7 values are wrong"),
-    (H100_2.replace("on      node1 device  7", "on      node2 device  7"), "", 4, "its nodes have 1, 7, 8 ranks"),
-    (
-        H100_2.replace("NVIDIA H100 80GB HBM3", "NVIDIA GB200"),
-        "--sku=gb200 --platform=gb200-tray",
-        6,
-        "NVLink joins 72 devices of several nodes, so the load of no port follows from it",
-    ),
-    (H100.replace(AT_8GIB, f"{AT_8GIB[:-1]}3").replace(ALL_RIGHT, NOT_RIGHT), "", 1, "3 values are wrong (line "),
-    (H100.replace(AT_2GIB, f"{AT_2GIB[:-1]}3").replace(ALL_RIGHT, NOT_RIGHT), "", 1, "3 values are wrong (line "),
-    (H100, "--sku=b200-sxm", 4, "names gpu0 NVIDIA H100 80GB HBM3, which is another product"),
-    ("perftest 6.12\n", "", 4, "is no record and no output of a known tool: nccl-tests and rccl-tests, by '# Rank 0"),
-    ('{"test_info": {}, "results": []}', "", 4, "is JSON with test_info, results, but without 'schema'"),
-    ("{}", "", 4, "is JSON with no key, but without 'schema'"),
-    ("[1,0]<stdout>: nothing that is known", "", 4, "is no record and no output of a known tool: nccl-tests and "),
-    (
-        '{"nvbandwidth": [',
-        "",
-        4,
-        ":1: is not JSON: Expecting value (column 18); no record and no output of a known tool: nccl",
-    ),
-]
-
-
 def test_what_is_changed_in_an_output_of_nccl_tests_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told_otherwise(CHANGED, tmp_path, capsys) == []
+    assert told_otherwise(cases_of("changed"), tmp_path, capsys) == []
 
 
 def test_a_row_that_does_not_agree_with_itself_is_not_judged() -> None:
     """Nor that of another collective: the bus bandwidth of reduce_scatter is algbw x (n - 1) / n."""
-    changes = [
-        ("479.84      0", "979.84      0"),
-        ("31328", "13328"),
-        ("479.84", "nan"),
-        ("479.84", "-479.84"),
-        ("479.84", "1e999"),
-        ("274.19  479.84", "274.19  \x1b[2J479.84"),
-        ("274.19  479.84      0", ""),
-        ("8589934592    2147483648", "17179869185    2147483648"),
-        ("sum      -1    31307", "sum       0    31307"),
-        ("float     sum      -1    31307", "half     sum      -1    31307"),
-    ]
-    rows = [AT_8GIB.replace(*change, 1) for change in changes]
+    rows = [AT_8GIB.replace(old, new, 1) for old, new in TABLES["no_row"]]
     rows.append(AT_8GIB.replace("480.16", "240.08").replace("479.84", "239.92"))
     found = {row: read(H100.replace(AT_8GIB, row)) for row in rows}
     judged = [
@@ -290,130 +255,49 @@ def test_a_row_that_does_not_agree_with_itself_is_not_judged() -> None:
     assert (judged, len(found)) == ([], 11)
 
 
-def without(pattern: str, text: str = H100) -> str:
-    """The text without the lines that hold a pattern."""
-    return "".join(line for line in text.splitlines(keepends=True) if not re.search(pattern, line))
-
-
-def twice(text: str) -> str:
-    """The text as two ranks print it, line by line."""
-    return "\n".join(f"{rank}: {line}" for line in text.splitlines() for rank in range(2))
-
-
-ALONE = "; all_reduce_perf alone is read"
-JUDGED_ARE = "; judged are those of all_reduce_perf -d float -o"
-REFUSED = [
-    (twice(H100), "rank 0 where rank 1 is expected"),
-    (twice(H800), "is given twice"),
-    (H800 + H800, "host_to_device_memcpy_ce is given twice"),
-    (H100.replace(ALL_RIGHT, NOT_RIGHT), "no row that can be read has wrong values"),
-    (H100.replace(AT_8GIB, f"{AT_8GIB}\n{AT_8GIB}"), "f.txt:23: size 8589934592 is given twice (first in line 22)"),
-    (H100 + H100, "rank 0 where rank 8 is expected; judge the whole output of one run"),
-    (H100.replace("Rank  3", "Rank  4"), "rank 4 where rank 3 is expected"),
-    (f"{START} reduce_perf\n{H100}", f"an output of reduce_perf{ALONE}"),
-    (f"{START} all_reduce_perf\n{START} alltoall_perf\n{H100}", f"an output of alltoall_perf{ALONE}"),
-    (f"{START} sendrecv_perf\n{SENT}", f"an output of sendrecv_perf{ALONE}"),
-    (SENT, "its rows are not those of all_reduce_perf"),
-    (without("Rank  7"), "its rows are not those of all_reduce_perf"),
-    (without("# *Rank +[1-7]"), "an output of one rank"),
-    (without("# *Rank"), "without its list of ranks (# Rank  0 ...): judge the whole output"),
-    (H100.replace(" float ", " uint8 "), f"its rows are of uint8{JUDGED_ARE}"),
-    (H100.replace(" sum ", " max "), f"its rows are of max{JUDGED_ARE}"),
-    (SENT.replace("      0 ", "    N/A "), "can be those of sendrecv_perf, and the line '# Collective"),
-    (H100 + "#  Rank  9 device  0 [0x00] x\n" * 65_529, "65,537 ranks; at most 65,536 are read"),
-    ('{"nvbandwidth" : {}}', "f.txt: output of nvbandwidth, but nothing in it can be judged"),
-    ('{"nvbandwidth" : {"testcases": [[], {"name": 3}]}}', "nvbandwidth, but nothing in it can be judged"),
-]
-
-
 def test_what_cannot_be_one_output_is_refused_with_its_line() -> None:
     offenders = {}
-    for text, says in REFUSED:
+    for case in TABLES["refused"]:
         found = "it is read"
         try:
-            read(text)
+            read(text_of(case))
         except BadFile as bad:
             found = str(bad)
-        if says not in found:
-            offenders[says] = found
+        if case["says"] not in found:
+            offenders[case["says"]] = found
     assert offenders == {}
 
 
-H800_AT_512 = H800.replace("Version: v0.2", "Version: v0.8")
-LAST_SENDER = next(line for line in H800.splitlines() if line.startswith("7    176.08"))
-SLOW_SENDER = H800_AT_512.replace(LAST_SENDER, LAST_SENDER.replace("176.02", "100.02")).replace("9861.63", "9785.63")
-
-
 def test_the_host_s_columns_are_devices_and_the_peers_rows_are_senders() -> None:
-    found = read(SLOW_SENDER)
+    found = read(TEXTS["H800 with a slow sender"])
     assert (found["peer_copy.one_waygpu7"], found["peer_copy.one_waygpu6"]) == (100.02, 176.05)
     assert (found["host_copy.h2dgpu7"], found["host_copy.d2hgpu4"]) == (55.34, 55.09)
     assert len(found) == 24
 
 
-NO_PAIR = LAST_SENDER.replace("176.02", "N/A")
-NOT_MEASURED = H800_AT_512.replace(LAST_SENDER, NO_PAIR).replace("9861.63", "9685.61")
-NOTE = "NOTE: You have chosen a buffer size that is smaller than the default buffer size."
-NO_SIZE = "measured with mib=not stated, but the limits of h800-sxm are for mib=512"
-LARGE = f"""Running host_to_device_memcpy_ce.
-memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
-{" ".join(map(str, range(9000)))}
-0 {"1.00 " * 9000}
-SUM host_to_device_memcpy_ce 9000.00
-"""
-CHANGED_TABLES = [
-    (SLOW_SENDER, 1, "REJECTED gpu7: peer_copy.one_way 100 GB/s, floor 136 GB/s (-26.5%)"),
-    (H800.replace("Version: v0.2", ""), 6, NO_SIZE),
-    (f"{NOTE}\n{H800_AT_512}", 6, NO_SIZE),
-    (NOT_MEASURED, 6, f"line {NOT_MEASURED.splitlines().index(NO_PAIR) + 1}: not judged, because a copy has no value"),
-    (NOT_MEASURED, 6, "peer_copy.one_way (gpu7)"),  # what the level requires of it is named as lacking
-    (LARGE, 4, "line 1: not read, because the table is not whole"),
-]
-
-
 def test_what_is_changed_in_an_output_of_nvbandwidth_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases = [(text, "--sku=h800-sxm", code, says) for text, code, says in CHANGED_TABLES]
-    cases.append((H200, "--sku=h100-sxm", 4, "names gpu0 NVIDIA H200, which is another product"))
-    assert told_otherwise(cases, tmp_path, capsys) == []
-    senders = [name for name in read(NOT_MEASURED) if name.startswith("peer_copy")]
+    assert told_otherwise(cases_of("changed_tables"), tmp_path, capsys) == []
+    senders = [name for name in read(TEXTS["H800 without a pair"]) if name.startswith("peer_copy")]
     assert senders == [f"peer_copy.one_waygpu{n}" for n in range(7)]
 
 
 def test_a_table_that_is_not_whole_is_not_judged() -> None:
-    changes = [
-        (LAST_SENDER, ""),
-        ("176.02       N/A", "96.02       N/A"),
-        ("176.02       N/A", "N/A       N/A"),
-        ("176.02       N/A", "-176.02       N/A"),
-        ("SUM device_to_device_memcpy_write_ce 9861.63", ""),
-        ("GPU(row) <- GPU(column)", "GPU(row) <-> GPU(column)"),
-        ("Device 7: NVIDIA H800\n", ""),
-    ]
-    found = {change: _read_or_none(H800_AT_512.replace(*change), dict(LIMITS)) for change in changes}
-    assert [change for change, of in found.items() if any(name.startswith("peer_copy") for name in of)] == []
-
-
-H200 = (OUTPUTS / "nvbandwidth" / "h200-8.json").read_text()
+    found = [_read_or_none(H800_AT_512.replace(*change), dict(LIMITS)) for change in TABLES["no_table"]]
+    assert [
+        change
+        for change, of in zip(TABLES["no_table"], found, strict=True)
+        if any(name.startswith("peer_copy") for name in of)
+    ] == []
 
 
 def test_a_matrix_that_is_not_whole_is_not_judged() -> None:
-    """A device more or less is told by other means: the last change of a number leaves the matrix whole."""
-    changes = [
-        ('"396.288"', '"296.288"'),
-        ('"396.288"', "[396.288]"),
-        ('"396.288",', ""),
-        ('"GPU(row)', '"'),
-        ("GPU(row) <- GPU(column)", "GPU(row) <-> GPU(column)"),
-        ("22197.914752043012", '"none"'),
-        ('_memcpy_write_ce",\n\t\t\t\t"status" : "Passed"', '_memcpy_write_ce",\n\t\t\t\t"status" : "Error"'),
-        ('"7: NVIDIA H200', '"9: NVIDIA H200'),
-    ]
-    found = {change: read(H200.replace(*change)) for change in changes}
-    assert {of["host_copy.h2dgpu3"] for of in found.values()} == {55.4164}
-    whole = [change for change, of in found.items() if any(name.startswith("peer_copy") for name in of)]
-    assert whole == [each for each in changes if each[0] not in H200 or "7: NVIDIA" in each[0]]
+    found = [read(H200.replace(*change)) for change in TABLES["no_matrix"]]
+    assert {of["host_copy.h2dgpu3"] for of in found} == {55.4164}
+    pairs = zip(TABLES["no_matrix"], found, strict=True)
+    whole = [change for change, of in pairs if any(name.startswith("peer_copy") for name in of)]
+    assert whole == [each for each in TABLES["no_matrix"] if each[0] not in H200 or "7: NVIDIA" in each[0]]
 
 
 READ = sorted(path for path in OUTPUTS.glob("*/*.*") if path.parent.name != "unread")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import shipped
+import tables
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.tool_outputs.output import ToolOutput
@@ -20,6 +21,7 @@ from pytest_accel.run.terms import Terms
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
 H200 = Path(__file__).parent.parent / "real" / "outputs" / "nvbandwidth" / "h200-8.json"
+PLATFORMS = (tables.DATA / "cli/platforms.yaml").read_text()
 
 Place = tuple[str, str]
 """Device and metric."""
@@ -104,21 +106,11 @@ def test_devices_of_an_output_are_compared_where_no_limit_decides() -> None:
 # -- the command
 
 
-PLATFORMS = """
-sku: ours
-extends: h200-sxm
-platforms:
-  hgx8: {{limits: {{host_copy.h2d: {{floor: 60, source: &us {{kind: measured, by: us, date: 2026-11}}}}}}}}
-  vm-passthrough: {{limits: &others {{host_copy.h2d: {{floor: {others}, source: *us}}}}}}
-  dgx: {{limits: *others}}
-"""
-
-
 def by_platforms(
     others: float, folder: Path, capsys: pytest.CaptureFixture[str], platform: str = ""
 ) -> tuple[int, str]:
     """Judge eight H200, to which the host copies 55.4 GB/s: on HGX8 by a floor of 60, on the others by `others`."""
-    (folder / "ours.yaml").write_text(PLATFORMS.format(others=others))
+    (folder / "ours.yaml").write_text(PLATFORMS.replace("OTHERS", str(others)))
     named = [f"--platform={platform}"] if platform else []
     code = main(["judge", str(H200), f"--sku={folder / 'ours.yaml'}", *named])
     said = capsys.readouterr()

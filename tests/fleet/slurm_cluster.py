@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from string import Template
+
+import tables
 
 SBIN = "/usr/sbin:/sbin"
 """Where Debian has the daemons; the PATH of an ordinary user lacks it."""
@@ -68,36 +71,10 @@ class SlurmCluster:
             f"CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 {gres}State=UNKNOWN"
             for name, port in zip(self.names, ports[1:], strict=True)
         )
-        settings = {
-            "ClusterName": "accel",
-            "SlurmctldHost": f"{host}(127.0.0.1)",
-            "SlurmctldPort": ports[0],
-            "SlurmUser": user,
-            "SlurmdUser": user,
-            "AuthType": "auth/munge",
-            "CredType": "cred/munge",
-            "AuthInfo": f"socket={root}/munge/sock",
-            "StateSaveLocation": f"{root}/ctld",
-            "SlurmdSpoolDir": f"{root}/%n",
-            "SlurmctldPidFile": f"{root}/ctld.pid",
-            "SlurmdPidFile": f"{root}/%n.pid",
-            "ProctrackType": "proctrack/linuxproc",
-            "TaskPlugin": "task/none",
-            "JobAcctGatherType": "jobacct_gather/none",
-            "AccountingStorageType": "accounting_storage/none",
-            "MpiDefault": "none",
-            "SelectType": "select/cons_tres",
-            "SelectTypeParameters": "CR_Core",
-            "SchedulerParameters": "sched_interval=1,bf_interval=1",
-            "SlurmdParameters": "config_overrides",
-            "ReturnToService": 2,
-            "SlurmdTimeout": 60,
-            "KillWait": 5,
-            **({"GresTypes": "gpu"} if gpus else {}),
-        }
-        text = "\n".join(f"{name}={value}" for name, value in settings.items())
-        partition = "PartitionName=accel Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
-        (root / "slurm.conf").write_text(f"{text}\n{extra}\n{nodes}\n{partition}\n")
+        more = "\n".join(["GresTypes=gpu"] * bool(gpus) + [extra])
+        settings = {"host": host, "port": ports[0], "user": user, "root": root, "more": more, "nodes": nodes}
+        template = Template((tables.DATA / "fleet/slurm.conf").read_text())
+        (root / "slurm.conf").write_text(template.substitute(settings))
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
         if gpus:
             files = _pretend_gpus(root / "dev", gpus)

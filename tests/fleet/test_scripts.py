@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import tables
 from pages import blocks
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -75,20 +76,7 @@ def nodes_of(shown: str, drained: int, since: str, of: int = 100) -> str:
     return "\n".join(US.join((name, state, "(null)", "all*", at, reason)) for name, state, reason, at in rows)
 
 
-@pytest.mark.parametrize(
-    ("line", "shown", "drained", "hours", "drains"),
-    [
-        (BROKEN, "idle none", 0, 1, True),
-        (BROKEN, "mixed none", 4, 1, True),
-        (BROKEN, "idle none", 5, 1, False),
-        (BROKEN, "idle none", 50, 30, True),
-        (BROKEN, "drained [accel] A401 gpu0 matmul.bf16", 0, 1, False),
-        (BROKEN, "draining none", 0, 1, False),
-        (BROKEN, "idle note of an admin", 0, 1, False),
-        ("Traceback (most recent call last):", "idle none", 0, 1, False),
-        ("UNKNOWN driver silent for 4 s", "idle none", 0, 1, False),
-    ],
-)
+@pytest.mark.parametrize(("line", "shown", "drained", "hours", "drains"), tables.read("fleet/health-drains"))
 def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_brake(
     line: str, shown: str, drained: int, hours: int, drains: bool, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tables
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
@@ -55,46 +56,15 @@ def state(*results: Summary, job: JobState | None = None, submitted: str = "7", 
     return of_all(asked, {"n": list(results)}, [job] if job else [], lambda node, job: f"last words of {job}")[0]
 
 
-STATES = [
-    (state(result()), State.ACCEPTED, "ACCEPTED 8/8"),
-    (state(result(word="HELD", line="HELD 2/2")), State.HELD, "HELD 2/2"),
-    (state(result(simulated=True, line="SIMULATED ACCEPTED")), State.HELD, "SIMULATED ACCEPTED"),
-    (state(result(simulated=True, state="interrupted", line="")), State.HELD, "SIMULATED interrupted"),
-    (state(result(word="REJECTED", exit=1, line="REJECTED gpu3")), State.REJECTED, "REJECTED gpu3"),
-    (state(result(word="NOT JUDGED", exit=6)), State.NOT_JUDGED, ""),
-    (state(result(word="HELD", exit=6)), State.NOT_JUDGED, ""),
-    (state(result(word="BROKEN", exit=3, state="interrupted")), State.ERROR, ""),
-    (state(result(word="INTERRUPTED", exit=2, state="interrupted")), State.NO_RESULT, ""),
-    (state(result(word="REJECTED", exit=1, state="interrupted")), State.REJECTED, ""),
-    (state(job=JobState("7", "accel-1-n", "PENDING", "Resources")), State.WAITING, "job 7 pending: Resources"),
-    (state(job=JobState("7", "accel-1-n", "RUNNING")), State.RUNNING, "job 7 running"),
-    (state(result(state="running"), job=JobState("7", "accel-1-n", "RUNNING")), State.RUNNING, ""),
-    (
-        state(result(state="running"), job=JobState("7", "accel-1-n", "NODE_FAIL")),
-        State.NO_RESULT,
-        "job 7 ended as NODE_FAIL with an incomplete record; its output ends: last words of 7",
-    ),
-    (
-        state(job=JobState("7", "accel-1-n", "NODE_FAIL"), skipped="down: Not responding"),
-        State.NO_RESULT,
-        "job 7 ended as NODE_FAIL without a record; skipped by the last 'fleet run': down: Not responding; its",
-    ),
-    (state(), State.NO_RESULT, "job 7 ended without a record; its output ends: last words of 7"),
-    (state(submitted="", skipped="drained: fan"), State.SKIPPED, "drained: fan"),
-    (state(submitted=""), State.NO_RESULT, "no job was submitted"),
-    (state(result(job="3")), State.NO_RESULT, "job 7 ended without a record"),
-    (state(result(LATE, job="")), State.ACCEPTED, ""),
-    (state(result(job="7"), job=JobState("8", "accel-1-n", "RUNNING"), submitted="7"), State.RUNNING, "job 8"),
-]
-
-
 def test_state() -> None:
     """The newest run counts, unless a later job was submitted; a job of a killed submission is known by its name."""
-    offenders = [
-        (given.state, given.told, expected, reason)
-        for given, expected, reason in STATES
-        if given.state is not expected or reason not in given.told
-    ]
+    offenders = []
+    for case in tables.read("fleet/states"):
+        results = [result(**case["result"])] if "result" in case else []
+        job = JobState(*case["job"]) if "job" in case else None
+        given = state(*results, job=job, submitted=case.get("submitted", "7"), skipped=case.get("skipped", ""))
+        if given.state is not State[case["state"]] or case["told"] not in given.told:
+            offenders.append((given.state, given.told, case))
     assert offenders == []
 
 
@@ -326,15 +296,7 @@ def test_only_what_is_missing_and_can_start_is_submitted() -> None:
 
 def test_nodes_that_start_no_job_are_skipped() -> None:
     """A reservation opens its nodes."""
-    shown = {
-        **dict.fromkeys(("idle", "mixed", "allocated+", "idle~"), ""),
-        "drained": "drained: fan",
-        "draining*": "draining, not responding: fan",
-        "idle*": "idle, not responding: fan",
-        "down": "down: fan",
-        "reserved": "reserved: fan",
-        "inval": "inval: fan",
-    }
+    shown = tables.read("fleet/states-of-slurm")
     assert {each: submission.skipped_of(NodeState("n", each, reason="fan")) for each in shown} == shown
     assert submission.skipped_of(NodeState("n", "down*", reason="Not responding")) == "down: Not responding"
     assert submission.skipped_of(NodeState("n", "maint"), reserved=True) == ""
@@ -579,22 +541,9 @@ def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
 def test_the_age_of_a_rejection() -> None:
     """It is that of its end, and without one that of its start; at a time that is not known it drains no node."""
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    again, set_clock = "measure it again, or allow it by --max-age", "set the clock of the node and measure it again"
-    ages = {
-        ("2026-11-21T00:00:00+00:00", EARLY): "",
-        ("", LATE): "",
-        ("", EARLY): f"rejected 35 h ago: {again}",
-        ("2026-11-20T09:59:00+00:00", EARLY): f"rejected 26 h ago: {again}",
-        ("2099-01-01T00:00:00+00:00", EARLY): f"rejected 35 h ago: {again}",
-        ("", "2026-11-20T00:00:00Z"): f"rejected 36 h ago: {again}",
-        ("", "2026-11-21T12:01:00+00:00"): "",
-        ("2026-11-21T00:00:00+00:00", ""): "",
-        ("", ""): "when it was rejected is not known: measure it again",
-        ("2099-01-02T00:00:00+00:00", "2099-01-01T00:00:00Z"): f"in the future, 2099-01-01T00:00:00Z: {set_clock}",
-        ("2026-11-21T11:00:00+00:00", "2026-11-21T12:10:00Z"): f"in the future, 2026-11-21T12:10:00Z: {set_clock}",
-    }
-    told = {(ended, began): drain.too_old(Run({"ended": ended}), began, noon, 86400.0) for ended, began in ages}
-    assert {each: said.removeprefix("its run began ") for each, said in told.items()} == ages
+    for ended, began, why in tables.read("fleet/ages"):
+        said = drain.too_old(Run({"ended": ended}), began, noon, 86400.0)
+        assert said.removeprefix("its run began ") == why
     assert drain.too_old(None, EARLY, noon, 1e9) == ""
 
 

@@ -14,7 +14,6 @@ import sys
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -230,29 +229,6 @@ def test_without_the_package_the_extra_is_named(store: Store, records: Path, mon
     monkeypatch.setitem(sys.modules, "duckdb", None)
     status, told = store("add", records)
     assert (status, "pip install 'pytest-accel[fleet]'" in told) == (4, True)
-
-
-def _write(task: tuple[int, str]) -> None:
-    number, folder = task
-    made = fleet_nights.record(number % 60)
-    named = replace(made, run={**made.run, "host": f"n{number:04}"})
-    fleet_nights.save(named, Path(folder))
-
-
-@pytest.mark.nightly
-def test_a_thousand_writers_lose_nothing(store: Store, tmp_path: Path) -> None:
-    """64 at a time; the records are added while the last of them are written, and again afterwards."""
-    folder, place = tmp_path / "records", store.place
-    with Pool(64) as pool:
-        written = pool.map_async(_write, [(number, str(folder)) for number in range(1000)])
-        while not list(folder.glob("*/record.json")):
-            time.sleep(0.05)
-        subprocess.run([*COMMAND, str(place), str(folder)], check=True, capture_output=True)
-        written.get(300)
-    subprocess.run([*COMMAND, str(place), str(folder)], check=True, capture_output=True)
-    assert store.rows("SELECT count(*), count(DISTINCT node) FROM runs") == [(1000, 1000)]
-    assert store.rows("SELECT count(*) FROM figures") == [(25_000,)]
-    assert not [each for each in folder.rglob(".*") if each.is_file()]
 
 
 @pytest.mark.slow
