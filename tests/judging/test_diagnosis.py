@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from tabled import tabled
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
@@ -226,14 +227,7 @@ def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None
     assert "HW thermal" not in sentence_of(fine)
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "cause", "code"),
-    [
-        (27.0, {}, "; in an earlier attempt -50.9% against what is expected", "host-link-narrow"),
-        (27.0, link(5, 16), "; -50.5% against what is expected", "host-link-slow"),
-        (54.0, {}, None, "host-link-slow"),
-    ],
-)
+@tabled("first, again, cause, code", "data/judging/diagnosis.yaml")
 def test_the_evidence_of_either_attempt_that_broke_the_limit_counts(
     first: float, again: TelemetrySummary, cause: str | None, code: str
 ) -> None:
@@ -265,15 +259,6 @@ def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     assert "clock 1980 of 1980 MHz; unexplained; samples vary by 15%" in uneven
 
 
-@pytest.mark.parametrize(
-    ("of_alone", "summary", "words"),
-    [
-        (0.6, link(5, 16), "at its maximum, PCIe 5 x16: 0.60 of its rate alone: a shared uplink, or the host's"),
-        (0.6, {}, "0.60 of its rate alone"),
-        (0.99, link(5, 16), "at its maximum, PCIe 5 x16: check NUMA"),
-        (0.6, link(4, 16), "ran at PCIe 4 x16 under load"),  # that is reason enough
-        (0.99, {}, "None"),
-    ],
-)
+@tabled("of_alone, summary, words", "data/judging/diagnosis.yaml")
 def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: TelemetrySummary, words: str) -> None:
     assert words in str(cause(measured("host_copy_all.h2d", summary, of_alone=of_alone), gpu()))

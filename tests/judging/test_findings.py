@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import in_process
 import pytest
+from tabled import tabled
 from worded import worded
 
 from pytest_accel.core.details import Details, ErrorReport
@@ -129,17 +130,7 @@ def reported(kind: str, **fields: Any) -> Measurement:
     return reports.measured(kind, "GPU-0", WINDOWS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "title", "do"),
-    [
-        ("xid", {"number": 79}, "A102 device-lost, Xid 79 (RESTART_BM)", "reboot the node; reseat"),
-        ("xid", {"number": 48}, "A201 memory-uncorrectable, Xid 48 (WORKFLOW_XID_48)", "drain the node and reset"),
-        ("xid", {"number": 62}, "A108 driver-error, Xid 62 (RESET_GPU)", "drain the node and reset"),
-        ("xid", {"number": 54}, "A410 auxiliary-power, Xid 54 (CHECK_MECHANICALS)", "connect its auxiliary power"),
-        ("xid", {"number": 171}, "A201 memory-uncorrectable, Xid 171", "drain the node and reset"),
-        ("log", {"number": 0, "message": "PCIe fatal"}, "A302 host-link-errors", "check seat, riser and cable"),
-    ],
-)
+@tabled("kind, fields, title, do", "data/judging/findings.yaml")
 def test_a_report_has_the_code_of_what_it_reports(kind: str, fields: dict[str, Any], title: str, do: str) -> None:
     metric = f"counters.{kind}_hardware"
     found = finding(failing(metric, value=1), reported(metric, **fields))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import shipped
+from tabled import tabled
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
@@ -124,19 +125,7 @@ SEVEN = {f"mlx5_{place}": 50.0 for place in range(7)}
 NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0})
 
 
-@pytest.mark.parametrize(
-    ("rates", "bad", "in_container", "status", "words"),
-    [
-        (EIGHT, {}, False, Status.PASS, ""),
-        ({**EIGHT, "mlx5_8": 12.5, "mlx5_9": 0.0}, {"mlx5_9": "DOWN (Disabled)"}, False, Status.PASS, ""),
-        ({**EIGHT, "mlx5_3": 25.0}, {}, False, Status.FAIL, "7, floor 8 (-12.5%), at mlx5_3 25 GB/s"),
-        ({**EIGHT, "mlx5_3": 0.0}, {"mlx5_3": "DOWN (Polling)"}, False, Status.FAIL, "at mlx5_3 DOWN (Polling)"),
-        (SEVEN, {}, False, Status.FAIL, "7, floor 8 (-12.5%)"),
-        ({}, {}, False, Status.FAIL, "0, floor 8"),
-        ({"mlx5_0": 50.0}, {}, True, Status.UNMEASURED, "1 of 8 NICs are seen; requires the host instead of a"),
-        ({**EIGHT, "mlx5_3": 25.0}, {}, True, Status.FAIL, "at mlx5_3 25 GB/s"),
-    ],
-)
+@tabled("rates, bad, in_container, status, words", "data/judging/inventory.yaml")
 def test_nics_are_counted_by_the_rate_of_the_platform(
     rates: dict[str, float], bad: dict[str, str], in_container: bool, status: Status, words: str
 ) -> None:

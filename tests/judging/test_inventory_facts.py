@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pynvml
 import pytest
 import shipped
+from tabled import tabled
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
@@ -274,22 +274,7 @@ def test_what_the_gpu_does_not_support() -> None:
         assert "this GPU does not support it" in sentence_of(verdict)
 
 
-@pytest.mark.parametrize(
-    ("metric", "stated", "unit", "value"),
-    [
-        ("inventory.ecc", {"ecc": False}, "text", "disabled"),
-        ("health.remap_pending", {"remap_pending": True}, "count", 1),
-        ("health.slowdown", {"reasons": 0x48}, "text", "hardware slowdown, hardware thermal"),
-        ("health.slowdown", {"reasons": 0x05}, "text", "none"),
-        ("health.thermal_margin", {"temperature_c": 95, "slowdown_c": 89, "shutdown_c": 92}, "K", -6),
-        ("health.thermal_margin", {"temperature_c": 86, "margin_c": 1, "slowdown_margin_c": -2}, "K", 3),
-        ("health.power_limit_lowered", {"power_limit_requested_w": 700.0, "power_limit_default_w": 650.0}, "W", 0.0),
-        ("health.power_limit_held", {"power_limit_w": 700.0, "power_limit_requested_w": 900.0}, "W", 200.0),
-        ("health.pcie_path_width", {"pcie_path": [{"width": 16}, {}, {"width": 8}]}, "count", 8),
-        ("health.nvlink_errors", {"nvlinks": [{"errors": {"crc": 2, "symbol": 9}}, {}]}, "count", 2),
-        ("health.fabric_faults", {"fabric_faults": ["no partition"]}, "text", "no partition"),
-    ],
-)
+@tabled("metric, stated, unit, value", "data/judging/inventory-facts.yaml")
 def test_a_figure_and_its_unit(metric: str, stated: dict[str, Any], unit: str, value: Value) -> None:
     assert read(metric, device(**stated)) == (unit, value, None)
 
@@ -311,18 +296,7 @@ def test_a_limit_on_a_fact_that_nobody_knows_is_not_passed_over() -> None:
     assert "this version knows no fact health.mood" in str(read("health.mood", device())[2])
 
 
-@pytest.mark.parametrize(
-    ("metric", "stated"),
-    [
-        ("health.remapped_uncorrectable", {"remapped_uncorrectable": -1}),
-        ("health.remapped_uncorrectable", {"remapped_uncorrectable": 2**32 - 1}),
-        ("health.ecc_uncorrectable_volatile", {"ecc_uncorrectable_volatile": 2**64 - 1}),
-        ("health.bad_pages_of_threshold", {"bad_pages": 3, "bad_pages_threshold": -2}),
-        ("health.pcie_path_width", {"pcie_path": [{}]}),
-        ("inventory.clock_max", {"clock_max_mhz": 0}),
-        ("inventory.nvlink_speed", {"nvlink_gb_per_s": math.nan}),
-    ],
-)
+@tabled("metric, stated", "data/judging/inventory-facts.yaml")
 def test_a_number_that_no_device_can_mean_holds_and_breaks_no_limit(metric: str, stated: dict[str, Any]) -> None:
     _, value, trouble = read(metric, device(**stated))
     assert (value, trouble and trouble.kind) == (None, "need")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tabled import tabled
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, expected_platform
@@ -26,19 +27,7 @@ def devices(count: int = 2, **stated: Any) -> list[Device]:
     return [*whole[:-1], replace(whole[-1], facts=stated)]
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"mig": True, "mig_pending": True}, ("gpu1: MIG mode is on", "nvidia-smi -i 1 -mig 0")),
-        ({"mig": False, "mig_pending": True}, ("gpu1: MIG mode is on from the next reset",)),
-        ({"virtualization": "vgpu"}, ("gpu1: a hypervisor shares the GPU out (vgpu)",)),
-        ({"virtualization": "host vgpu"}, ("run on a machine that has the whole GPU",)),
-        ({"compute_partition": "CPX"}, ("gpu1: its compute dies are in CPX mode; the platform states SPX",)),
-        ({"compute_partition": "DPX"}, ("amd-smi set --gpu 1 --compute-partition SPX",)),
-        ({"compute_partition": "SPX", "memory_partition": "NPS4"}, ("gpu1: its memory is in NPS4 mode",)),
-        ({"memory_partition": "NPS4"}, ("states `partition: {memory: NPS4}`",)),
-    ],
-)
+@tabled("facts, words", "data/judging/partitions.yaml")
 def test_a_divided_device_is_named_with_its_division_and_the_remedy(
     facts: dict[str, Any], words: tuple[str, ...]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from real_series import GPU, Series, gpu_fryer, judged, limits, table
+from tabled import tabled
 
 from pytest_accel.core.details import Details, TelemetrySummary
 from pytest_accel.core.measurement import Measurement, estimate_of
@@ -135,16 +136,7 @@ def test_no_healthy_server_part_shows_a_slowdown() -> None:
     assert not [row for row in table("b300_rungs.csv") if "thermal" in row["reasons_seen"]]
 
 
-@pytest.mark.parametrize(
-    ("celsius", "facts", "expected"),
-    [
-        (82, {"slowdown_c": 87, "gpu_max_c": 83}, Status.PASS),  # the hottest of 11,087 runs of V100
-        (83, {"slowdown_c": 87, "gpu_max_c": 83}, Status.MARGINAL),
-        (84, {"slowdown_c": 98, "gpu_max_c": 93, "target_c": 84}, Status.MARGINAL),  # RTX A6000: 10 K to its slowdown
-        (80, {"slowdown_c": 98, "gpu_max_c": 93, "target_c": 84}, Status.PASS),
-        (90, {"slowdown_c": 90, "gpu_max_c": 93}, Status.FAIL),
-    ],
-)
+@tabled("celsius, facts, expected", "data/judging/soak-series.yaml")
 def test_a_board_before_hopper_that_reaches_its_target_is_marginal(
     celsius: float, facts: Mapping[str, float], expected: Status
 ) -> None:
