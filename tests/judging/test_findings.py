@@ -90,30 +90,13 @@ def test_every_code_of_a_kernel_report_exists() -> None:
     assert codes <= {each.name for each in TABLE}
 
 
-@pytest.mark.parametrize(
-    ("verdict", "title", "severity", "action"),
-    [
-        (failing("health.pcie_width"), "A301 host-link-narrow", "error", "reseat"),
-        (failing("health.pcie_width", waiver=WAIVER), "A301 host-link-narrow", "warning", "watch"),
-        (failing("soak.throttle.hw_thermal"), "A401 hw-thermal", "error", "check-cooling"),
-        (lost("lost"), "A102 device-lost", "critical", "reboot"),
-        (lost("uncorrectable"), "A201 memory-uncorrectable", "critical", "reset"),
-        (lost("hung", "stream.copy"), "A103 device-hung", "critical", "reboot"),
-        (lost(LEFT_OUT, "matmul.bf16"), "A903 not-tried", "unknown", "none"),
-        (failing("counters.fabric", fault=True, reasons=worded("was lost")), "A102 device-lost", "critical", "reboot"),
-        (wrong("matmul.bf16", "is off by 7"), "A502 wrong-result", "critical", "return"),
-        (wrong("peer_copy.one_way", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (wrong("all_reduce.busbw@8GiB", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (wrong("ddp.step_ms", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (failing("matmul.bf16", fault=True, reasons=worded("CUDA error: x")), "A105 device-error", "critical", "reset"),
-        (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),
-        (failing("matmul.bf16", status=Status.INCONCLUSIVE), "A902 inconclusive", "unknown", "measure-again"),
-        (failing("matmul.bf16", status=Status.MARGINAL), "A501 compute-slow", "warning", "watch"),
-        (failing("host.acs", status=Status.MARGINAL), "A606 host-setting", "warning", "configure"),
-    ],
-)
-def test_the_finding_of_a_verdict(verdict: Verdict, title: str, severity: str, action: str) -> None:
-    found = finding(verdict)
+@tabled("fields, title, severity, action", "data/judging/findings.yaml")
+def test_the_finding_of_a_verdict(fields: dict[str, Any], title: str, severity: str, action: str) -> None:
+    told = {"reasons": worded, "waiver": lambda _: WAIVER, "wrong": lambda text: (WrongData(text),)}
+    made = {
+        "reasons" if name == "wrong" else name: told.get(name, lambda each: each)(each) for name, each in fields.items()
+    }
+    found = finding(failing(**made))
     assert (found.title, found.severity.value, found.action.value) == (title, severity, action)
     assert found.do
 
@@ -148,19 +131,9 @@ def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float
     return Measurement(metric, "GPU-0", "TFLOPS", 500.0, details=cast(Details, details))
 
 
-@pytest.mark.parametrize(
-    ("own", "name"),
-    [
-        (slow({"hw_thermal_s": WHOLE}), "hw-thermal"),
-        (slow({"hw_power_brake_s": 0.7 * WHOLE, "hw_thermal_s": 0.3 * WHOLE}), "power-brake"),
-        (slow({"hw_thermal_s+sw_thermal_s": WHOLE}), "hw-thermal"),
-        (slow({"hw_thermal_s": 0.2 * WHOLE}), "compute-slow"),
-        (slow({"sw_power_cap_s": WHOLE}), "compute-slow"),
-        (slow({}, mhz=1975.0), "compute-slow"),
-        (slow({"hw_thermal_s": WHOLE}, "stream.copy"), "hw-thermal"),
-    ],
-)
-def test_the_cause_counts_more_than_the_metric(own: Measurement, name: str) -> None:
+@tabled("by_reason, changes, name", "data/judging/findings.yaml")
+def test_the_cause_counts_more_than_the_metric(by_reason: dict[str, float], changes: dict[str, Any], name: str) -> None:
+    own = slow(by_reason, **changes)
     assert finding(failing(own.metric, value=500.0), own).fault.name == name
 
 

@@ -246,29 +246,10 @@ def test_without_a_limit_a_value_is_information() -> None:
 GOOD, BAD = found(730.0), found(600.0)
 
 
-@pytest.mark.parametrize(
-    ("attempts", "expected"),
-    [
-        ([BAD, BAD], Status.FAIL),
-        ([BAD, GOOD], Status.MARGINAL),  # only on the repeat
-        ([GOOD, GOOD], Status.PASS),  # repeated for a neighbour's sake
-        ([GOOD, BAD], Status.FAIL),  # unstable
-        ([BAD, BAD, replace(GOOD, how="alone")], Status.FAIL),  # good alone explains, and never clears
-        ([found(trouble=LOST), GOOD], Status.FAIL),  # it came back: it was lost all the same
-        ([GOOD, found(trouble=LOST)], Status.FAIL),
-        ([BAD, found(trouble=NEED)], Status.FAIL),  # the shortfall stands
-        ([BAD, found(trouble=EXTERNAL)], Status.INCONCLUSIVE),  # somebody else stopped the repeat
-        ([GOOD, found(trouble=NEED)], Status.UNMEASURED),
-        ([GOOD, found(trouble=NEVER)], Status.UNMEASURED),
-        ([found(trouble=NEED), GOOD], Status.MARGINAL),
-        ([found(math.nan), GOOD], Status.MARGINAL),
-        ([GOOD, found(math.nan)], Status.FAIL),
-        ([replace(GOOD, how="alone")], Status.PASS),
-        ([replace(BAD, how="alone")], Status.FAIL),
-    ],
-)
-def test_the_last_attempt_together_decides(attempts: list[Measurement], expected: Status) -> None:
-    assert judge(attempts, FLOOR).status is expected
+@tabled("attempts, expected", "data/judging/judge.yaml")
+def test_the_last_attempt_together_decides(attempts: list[dict[str, Any]], expected: Status) -> None:
+    made = [found(**{**each, "trouble": TROUBLES.get(each.get("trouble", ""))}) for each in attempts]
+    assert judge(made, FLOOR).status is expected
 
 
 def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:

@@ -238,21 +238,11 @@ def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: fl
     ]
 
 
-@pytest.mark.parametrize(
-    ("readings", "device", "words"),
-    [
-        (soaking(690, [50, 60, 70]), HOT, None),  # at its power limit
-        (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
-        (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
-        (soaking(600, [50, 60, 70]), HOT, "soak too light to test cooling: drew 600 of 700 W and was still warming at"),
-        (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
-        (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit
-        ([], HOT, None),
-    ],
-)
+@tabled("soak, limit_known, words", "data/judging/telemetry.yaml")
 def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
-    readings: list[dict[str, Any]], device: Device, words: str | None
+    soak: dict[str, Any], limit_known: bool, words: str | None
 ) -> None:
+    readings, device = soaking(**soak) if soak else [], HOT if limit_known else GPU
     found = unproven("soak.rate", device, readings)
     assert found is None if words is None else words in str(found)
     assert unproven("matmul.bf16", device, readings) is None
