@@ -16,7 +16,7 @@ from tabled import tabled
 from worded import worded
 
 from pytest_accel.core.details import Details, ErrorReport
-from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
+from pytest_accel.core.measurement import Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
