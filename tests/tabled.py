@@ -12,13 +12,27 @@ import pytest
 import yaml
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
-from pytest_accel.core.reasons import Note
+from pytest_accel.core.reasons import Note, WrongData
 from pytest_accel.core.sku import Limit, Source, Spread
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import Direction
 
 Test = TypeVar("Test", bound=Callable[..., None])
-CLASSES = (Device, Direction, Limit, Measurement, Note, Peak, Source, Spread, Status, Trouble, Verdict)
+CLASSES = (
+    Device,
+    Direction,
+    Limit,
+    Measurement,
+    Note,
+    Peak,
+    Source,
+    Spread,
+    Status,
+    Trouble,
+    Verdict,
+    Waiver,
+    WrongData,
+)
 
 
 class _Loader(yaml.SafeLoader):

@@ -43,11 +43,6 @@ def after(**facts: Any) -> list[Measurement]:
 WHEN = "between stream.triad and matmul.bf16"
 
 
-POWER = f"power limit 700 W -> 630 W {WHEN}"
-OFF = f"ecc enabled -> disabled {WHEN}"
-ECC = {"inventory.ecc": OFF, "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}
-
-
 @tabled("facts, said", "data/judging/changed-facts.yaml")
 def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
     assert {each.metric: each.details["changed"] for each in after(**facts)} == said

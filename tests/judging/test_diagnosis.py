@@ -32,9 +32,6 @@ def measured(metric: str, summary: TelemetrySummary, **details: Any) -> Measurem
     return Measurement(metric, "GPU-0", "TFLOPS", 612.4, details=cast(Details, {"telemetry": summary, **details}))
 
 
-MEMORY = gpu(memory_clock_max_mhz=2619, memory_max_c=95)
-
-
 def seen(clock: float = 1400.0, **more: Any) -> TelemetrySummary:
     found: TelemetrySummary = {"seconds": 10.0}
     found["clock_mhz"], found["temperature_c"], found["power_w"] = around(clock), around(62.0), around(690.0)

@@ -15,7 +15,7 @@ from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, jo
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 
 
-@tabled("sku, dtype, tflops, mhz, share", "data/judging/efficiency.yaml")
+@tabled("sku, dtype, tflops, mhz, share", "real/clock_pairs.yaml")
 def test_published_pairs_of_rate_and_clock(sku: str, dtype: str, tflops: float, mhz: float, share: float) -> None:
     found = of_clock(measured(tflops, dtype), shipped.load(sku).datasheet, GPU, at(mhz))
     assert found == {"mhz": mhz, "share": pytest.approx(share, abs=6e-4)}

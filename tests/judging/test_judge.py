@@ -137,9 +137,6 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
 
 
-OLD, UNKNOWN = {"nccl": "2.16.2"}, "validated on NCCL >=2.18; the version in use is not known"
-
-
 @tabled("value, software, expected, says", "data/judging/judge.yaml")
 def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
     value: float, software: dict[str, str | None], expected: Status, says: str
@@ -258,10 +255,6 @@ def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() 
 
 REFERENCE = replace(FLOOR, reference=730.0)
 CEILING = Limit("mine.lost", "1", ceiling=0.05)
-
-
-def seconds(metric: str) -> Limit:
-    return Limit(metric, "s", ceiling=0.05)
 
 
 @tabled("first, again, limit, expected", "data/judging/judge.yaml")

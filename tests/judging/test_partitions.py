@@ -65,21 +65,8 @@ def test_a_part_that_no_file_knows_is_refused_as_a_part() -> None:
         terms.sku_of([part])
 
 
-OWN = """
-sku: mi300x-cpx
-extends: mi300x
-match: {compute_units: [38]}
-datasheet: {memory: {gb: 24}, compute: {units: 38}}
-platforms:
-  cpx64:
-    devices: 64
-    partition: {compute: CPX, memory: NPS4}
-"""
-
-
-def test_a_file_may_state_a_platform_of_parts(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(OWN)
-    sku = loader.load(str(tmp_path / "own.yaml"))
+def test_a_file_may_state_a_platform_of_parts() -> None:
+    sku = loader.load(str(Path(__file__).parents[1] / "data/judging/parts-sku.yaml"))
     facts = {"compute_partition": "CPX", "memory_partition": "NPS4", "compute_units": 38}
     parts = [
         Device(str(i), i, "amd", "AMD Instinct MI300X", memory_bytes=25 * 10**9, pci_id="1002:74a1", facts=facts)

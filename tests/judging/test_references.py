@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import shipped
 from tabled import tabled
 
@@ -95,27 +94,12 @@ PACES = (1.0, 1.004, 0.996, 1.006, 0.994, 1.002, 0.998)
 NODE_AT_CLOCK = [at_clock(100.0, 1400.0, f"GPU-{place}") for place in range(7)]
 
 
-@pytest.mark.parametrize(
-    ("value", "mhz", "spread", "status", "found_at_clock"),
-    [
-        (90.0, 1400.0, WIDTH, Status.FAIL, True),  # units do no work
-        (92.0, 1400.0, WIDTH, Status.NOT_APPLICABLE, None),
-        (97.0, 1500.0, WIDTH, Status.FAIL, True),  # as fast as the others nearly, at a higher clock
-        (87.0, 1218.0, WIDTH, Status.NOT_APPLICABLE, None),  # its clock is low
-        (86.0, 1204.0, WIDTH, Status.FAIL, False),  # as slow as one whose units are broken
-        (80.0, 1120.0, None, Status.MARGINAL, False),
-        (74.0, 1036.0, None, Status.FAIL, False),
-        (89.0, 1400.0, None, Status.NOT_APPLICABLE, None),  # no width was published for the class
-        (87.0, 1400.0, None, Status.FAIL, True),
-        (84.0, 1400.0, CDNA, Status.MARGINAL, False),
-        (82.0, 1400.0, CDNA, Status.FAIL, True),
-        (100.0, 1470.0, replace(PRODUCTS, at_clock=0.005), Status.MARGINAL, True),
-    ],
-)
+@tabled("value, mhz, known, status, found_at_clock", "data/judging/references.yaml")
 def test_products_are_compared_at_their_clock_and_as_they_are(
-    value: float, mhz: float, spread: Spread | None, status: Status, found_at_clock: bool | None
+    value: float, mhz: float, known: str | None, status: Status, found_at_clock: bool | None
 ) -> None:
-    verdict = beside(at_clock(value, mhz), spread=spread, others=NODE_AT_CLOCK)
+    spreads = {"width": WIDTH, "cdna": CDNA, "quiet": replace(PRODUCTS, at_clock=0.005)}
+    verdict = beside(at_clock(value, mhz), spread=spreads[known] if known else None, others=NODE_AT_CLOCK)
     assert verdict.status is status
     found = behind(verdict)
     assert (found and found.at_clock) == found_at_clock
