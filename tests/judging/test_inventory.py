@@ -33,7 +33,7 @@ PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "sho
 INTEL = {"driver": "intel", "kind": "need", "reason": "pytest_accel has no driver for Intel devices yet"}
 AMD = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
 HUNG = {"driver": "nvidia", "reason": "hung"}
-PROBLEMS = {"unloaded": PROBLEM, "intel": INTEL, "amd": AMD, "hung": HUNG}
+PROBLEMS: dict[str, dict[str, Any]] = {"unloaded": PROBLEM, "intel": INTEL, "amd": AMD, "hung": HUNG}
 
 
 def discovered(
