@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tables
+import tabled
 from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
@@ -93,7 +93,7 @@ def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
 
 
 AROUND = Circumstances()
-REFUSED: dict[str, dict[str, Any]] = tables.read("cli/uncalibrated")
+REFUSED: dict[str, dict[str, Any]] = tabled.tables("cli/uncalibrated")
 
 
 @pytest.mark.slow

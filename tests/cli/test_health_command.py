@@ -18,7 +18,7 @@ import host_tree
 import in_process
 import pynvml
 import pytest
-import tables
+import tabled
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers import Hint, kernel_log
@@ -33,7 +33,7 @@ from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.views import health_line
 
-TABLES: dict[str, Any] = tables.read("cli/health")
+TABLES: dict[str, Any] = tabled.tables("cli/health")
 CHANGES: dict[str, str] = TABLES["changes"]
 
 
@@ -165,7 +165,7 @@ def test_it_disturbs_neither_a_job_nor_a_run(
 def test_what_the_options_ask_decides_the_exit_status(
     changes: list[str], options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
 ) -> None:
-    (tmp_path / "own.yaml").write_text((tables.DATA / "cli/own-nics.yaml").read_text())
+    (tmp_path / "own.yaml").write_text((tabled.DATA / "cli/own-nics.yaml").read_text())
     os.mkfifo(tmp_path / "unreadable")
     node.change(*changes)
     found, shown = health(*options.split())

@@ -11,7 +11,7 @@ from typing import Any
 import as_user
 import pytest
 import raw_record
-import tables
+import tabled
 from as_user import Ran
 
 from pytest_accel.cli.main import main
@@ -162,7 +162,7 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
     assert judged(capsys, "rec")[1].startswith("rec/record.json: judged as cpu, platform host, level quick\n")
 
 
-WRONG: dict[str, list[str]] = tables.read("cli/judge-mistakes")
+WRONG: dict[str, list[str]] = tabled.tables("cli/judge-mistakes")
 
 
 @pytest.mark.usefixtures("folder")

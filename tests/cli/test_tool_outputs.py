@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import shipped
-import tables
+import tabled
 import yaml
 
 from pytest_accel.cli.main import main
@@ -29,7 +29,7 @@ LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
 PUBLISHED: list[dict[str, Any]] = yaml.safe_load((OUTPUTS / "published.yaml").read_text(encoding="utf-8"))
 OTHERS: list[dict[str, str]] = yaml.safe_load((OUTPUTS / "others.yaml").read_text(encoding="utf-8"))
 H200 = (OUTPUTS / "nvbandwidth" / "h200-8.json").read_text()
-TABLES: dict[str, list[Any]] = tables.read("cli/tool-outputs")
+TABLES: dict[str, list[Any]] = tabled.tables("cli/tool-outputs")
 AT_8GIB = next(line for line in H100.splitlines() if line.startswith("  8589934592"))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import shipped
-import tables
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.tool_outputs.output import ToolOutput
@@ -21,7 +20,7 @@ from pytest_accel.run.terms import Terms
 SKU = shipped.load("h100-sxm")
 LIMITS = SKU.limits_on(SKU.platforms["hgx8"])
 H200 = Path(__file__).parent.parent / "real" / "outputs" / "nvbandwidth" / "h200-8.json"
-PLATFORMS = (tables.DATA / "cli/platforms.yaml").read_text()
+PLATFORMS = (tabled.DATA / "cli/platforms.yaml").read_text()
 
 Place = tuple[str, str]
 """Device and metric."""

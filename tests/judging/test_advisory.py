@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Advises, BeyondMethod
@@ -22,17 +22,7 @@ def judged(value: float, limit: Limit = OTHER, software: dict[str, str] | None =
     return judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, **changes)], limit, software or {})
 
 
-@pytest.mark.parametrize(
-    ("value", "other", "same"),
-    [
-        (120.0, Status.PASS, Status.PASS),
-        (101.0, Status.PASS, Status.MARGINAL),  # nearness to a figure of another method says nothing
-        (99.0, Status.MARGINAL, Status.FAIL),
-        (85.0, Status.MARGINAL, Status.FAIL),
-        (84.9, Status.INCONCLUSIVE, Status.FAIL),  # more than methods differ by
-        (0.0, Status.INCONCLUSIVE, Status.FAIL),
-    ],
-)
+@tabled("value, other, same", "data/judging/advisory.yaml")
 def test_a_limit_of_another_method_never_fails_a_device(value: float, other: Status, same: Status) -> None:
     assert judged(value).status is other
     assert judged(value, SAME).status is same

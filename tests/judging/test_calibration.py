@@ -10,6 +10,7 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.judging.records.calibration import Calibrated, GoodFigure, calibrate, spreads_of
@@ -110,15 +111,7 @@ def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> Non
     assert (time.rate, equal.rate) == (False, True)
 
 
-@pytest.mark.parametrize(
-    ("metric", "unit", "devices", "reason"),
-    [
-        ("matmul.bf16", "TFLOPS", 3, "3 devices, at least 4"),
-        ("soak.rate", "TFLOPS", 3, "3 devices, at least 4"),
-        ("stream.triad", "GB/s", 2, "2 devices, at least 3"),
-        ("peer_copy.one_way", "GB/s", 1, "1 device, at least 3"),
-    ],
-)
+@tabled("metric, unit, devices, reason", "data/judging/calibration.yaml")
 def test_too_few_are_refused_by_the_kind_of_metric(metric: str, unit: str, devices: int, reason: str) -> None:
     few = calibrate(drawn(1, devices, metric=metric, unit=unit))
     assert few.left_out[metric].startswith(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
@@ -43,25 +43,7 @@ def after(**facts: Any) -> list[Measurement]:
 WHEN = "between stream.triad and matmul.bf16"
 
 
-POWER = f"power limit 700 W -> 630 W {WHEN}"
-OFF = f"ecc enabled -> disabled {WHEN}"
-ECC = {"inventory.ecc": OFF, "health.ecc_pending_change": f"ecc pending change 0 -> 1 {WHEN}"}
-
-
-@pytest.mark.parametrize(
-    ("facts", "said"),
-    [
-        ({"power_limit_w": 630.0}, {"inventory.power_limit": POWER, "health.power_limit_held": POWER}),
-        ({"clock_application_mhz": 1755}, {"health.clock_lock": f"clock application 1980 MHz -> 1755 MHz {WHEN}"}),
-        ({"ecc": False}, ECC),
-        ({"fabric_faults": ["degraded bandwidth"]}, {}),  # counters.fabric tells
-        ({"clock_application_mhz": None}, {}),
-        ({"nvlink_count": 17}, {"inventory.nvlink_count": f"nvlink count 18 -> 17 {WHEN}"}),
-        ({"pcie_width": 8}, {"health.pcie_width": f"pcie width 16 -> 8 {WHEN}"}),
-        ({"reasons": 0x68, "processes": [{"pid": 4}]}, {}),  # our own load, just ended
-        ({"lost": "it fell off the bus", "power_limit_w": 1.0}, {}),  # another verdict
-    ],
-)
+@tabled("facts, said", "data/judging/changed-facts.yaml")
 def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
     assert {each.metric: each.details["changed"] for each in after(**facts)} == said
 

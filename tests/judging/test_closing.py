@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 from worded import worded
 
 from pytest_accel.core.measurement import NODE, Measurement
@@ -67,16 +68,7 @@ def test_accepted(verdicts: list[Verdict], changes: dict[str, Any], line: str) -
     assert closed(verdicts, **changes) == Closing(line, 0, "ACCEPTED")
 
 
-@pytest.mark.parametrize(
-    ("status", "word", "code", "said"),
-    [
-        (None, "NOT JUDGED", 6, "no verdict on"),  # there is none
-        (Status.NOT_APPLICABLE, "NOT JUDGED", 6, "no verdict on"),  # passed over, whatever led to it
-        (Status.UNMEASURED, "NOT JUDGED", 6, "its reason"),
-        (Status.INCONCLUSIVE, "NOT JUDGED", 6, "its reason"),
-        (Status.FAIL, "REJECTED", 1, "its reason"),
-    ],
-)
+@tabled("status, word, code, said", "data/judging/closing.yaml")
 def test_what_is_required_and_does_not_hold_is_no_acceptance(
     status: Status | None, word: str, code: int, said: str
 ) -> None:
@@ -341,15 +333,7 @@ def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
 # -- neither
 
 
-@pytest.mark.parametrize(
-    ("changes", "word", "code", "words"),
-    [
-        ({"broken_tests": ["x (KeyError: 'y')"]}, "BROKEN", 3, "a software error, not a verdict on the hardware"),
-        ({"record_problem": "No space left"}, "NOT JUDGED", 6, "could not be written in full: No space"),
-        ({"record_problem": "No space left", "filtered": ["-k"]}, "NOT JUDGED", 6, "could not be written in full"),
-        ({"interrupted": "SIGTERM"}, "INTERRUPTED", 2, "(SIGTERM) after 7 limits: nothing was accepted"),
-    ],
-)
+@tabled("changes, word, code, words", "data/judging/closing.yaml")
 def test_a_run_that_went_wrong_accepts_nothing(changes: dict[str, Any], word: str, code: int, words: str) -> None:
     found = closed(full(), **changes)
     assert (found.word, found.exit, words in found.line) == (word, code, True)

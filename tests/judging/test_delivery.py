@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sentences import sentence_of
@@ -54,32 +54,7 @@ def test_a_list_without_nodes_says_nothing_of_the_node() -> None:
     assert {each.status for each in found.values()} == {Status.PASS}
 
 
-@pytest.mark.parametrize(
-    ("text", "subject", "status", "words"),
-    [
-        ("serial,node\n000,n1\n", "GPU-1", Status.FAIL, "001 is not on the list"),
-        (
-            "serial,node\n000,n1\n001,n2\n",
-            "GPU-1",
-            Status.FAIL,
-            "001 is listed for n2 (line 3): a board of another node",
-        ),
-        ("serial,node\n000,n1\n001,n1\n9,n1\n", NODE, Status.FAIL, "absent: 9 (line 4)"),
-        ("serial\n000\n1\n", "GPU-1", Status.UNMEASURED, "line 3 has 1, which differs by leading zeros alone"),
-        ("serial,node\n000,n1\n1,n1\n", NODE, Status.UNMEASURED, "absent, unless gpu1 is meant: 1 (line 3)"),
-        ("serial,node\n000,m1\n001,m1\n", "GPU-0", Status.UNMEASURED, "the list has no row for this node, n1"),
-        ("serial,node\n000,m1\n001,m1\n", NODE, Status.UNMEASURED, "no row for this node, n1; it has m1"),
-        ("serial,slot\n000,0\n001,0\n", "GPU-1", Status.FAIL, "it is in slot 1 (0000:01:00.0), listed 0"),
-        ("serial,slot\n000,0\n001,00000000:01:00.0\n", "GPU-1", Status.PASS, ""),
-        ("serial,slot\n000,0\n001,02:00.0\n", "GPU-1", Status.FAIL, "listed 02:00.0"),
-        ("serial,uuid\n000,\n001,GPU-7\n", "GPU-1", Status.FAIL, "its UUID is GPU-1, listed GPU-7"),
-        ("serial,model\n000,\n001,NVIDIA H200\n", "GPU-1", Status.FAIL, f"its model is {MODEL}, listed NVIDIA H200"),
-        (f"serial,model\n000,\n001,{MODEL.lower()}\n", "GPU-1", Status.PASS, ""),
-        ("serial,slot\n000,gpu0\n001,GPU1\n", "GPU-1", Status.PASS, ""),
-        ("serial,slot\n000,\n001,gpu0\n", "GPU-1", Status.FAIL, "it is in slot 1 (0000:01:00.0), listed gpu0"),
-        ("serial,slot\n000,\n001,1:0.0\n", "GPU-1", Status.PASS, ""),
-    ],
-)
+@tabled("text, subject, status, words", "data/judging/delivery.yaml")
 def test_what_is_wrong_is_said(text: str, subject: str, status: Status, words: str) -> None:
     found = judged(text)[subject]
     assert (found.status, words in sentence_of(found)) == (status, True), sentence_of(found)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
@@ -29,9 +30,6 @@ def gpu(**facts: Any) -> Device:
 
 def measured(metric: str, summary: TelemetrySummary, **details: Any) -> Measurement:
     return Measurement(metric, "GPU-0", "TFLOPS", 612.4, details=cast(Details, {"telemetry": summary, **details}))
-
-
-MEMORY = gpu(memory_clock_max_mhz=2619, memory_max_c=95)
 
 
 def seen(clock: float = 1400.0, **more: Any) -> TelemetrySummary:
@@ -60,34 +58,12 @@ AT_1593 = around(1593.0)
 HALF = math.log(1980 / 1400) / 2
 CAP = "sw_power_cap_s"
 CAPPED = lost({}, 2 * HALF, CAP)
-LOCKED = lost({}, 2 * HALF)
-LOWERED, GENEROUS = gpu(power_limit_w=500.0), gpu(power_limit_w=1200.0, power_limit_default_w=1200.0)
 
 
-@pytest.mark.parametrize(
-    ("device", "losses", "words"),
-    [
-        (gpu(), lost({"hw_thermal_s": HALF}, HALF, CAP), "of which HW thermal 50%, power cap 50% (normal)"),
-        (gpu(), lost({"hw_thermal_s": 2 * HALF}, 0.0, CAP), "clock 1400 of 1980 MHz, of which HW thermal 100%"),
-        (gpu(), lost({"hw_thermal_s+sw_thermal_s": 2 * HALF}, 0.0), "HW thermal and SW thermal together 100%"),
-        (gpu(), lost({"hw_thermal_s": HALF}, HALF), "HW thermal 50%, unexplained 50%"),
-        (gpu(), lost({"hw_slowdown_s": HALF}, HALF, "sync_boost"), "without a named reason 50%, sync boost 50%"),
-        (gpu(), lost({"hw_thermal_s": 0.02 * HALF}, 2 * HALF), "1400 of 1980 MHz, of which unexplained 99%"),
-        (gpu(), CAPPED, "clock 1400 of 1980 MHz, of which power cap 100% (normal)"),
-        (LOWERED, CAPPED, "of which power limit lowered from 700 to 500 W 100%"),
-        (LOWERED, LOCKED, "of which power limit lowered from 700 to 500 W 100%"),
-        (GENEROUS, CAPPED, "of which unexplained 100%"),
-        (GENEROUS, lost({CAP: HALF, "hw_thermal_s": HALF}, 0.0), "unexplained 50%, HW thermal 50%"),
-        (gpu(), lost({}, 2 * HALF, "application_clocks"), "application or locked clocks 100%"),
-        (gpu(clock_application_mhz=1980), lost({}, 2 * HALF, "application_clocks"), "unexplained 100%"),
-        (gpu(clock_application_mhz=1400, clock_application_default_mhz=1980), LOCKED, "locked clocks 100%"),
-        (gpu(perf_level="determinism"), LOCKED, "locked clocks 100%"),
-        (gpu(perf_level="auto"), LOCKED, "of which unexplained 100%"),
-        (gpu(), lost({"hw_thermal_s": 0.01}, 0.0, mhz=1960.0), "clock 1960 of 1980 MHz; unexplained (62 C"),
-    ],
-)
-def test_the_lost_clock_is_told_in_shares(device: Device, losses: ClockLosses, words: str) -> None:
-    said = str(cause(measured("matmul.bf16", seen(), clock_losses=losses), device))
+@tabled("facts, losses, words", "data/judging/diagnosis.yaml")
+def test_the_lost_clock_is_told_in_shares(facts: dict[str, Any], losses: dict[str, Any], words: str) -> None:
+    device = gpu(**facts)
+    said = str(cause(measured("matmul.bf16", seen(), clock_losses={"from_mhz": 1980.0, **losses}), device))
     assert words in said
     assert said.endswith("(62 C, 690 W)")
 
@@ -135,29 +111,10 @@ def test_like_devices_that_are_as_slow_explain_nothing() -> None:
     assert said.startswith("-16.1% against what is expected (730 TFLOPS): clock 1400 of 1980 MHz, of which power cap")
 
 
-@pytest.mark.parametrize(
-    ("metric", "device", "summary", "words"),
-    [
-        ("matmul.bf16", gpu(), seen(hw_thermal_s=4.1), "clock 1400 of 1980 MHz, HW thermal 41% of the time (62 C"),
-        ("matmul.fp8", gpu(), seen(), "clock 1400 of 1980 MHz, unexplained"),  # records of older versions, as above
-        ("matmul.fp8", gpu(), seen(clock=1975.0), "clock 1975 of 1980 MHz; unexplained"),
-        ("stream.copy", gpu(), seen(clock=1980.0, hw_thermal_s=0.05), "unexplained"),  # half a percent
-        ("stream.copy", MEMORY, seen(memory_clock_mhz=AT_1593), "memory clock 1593 of 2619 MHz: locked, or"),
-        ("stream.read", MEMORY, seen(memory_temperature_c=around(94.0)), "memory at 94 C, close to its maximum of 95"),
-        (
-            "stream.read",
-            MEMORY,
-            seen(memory_clock_mhz=around(2619.0)),
-            "unexplained at the memory's full clock of 2619",
-        ),
-        ("stream.read", MEMORY, seen(hw_thermal_s=4.1), "HW thermal 41% of the time"),
-        ("matmul.bf16", MEMORY, seen(clock=1980.0, memory_clock_mhz=AT_1593), "1980 of 1980 MHz; unexplained"),
-        ("host_copy.h2d", gpu(), link(4, 8), "ran at PCIe 4 x8 under load, its maximum is 5 x16"),
-        ("host_copy.h2d", gpu(), link(5, 16), "at its maximum, PCIe 5 x16: check NUMA"),
-    ],
-)
-def test_what_was_seen_is_the_cause(metric: str, device: Device, summary: TelemetrySummary, words: str) -> None:
-    assert words in str(cause(measured(metric, summary), device))
+@tabled("metric, facts, summary, words", "data/judging/diagnosis.yaml")
+def test_what_was_seen_is_the_cause(metric: str, facts: dict[str, Any], summary: dict[str, Any], words: str) -> None:
+    told = seen(**summary) if "clock" in summary else cast(TelemetrySummary, summary)
+    assert words in str(cause(measured(metric, told), gpu(**facts)))
 
 
 @pytest.mark.parametrize(("readings", "said"), [(6, False), (60, True)])
@@ -226,14 +183,7 @@ def test_the_cause_stands_in_the_sentence_of_a_failure_and_of_no_other() -> None
     assert "HW thermal" not in sentence_of(fine)
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "cause", "code"),
-    [
-        (27.0, {}, "; in an earlier attempt -50.9% against what is expected", "host-link-narrow"),
-        (27.0, link(5, 16), "; -50.5% against what is expected", "host-link-slow"),
-        (54.0, {}, None, "host-link-slow"),
-    ],
-)
+@tabled("first, again, cause, code", "data/judging/diagnosis.yaml")
 def test_the_evidence_of_either_attempt_that_broke_the_limit_counts(
     first: float, again: TelemetrySummary, cause: str | None, code: str
 ) -> None:
@@ -265,15 +215,6 @@ def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     assert "clock 1980 of 1980 MHz; unexplained; samples vary by 15%" in uneven
 
 
-@pytest.mark.parametrize(
-    ("of_alone", "summary", "words"),
-    [
-        (0.6, link(5, 16), "at its maximum, PCIe 5 x16: 0.60 of its rate alone: a shared uplink, or the host's"),
-        (0.6, {}, "0.60 of its rate alone"),
-        (0.99, link(5, 16), "at its maximum, PCIe 5 x16: check NUMA"),
-        (0.6, link(4, 16), "ran at PCIe 4 x16 under load"),  # that is reason enough
-        (0.99, {}, "None"),
-    ],
-)
+@tabled("of_alone, summary, words", "data/judging/diagnosis.yaml")
 def test_what_is_low_only_together_is_not_the_devices(of_alone: float, summary: TelemetrySummary, words: str) -> None:
     assert words in str(cause(measured("host_copy_all.h2d", summary, of_alone=of_alone), gpu()))

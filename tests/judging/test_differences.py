@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 from worded import worded
 
 from pytest_accel.core import exits
@@ -120,16 +121,7 @@ def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_
     assert of(node(verdicts=[held]), node(verdicts=[replace(failed, value=0.02, ceiling=0.01)])).exit == exits.REJECTED
 
 
-@pytest.mark.parametrize(
-    ("now", "counts"),
-    [
-        (verdict(Status.UNMEASURED, None), False),
-        (verdict(Status.UNMEASURED, None, fault=True), True),
-        (verdict(Status.FAIL, 3, "counters.xid"), True),
-        (verdict(Status.FAIL, "550", "inventory.driver_version"), False),
-        (verdict(Status.FAIL, "powersave", "host.cpu_governor"), False),
-    ],
-)
+@tabled("now, counts", "data/judging/differences.yaml")
 def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
     then = replace(now, status=Status.PASS, value=0, fault=False)
     assert only(of(node(verdicts=[then]), node(verdicts=[now]))).counts is counts
@@ -138,16 +130,7 @@ def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
 # -- facts, software, limits
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "direction"),
-    [
-        ("ecc", False, Direction.WORSE),
-        ("power_limit_w", 600.0, Direction.WORSE),
-        ("pcie_width", 8, Direction.WORSE),
-        ("power_limit_w", 750.0, Direction.BETTER),
-        ("vbios", "97.00", Direction.OTHER),
-    ],
-)
+@tabled("name, value, direction", "data/judging/differences.yaml")
 def test_a_fact_that_differs_says_whether_it_is_a_loss(name: str, value: Any, direction: Direction) -> None:
     found = of(node(), node(gpu(0, facts={name: value}), gpu(1)))
     assert (only(found).where, only(found).what, only(found).direction) == (("gpu0",), name, direction)
@@ -180,16 +163,7 @@ def test_a_fact_of_the_host_that_is_lost_is_worse() -> None:
 # -- figures
 
 
-@pytest.mark.parametrize(
-    ("value", "spread", "found"),
-    [
-        (2960.0, SPREAD, Direction.WORSE),
-        (2980.0, SPREAD, None),
-        (2960.0, None, None),  # nobody knows by how much two runs differ
-        (2900.0, None, Direction.WORSE),
-        (3050.0, SPREAD, Direction.BETTER),
-    ],
-)
+@tabled("value, spread, found", "data/judging/differences.yaml")
 def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread | None, found: Direction | None) -> None:
     compared = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(value)]), spread)
     assert [each.direction for each in compared.differences] == ([found] if found else [])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_tables import tabled
 
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import Status
@@ -28,36 +29,7 @@ def against(
     return found
 
 
-@pytest.mark.parametrize(
-    ("family", "stated", "marginal", "fails"),
-    [
-        ("memory", {}, 0.03, 0.03),
-        ("host link", {}, 0.08, 0.08),
-        ("peer links", {}, 0.08, 0.08),
-        ("products", {}, 0.15, 0.24),
-        ("products", {"raw_width": 0.045}, 0.135, 0.135),
-        ("products", {"raw_width": 0.104}, 0.15, 0.24),
-        ("products at the clock", {}, 0.12, 0.12),
-        ("products at the clock", {"width": 0.045}, 0.09, 0.09),
-        ("products at the clock", {"width": 0.07, "raw_width": 0.07}, 0.12, 0.12),
-        ("products at the clock", {"raw_width": 0.17}, 0.15, 0.17),  # MI100: no node was published at its clock
-        ("other", {}, 0.15, math.inf),
-        ("power", {"spread": 0.001}, 0.15, math.inf),
-        ("latency", {}, math.inf, math.inf),
-        ("memory", {"spread": 0.001}, 0.01, 0.02),
-        ("memory", {"spread": 0.004}, 0.0177, 0.0266),  # 4 and 6 times 0.4 % sqrt(1 + 1.57 / 7)
-        ("memory", {"spread": 0.001, "noise": 0.004}, 0.0182, 0.0274),
-        ("memory", {"spread": 0.01}, 0.03, 0.03),
-        ("memory", {"spread": 0.001, "noise": math.inf}, 0.03, 0.03),
-        ("host link", {"spread": 0.001, "noise": math.nan}, 0.08, 0.08),
-        ("memory", {"spread": 0.001, "ours": False}, 0.01, 0.03),
-        ("host link", {"spread": 0.001, "ours": False, "one_node": True}, 0.015, 0.05),
-        ("products", {"spread": 0.016, "ours": False, "one_node": True}, 0.1062, 0.24),
-        ("products", {"spread": 0.016}, 0.0708, 0.24),
-        ("products at the clock", {"spread": 0.016, "width": 0.045}, 0.0708, 0.09),
-        ("products at the clock", {"spread": 0.001}, 0.02, 0.12),
-    ],
-)
+@tabled("family, stated, marginal, fails", "data/judging/distance.yaml")
 def test_what_a_distance_to_the_neighbours_means(
     family: Family, stated: dict[str, Any], marginal: float, fails: float
 ) -> None:
@@ -84,26 +56,7 @@ def test_a_known_spread_never_finds_less_than_an_unknown_one(
     assert known.fails_from <= unknown.fails_from
 
 
-@pytest.mark.parametrize(
-    ("kind", "family", "stated", "allowed"),
-    [
-        ("past", "memory", {}, 0.02),
-        ("past", "products", {}, 0.055),
-        ("past", "memory", {"shared": 0.015}, 0.035),
-        ("past", "memory", {"shared": 0.5}, 0.04),
-        ("past", "memory", {"shared": -0.5}, 0.02),
-        ("past", "memory", {"spread": 0.001, "noise": math.inf}, 0.02),
-        ("past", "collectives", {"spread": 0.001}, 0.01),
-        ("past", "products", {"spread": 0.01}, 0.0566),  # 4 times 1 % sqrt(2): both runs deviate
-        ("elsewhere", "host link", {}, 0.15),
-        ("elsewhere", "latency", {}, math.inf),
-        ("fleet", "memory", {"spread": 0.01, "count": 1000}, 0.06),
-        ("fleet", "products", {"spread": 0.001, "count": 1000}, 0.02),
-        ("fleet", "memory", {}, math.inf),
-        ("known good", "memory", {"spread": 0.01, "count": 1000}, 0.05),
-        ("known good", "memory", {"spread": 0.01, "count": 1000, "freedom": 4.0}, 0.569),  # Student's t for 5 sigma
-    ],
-)
+@tabled("kind, family, stated, allowed", "data/judging/distance.yaml")
 def test_what_a_distance_to_another_reference_means(
     kind: ReferenceKind, family: Family, stated: dict[str, Any], allowed: float
 ) -> None:

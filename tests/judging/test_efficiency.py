@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
@@ -14,18 +15,7 @@ from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, jo
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 
 
-@pytest.mark.parametrize(
-    ("sku", "dtype", "tflops", "mhz", "share"),
-    [
-        # ROCm/rocm-blogs, "Understanding Peak and Max-Achievable FLOPS", part 2: rate and clock of the same run
-        ("mi300x", "bf16", 708, 1207, 0.942),
-        ("mi300x", "fp16", 654, 1115, 0.942),
-        ("mi300x", "fp8", 1273, 1230, 0.831),
-        ("mi325x", "bf16", 843, 1447, 0.936),
-        ("mi325x", "fp16", 794, 1354, 0.942),
-        ("mi325x", "fp8", 1519, 1464, 0.833),
-    ],
-)
+@tabled("sku, dtype, tflops, mhz, share", "real/clock_pairs.yaml")
 def test_published_pairs_of_rate_and_clock(sku: str, dtype: str, tflops: float, mhz: float, share: float) -> None:
     found = of_clock(measured(tflops, dtype), shipped.load(sku).datasheet, GPU, at(mhz))
     assert found == {"mhz": mhz, "share": pytest.approx(share, abs=6e-4)}
@@ -47,15 +37,7 @@ def test_the_units_that_the_device_has_count() -> None:
     assert found["share"] == pytest.approx(0.942 * 304 / 228, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sheet", "telemetry"),
-    [
-        ({"metric": "matmul_best.bf16"}, "mi300x", {"clock_mhz": {"mean": 1207.0}}),  # most of its window is the search
-        ({"value": None}, "mi300x", {"clock_mhz": {"mean": 1207.0}}),
-        ({}, "mi300x", {}),
-        ({}, "cpu", {"clock_mhz": {"mean": 3000.0}}),
-    ],
-)
+@tabled("changes, sheet, telemetry", "data/judging/efficiency.yaml")
 def test_nothing_is_said_of_what_is_not_known(changes: Any, sheet: str, telemetry: Any) -> None:
     found: Datasheet = shipped.load(sheet).datasheet
     assert of_clock(replace(measured(708), **changes), found, GPU, telemetry) is None
@@ -82,15 +64,6 @@ def test_energy_by_work() -> None:
     assert joules(measured(708), {"seconds": 10.0, "energy_j": 7500.0}) == pytest.approx(750 / 708)
 
 
-@pytest.mark.parametrize(
-    ("changes", "telemetry"),
-    [
-        ({}, {"seconds": 10.0}),
-        ({}, {"seconds": 2.0, "energy_j": 1500.0}),  # too short for a sensor that looks now and then
-        ({"value": None}, {"seconds": 10.0, "energy_j": 7500.0}),
-        ({"metric": "matmul_best.bf16"}, {"seconds": 10.0, "energy_j": 7500.0}),  # most of its window is the search
-        ({"metric": "soak.droop_slow", "unit": "1"}, {"seconds": 10.0, "energy_j": 7500.0}),
-    ],
-)
+@tabled("changes, telemetry", "data/judging/efficiency.yaml")
 def test_no_energy_is_said_of_what_it_was_not_measured_for(changes: Any, telemetry: Any) -> None:
     assert joules(replace(measured(708), **changes), telemetry) is None

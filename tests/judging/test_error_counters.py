@@ -9,6 +9,7 @@ from typing import Any
 import pynvml
 import pytest
 import shipped
+from judged_tables import tables
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.measurement import Device, Trouble
@@ -31,27 +32,10 @@ LIMITS = {
     if metric.startswith("counters.") and not metric.startswith(("counters.xid", "counters.log"))
 }
 """Of both vendors; of a counter that both limit NVIDIA's."""
+FILE = "data/judging/error-counters.yaml"
 LINK = dict.fromkeys(("replay", "recovery", "recovery_failed", "crc", "crc_data", "effective", "symbol"), 0)
-HEALTHY: dict[str, Any] = {
-    "ecc_uncorrectable_volatile": 0,
-    "ecc_correctable_volatile": 0,
-    "ecc_deferred_volatile": 0,
-    "bad_pages": 0,
-    "xgmi_errors": "none",
-    "xgmi_uncorrectable": 0,
-    "remapped_uncorrectable": 0,
-    "remapped_correctable": 0,
-    "remap_failure": False,
-    "remap_pending": False,
-    "recovery_action": "none",
-    "pcie_fatal": 0,
-    "pcie_replays": 0,
-    "nvlinks": [{"link": link, "state": "active", "errors": LINK} for link in range(18)],
-    "xgmi_down": 0,
-    "fabric_state": "completed",
-    "fabric_status": 0,
-    "fabric_faults": [],
-}
+UP = [{"link": link, "state": "active", "errors": LINK} for link in range(18)]
+HEALTHY: dict[str, Any] = {**tables(FILE)["healthy"], "nvlinks": UP}
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
 
 
@@ -77,38 +61,13 @@ def status_of(ledger: CounterReadings, name: str) -> Status:
     return judge([ledger.measured(metric, GPU)], LIMITS[metric]).status
 
 
-NEVER: list[tuple[str, dict[str, Any]]] = [
-    ("ecc_uncorrectable", {"ecc_uncorrectable_volatile": 1}),
-    ("ecc_uncorrectable", {"ecc_sram_uncorrectable_volatile": 1, "ecc_dram_uncorrectable_volatile": 0}),
-    ("fabric", {"fabric_state": "in progress"}),
-    ("fabric", {"fabric_status": 999}),
-    ("fabric", {"fabric_faults": ["degraded bandwidth"]}),
-    ("fabric", {"fabric_health": "limited capacity"}),
-    ("rows_remapped", {"remapped_uncorrectable": 1}),
-    ("remap_failure", {"remap_failure": True}),
-    ("remap_pending", {"remap_pending": True}),
-    ("recovery_asked", {"recovery_action": "drain and reset"}),
-    ("pcie_fatal", {"pcie_fatal": 1}),
-    ("nvlink_down", {"nvlinks": [{"link": 0, "state": "active", "errors": LINK}, {"link": 1, "state": "inactive"}]}),
-    ("nvlink_recovery", links(recovery=1)),
-    ("nvlink_recovery", links(recovery_failed=1)),
-    ("nvlink_replay", links(replay=1)),
-    ("pcie_replays", {"pcie_replays": 9}),
-    ("nvlink_crc", links(crc=4000, crc_data=2001)),
-    ("ecc_corrected", {"ecc_correctable_volatile": 50_000_001}),
-    ("bad_pages", {"bad_pages": 1}),
-    ("xgmi_down", {"xgmi_down": 1}),
-    ("xgmi_errors", {"xgmi_errors": "multiple errors"}),
-    ("xgmi_uncorrectable", {"xgmi_uncorrectable": 1}),
-]
-ADVICE: list[tuple[str, dict[str, Any]]] = [
-    ("ecc_corrected", {"ecc_correctable_volatile": 11}),
-    ("rows_remapped_corrected", {"remapped_correctable": 1}),
-    ("ecc_deferred", {"ecc_deferred_volatile": 1}),
-    ("nvlink_effective", links(effective=1)),
-    ("pcie_replays", {"pcie_replays": 8}),
-    ("nvlink_crc", links(crc=1)),
-]
+def moved(table: str) -> list[tuple[str, dict[str, Any]]]:
+    """What moves, as the table says: counters, and what the device states then."""
+    return [(name, links(**facts["links"]) if "links" in facts else facts) for name, facts in tables(FILE)[table]]
+
+
+NEVER = moved("never")
+ADVICE = moved("advice")
 
 
 def test_what_moves_beyond_its_limit_fails_and_names_the_probe() -> None:

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import in_process
 import pytest
-from worded import worded
+from judged_tables import tabled, tables
 
 from pytest_accel.core.details import Details, ErrorReport
-from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names
+from pytest_accel.core.measurement import Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
@@ -30,21 +30,8 @@ from pytest_accel.views.next_steps import next_steps
 GPU = Device("GPU-0", 0, "nvidia", "NVIDIA H100 80GB HBM3", facts={"clock_max_mhz": 1980, "pcie_gen_max": 5})
 NAMES = Names({"GPU-0": "gpu0", "GPU-1": "gpu1"})
 WINDOWS = [ReadingWindow("soak.rate", 0.0, 20.0)]
+FINDINGS = "data/judging/findings.yaml"
 WAIVER = Waiver("a limit", "a sample board", "ann", date(2027, 1, 1))
-GIVEN = """
-A101 device-missing A102 device-lost A103 device-hung A104 device-crashed A105 device-error A106 wrong-product
-A107 recovery-asked A108 driver-error A109 driver-notice
-A201 memory-uncorrectable A202 repair-pending A203 memory-unrepairable A204 memory-worn A205 memory-corrected
-A206 memory-missing A207 memory-wrong A208 memory-slow
-A301 host-link-narrow A302 host-link-errors A303 host-link-slow A304 peer-link-down A305 peer-link-errors
-A306 peer-link-slow A307 fabric A308 collective-slow A309 network-slow
-A401 hw-thermal A402 sw-thermal A403 hot A404 power-brake A405 hw-slowdown A406 power-limit-lowered A407 clock-locked
-A408 power-not-reached A409 unsteady A410 auxiliary-power
-A501 compute-slow A502 wrong-result A503 wrong-transfer
-A601 host-memory A602 host-memory-corrected A604 nic A606 host-setting
-A701 version A702 mode A703 in-use A704 board-differs A705 not-as-listed A799 limit-broken
-A901 unmeasured A902 inconclusive A903 not-tried
-"""
 
 
 def failing(metric: str, **fields: Any) -> Verdict:
@@ -72,7 +59,7 @@ def finding(verdict: Verdict, *own: Measurement) -> Finding:
 
 def test_a_code_that_was_given_keeps_its_meaning() -> None:
     """Tickets and scripts refer to it: codes are added, never changed or given again."""
-    assert [part for each in TABLE for part in (each.code, each.name)] == GIVEN.split()
+    assert [part for each in TABLE for part in (each.code, each.name)] == tables(FINDINGS)["given"].split()
 
 
 def test_every_metric_of_ours_has_a_code_of_its_own() -> None:
@@ -89,30 +76,9 @@ def test_every_code_of_a_kernel_report_exists() -> None:
     assert codes <= {each.name for each in TABLE}
 
 
-@pytest.mark.parametrize(
-    ("verdict", "title", "severity", "action"),
-    [
-        (failing("health.pcie_width"), "A301 host-link-narrow", "error", "reseat"),
-        (failing("health.pcie_width", waiver=WAIVER), "A301 host-link-narrow", "warning", "watch"),
-        (failing("soak.throttle.hw_thermal"), "A401 hw-thermal", "error", "check-cooling"),
-        (lost("lost"), "A102 device-lost", "critical", "reboot"),
-        (lost("uncorrectable"), "A201 memory-uncorrectable", "critical", "reset"),
-        (lost("hung", "stream.copy"), "A103 device-hung", "critical", "reboot"),
-        (lost(LEFT_OUT, "matmul.bf16"), "A903 not-tried", "unknown", "none"),
-        (failing("counters.fabric", fault=True, reasons=worded("was lost")), "A102 device-lost", "critical", "reboot"),
-        (wrong("matmul.bf16", "is off by 7"), "A502 wrong-result", "critical", "return"),
-        (wrong("peer_copy.one_way", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (wrong("all_reduce.busbw@8GiB", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (wrong("ddp.step_ms", "arrived changed"), "A503 wrong-transfer", "critical", "check-links"),
-        (failing("matmul.bf16", fault=True, reasons=worded("CUDA error: x")), "A105 device-error", "critical", "reset"),
-        (failing("matmul.bf16", status=Status.UNMEASURED), "A901 unmeasured", "unknown", "measure-again"),
-        (failing("matmul.bf16", status=Status.INCONCLUSIVE), "A902 inconclusive", "unknown", "measure-again"),
-        (failing("matmul.bf16", status=Status.MARGINAL), "A501 compute-slow", "warning", "watch"),
-        (failing("host.acs", status=Status.MARGINAL), "A606 host-setting", "warning", "configure"),
-    ],
-)
-def test_the_finding_of_a_verdict(verdict: Verdict, title: str, severity: str, action: str) -> None:
-    found = finding(verdict)
+@tabled("fields, title, severity, action", "data/judging/findings.yaml")
+def test_the_finding_of_a_verdict(fields: dict[str, Any], title: str, severity: str, action: str) -> None:
+    found = finding(failing(**fields))
     assert (found.title, found.severity.value, found.action.value) == (title, severity, action)
     assert found.do
 
@@ -129,17 +95,7 @@ def reported(kind: str, **fields: Any) -> Measurement:
     return reports.measured(kind, "GPU-0", WINDOWS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "title", "do"),
-    [
-        ("xid", {"number": 79}, "A102 device-lost, Xid 79 (RESTART_BM)", "reboot the node; reseat"),
-        ("xid", {"number": 48}, "A201 memory-uncorrectable, Xid 48 (WORKFLOW_XID_48)", "drain the node and reset"),
-        ("xid", {"number": 62}, "A108 driver-error, Xid 62 (RESET_GPU)", "drain the node and reset"),
-        ("xid", {"number": 54}, "A410 auxiliary-power, Xid 54 (CHECK_MECHANICALS)", "connect its auxiliary power"),
-        ("xid", {"number": 171}, "A201 memory-uncorrectable, Xid 171", "drain the node and reset"),
-        ("log", {"number": 0, "message": "PCIe fatal"}, "A302 host-link-errors", "check seat, riser and cable"),
-    ],
-)
+@tabled("kind, fields, title, do", "data/judging/findings.yaml")
 def test_a_report_has_the_code_of_what_it_reports(kind: str, fields: dict[str, Any], title: str, do: str) -> None:
     metric = f"counters.{kind}_hardware"
     found = finding(failing(metric, value=1), reported(metric, **fields))
@@ -157,19 +113,9 @@ def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float
     return Measurement(metric, "GPU-0", "TFLOPS", 500.0, details=cast(Details, details))
 
 
-@pytest.mark.parametrize(
-    ("own", "name"),
-    [
-        (slow({"hw_thermal_s": WHOLE}), "hw-thermal"),
-        (slow({"hw_power_brake_s": 0.7 * WHOLE, "hw_thermal_s": 0.3 * WHOLE}), "power-brake"),
-        (slow({"hw_thermal_s+sw_thermal_s": WHOLE}), "hw-thermal"),
-        (slow({"hw_thermal_s": 0.2 * WHOLE}), "compute-slow"),
-        (slow({"sw_power_cap_s": WHOLE}), "compute-slow"),
-        (slow({}, mhz=1975.0), "compute-slow"),
-        (slow({"hw_thermal_s": WHOLE}, "stream.copy"), "hw-thermal"),
-    ],
-)
-def test_the_cause_counts_more_than_the_metric(own: Measurement, name: str) -> None:
+@tabled("by_reason, changes, name", "data/judging/findings.yaml")
+def test_the_cause_counts_more_than_the_metric(by_reason: dict[str, float], changes: dict[str, Any], name: str) -> None:
+    own = slow(by_reason, **changes)
     assert finding(failing(own.metric, value=500.0), own).fault.name == name
 
 
@@ -226,29 +172,13 @@ def test_copies_over_a_narrow_link_have_its_code() -> None:
     assert [found[each.key].fault.name for each in copies] == ["host-link-narrow", "host-link-slow"]
 
 
-NODE = """
-sku: h100-sxm
-platform: hgx8
-seed: 7
-faults:
-  - {fault: slow-compute, device: 0, by: 0.3}
-  - {fault: thermal-slowdown, device: 1}
-  - {fault: power-brake, device: 2}
-  - {fault: power-cap-lowered, device: 3}
-  - {fault: clock-locked, device: 4}
-  - {fault: narrow-pcie, device: 5}
-  - {fault: slow-memory, device: 6}
-  - {fault: wrong-result, device: 7}
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
     """The finding of each device is the fault that it has."""
-    (tmp_path / "node.yaml").write_text(NODE, encoding="utf-8")
+    node = Path(__file__).parents[1] / "data/judging/every-device-sick.yaml"
     with in_process.fast():
-        here, _ = in_process.run(tmp_path / "node.yaml", tmp_path / "out", measured=("host_copy", "stream", "soak"))
+        here, _ = in_process.run(node, tmp_path / "out", measured=("host_copy", "stream", "soak"))
     worst: dict[str, str] = {}
     for (_, subject, _), each in findings_of(here.ledger.record).items():
         worst.setdefault(here.ledger.names[subject], each.fault.name)

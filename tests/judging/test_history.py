@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
-from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
+from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import AllAlike, BehindPast, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
@@ -149,15 +150,7 @@ def test_devices_that_dropped_alike_share_the_cause() -> None:
     assert AllAlike(4) not in of_all(*now, spread=SPREAD).reasons
 
 
-@pytest.mark.parametrize(
-    ("own", "others", "status"),
-    [
-        (0.025, 0.0, Status.MARGINAL),
-        (0.025, 0.01, Status.NOT_APPLICABLE),
-        (0.025, -0.004, Status.MARGINAL),
-        (0.05, 0.05, Status.MARGINAL),  # what all lost counts from twice 2 % on
-    ],
-)
+@tabled("own, others, status", "data/judging/history.yaml")
 def test_without_a_spread_a_device_may_lose_what_the_like_devices_lost(
     own: float, others: float, status: Status
 ) -> None:
@@ -166,21 +159,7 @@ def test_without_a_spread_a_device_may_lose_what_the_like_devices_lost(
     assert of_all(*now[:3]).status is Status.MARGINAL, "two others tell nothing"
 
 
-@pytest.mark.parametrize(
-    ("one", "counts"),
-    [
-        (memory(3000.0), True),
-        (memory(3000.0, NODE), True),
-        (memory(3000.0, trouble=Trouble("need", "no time")), False),
-        (memory(3000.0, disturbance="in use"), False),
-        (memory(3000.0, details={"excuse": "loaded"}), False),
-        (memory(3000.0, how="alone"), False),
-        (Measurement("soak.power", "GPU-0", "W", 700.0), False),
-        (Measurement("mine.delay", "GPU-0", "us", 7.0), False),
-        (Measurement("inventory.nvlink_speed", "GPU-0", "GB/s", 25.0), False),
-        (Measurement("ddp.step_ms", NODE, "ms", 25.0), False),
-    ],
-)
+@tabled("one, counts", "data/judging/history.yaml")
 def test_which_figures_a_later_run_is_compared_with(one: Measurement, counts: bool) -> None:
     assert kept(one) is counts
 

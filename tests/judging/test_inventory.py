@@ -1,10 +1,11 @@
 """The inventory: what is shown and cannot be used is a failure of the hardware, never a silent fall back."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
@@ -19,11 +20,11 @@ H100 = "NVIDIA H100 80GB HBM3"
 SKU = shipped.load("h100-sxm")
 
 
-def gpus(count: int, model: str = H100) -> tuple[Device, ...]:
+def devices_of(count: int, model: str = H100) -> tuple[Device, ...]:
     return tuple(Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model=model) for i in range(count))
 
 
-def shown(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> list[dict[str, Any]]:
+def shown_by(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> list[dict[str, Any]]:
     address = where.partition("PCI ")[2]
     return [{"driver": driver, "where": where.format(i), "pci": address.format(i)} for i in range(count)]
 
@@ -31,75 +32,56 @@ def shown(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> lis
 PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "shown": ["PCI a", "PCI b", "PCI c"]}
 INTEL = {"driver": "intel", "kind": "need", "reason": "pytest_accel has no driver for Intel devices yet"}
 AMD = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
-AT_0 = (replace(gpus(1)[0], pci_address="0000:0"),)
-NODE_FILE = "/dev/nvidia{}"
+HUNG = {"driver": "nvidia", "reason": "hung"}
+PROBLEMS: dict[str, dict[str, Any]] = {"unloaded": PROBLEM, "intel": INTEL, "amd": AMD, "hung": HUNG}
 
 
-@pytest.mark.parametrize(
-    ("discovery", "vendor", "words"),
-    [
-        (Discovery(gpus(8), shown=shown(8)), "nvidia", None),
-        (Discovery(gpus(8)), "nvidia", None),  # a container shows no bus
-        (Discovery(gpus(8), shown=shown(7)), "nvidia", None),
-        (Discovery(gpus(7), shown=shown(8)), "nvidia", "bus shows 8 nvidia devices, but the driver finds 7"),
-        (Discovery(AT_0, shown=shown(2)), "nvidia", "the driver finds 1, none at PCI 0000:1: check dmesg"),
-        (Discovery((), shown=shown(8)), "nvidia", "shows PCI 0000:0, PCI 0000:1 ..., but the nvidia driver finds no"),
-        (Discovery((), shown=shown(1, where=NODE_FILE)), "nvidia", "machine shows /dev/nvidia0, but the nvidia"),
-        (Discovery((), shown=shown(1, where=NODE_FILE)), None, "machine shows /dev/nvidia0, but the nvidia"),
-        (Discovery(gpus(4), shown=shown(8, where=NODE_FILE)), "nvidia", None),  # nodes of others' devices
-        (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), "nvidia", None),  # another vendor was not asked for
-        (Discovery(gpus(8), shown=[*shown(8), *shown(1, "amd")]), None, "the amd driver finds no device"),
-        (Discovery((), [PROBLEM]), "nvidia", "nvidia (PCI a, PCI b ...): the kernel module is not loaded"),
-        (Discovery((), [{"driver": "nvidia", "reason": "hung"}]), None, "nvidia: hung"),
-        (Discovery(), None, None),
-    ],
-)
-def test_what_the_machine_shows_must_be_reachable(discovery: Discovery, vendor: str | None, words: str | None) -> None:
-    found = discovery.unreachable(vendor)
-    assert found is None if words is None else (found is not None and words in found.reason)
+def discovered(
+    gpus: int = 0, at: str = "", shown: Sequence[Sequence[Any]] = (), problems: Sequence[str] = (), **more: Any
+) -> Discovery:
+    """What is found where the machine shows so many devices of a driver; one GPU at a PCI address."""
+    devices = (replace(devices_of(1)[0], pci_address=at),) if at else devices_of(gpus)
+    showing = [each for some in shown for each in shown_by(*some)]
+    return Discovery(devices, [PROBLEMS[each] for each in problems], showing, **more)
+
+
+@tabled("found, vendor, words", "data/judging/inventory.yaml")
+def test_what_the_machine_shows_must_be_reachable(found: dict[str, Any], vendor: str | None, words: str | None) -> None:
+    trouble = discovered(**found).unreachable(vendor)
+    assert trouble is None if words is None else (trouble is not None and words in trouble.reason)
 
 
 def test_a_driver_is_ok_or_the_devices_own_trouble() -> None:
-    (ok,) = facts("inventory.driver", Discovery(gpus(8), shown=shown(8)), SKU)
+    (ok,) = facts("inventory.driver", Discovery(devices_of(8), shown=shown_by(8)), SKU)
     assert (ok.value, ok.trouble) == ("ok", None)
     (found,) = facts("inventory.driver", Discovery((), [PROBLEM]), SKU)
     assert (found.subject, found.value, found.trouble and found.trouble.kind) == (NODE, None, "device")
 
 
 def test_the_count_is_what_was_found_and_two_devices_of_one_identity_are_not_two() -> None:
-    for devices, count in ((gpus(0), 0), (gpus(8), 8), ((*gpus(1), *gpus(1)), 1)):
+    for devices, count in ((devices_of(0), 0), (devices_of(8), 8), ((*devices_of(1), *devices_of(1)), 1)):
         (found,) = facts("inventory.count", Discovery(devices), SKU)
         assert (found.value, found.unit, found.subject) == (count, "count", NODE)
 
 
-@pytest.mark.parametrize(
-    ("found", "vendor", "kind"),
-    [
-        (Discovery((), shown=shown(8), container="docker"), "nvidia", "need"),  # may not have been given them
-        (Discovery(gpus(7), shown=shown(8), container="docker"), "nvidia", "device"),  # it lost one
-        (Discovery((), shown=shown(8)), "nvidia", "device"),
-        (Discovery(gpus(8), [AMD], shown(8)), "nvidia", "need"),  # such as the driver of a processor's own graphics
-        (Discovery(gpus(8), [AMD], shown(8)), "amd", "device"),
-        (Discovery(gpus(8), [AMD], shown(8)), None, "device"),
-        (Discovery((), [INTEL, PROBLEM]), None, "device"),  # a driver that we lack hides no defect
-        (Discovery(gpus(7), [INTEL], shown(8)), None, "device"),
-    ],
-)
-def test_whose_fault_it_is_that_a_device_cannot_be_reached(found: Discovery, vendor: str | None, kind: str) -> None:
-    trouble = found.unreachable(vendor)
+@tabled("found, vendor, kind", "data/judging/inventory.yaml")
+def test_whose_fault_it_is_that_a_device_cannot_be_reached(
+    found: dict[str, Any], vendor: str | None, kind: str
+) -> None:
+    trouble = discovered(**found).unreachable(vendor)
     assert trouble
     assert trouble.kind == kind
-    assert ("this is a container (docker)" in trouble.reason) == (kind == "need" and found.container == "docker")
+    assert ("this is a container (docker)" in trouble.reason) == (kind == "need" and found.get("container") == "docker")
 
 
 def test_every_device_says_which_product_it_is() -> None:
-    mixed = Discovery((*gpus(1), Device("GPU-9", 1, "nvidia", "NVIDIA H20", pci_id="10de:2329")))
+    mixed = Discovery((*devices_of(1), Device("GPU-9", 1, "nvidia", "NVIDIA H20", pci_id="10de:2329")))
     other = "NVIDIA H20 (10de:2329): its name is NVIDIA H20, not NVIDIA H100 80GB HBM3"
     found = [(each.subject, each.value) for each in facts("inventory.sku", mixed, SKU)]
     assert found == [("GPU-0", "h100-sxm"), ("GPU-9", other)]
     (nameless,) = facts("inventory.sku", Discovery((Device("GPU-0", 0, "nvidia", ""),)), SKU)
     assert str(nameless.value).startswith("no name (no PCI id): neither its name")
-    assert facts("inventory.sku", Discovery(gpus(1)), None)[0].value == f"{H100} (no PCI id)", "no SKU was named"
+    assert facts("inventory.sku", Discovery(devices_of(1)), None)[0].value == f"{H100} (no PCI id)", "no SKU was named"
 
 
 def test_what_one_device_states_no_other_of_its_model_may_call_unsupported() -> None:
@@ -107,7 +89,7 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported() -> 
     limit = Limit("inventory.mig", "text", equals="disabled", if_supported=True)
     for stating, status in ((0, Status.NOT_APPLICABLE), (1, Status.UNMEASURED), (3, Status.UNMEASURED)):
         stated, unsupported = {"mig": False}, {"unsupported": {"mig": "not supported"}}
-        devices = tuple(replace(each, facts=stated if each.index < stating else unsupported) for each in gpus(4))
+        devices = tuple(replace(each, facts=stated if each.index < stating else unsupported) for each in devices_of(4))
         *_, last = facts("inventory.mig", Discovery(devices), None)
         verdict = judge([last], limit)
         assert (verdict.status, f"{stating} of 4 devices report it" in sentence_of(verdict)) == (status, stating > 0)
@@ -119,24 +101,10 @@ def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     assert found.details == {"ports": {"mlx5_3/1": 7}, "worst": "mlx5_3/1"}
 
 
-EIGHT = {f"mlx5_{place}": 50.0 for place in range(8)}
-SEVEN = {f"mlx5_{place}": 50.0 for place in range(7)}
 NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0})
 
 
-@pytest.mark.parametrize(
-    ("rates", "bad", "in_container", "status", "words"),
-    [
-        (EIGHT, {}, False, Status.PASS, ""),
-        ({**EIGHT, "mlx5_8": 12.5, "mlx5_9": 0.0}, {"mlx5_9": "DOWN (Disabled)"}, False, Status.PASS, ""),
-        ({**EIGHT, "mlx5_3": 25.0}, {}, False, Status.FAIL, "7, floor 8 (-12.5%), at mlx5_3 25 GB/s"),
-        ({**EIGHT, "mlx5_3": 0.0}, {"mlx5_3": "DOWN (Polling)"}, False, Status.FAIL, "at mlx5_3 DOWN (Polling)"),
-        (SEVEN, {}, False, Status.FAIL, "7, floor 8 (-12.5%)"),
-        ({}, {}, False, Status.FAIL, "0, floor 8"),
-        ({"mlx5_0": 50.0}, {}, True, Status.UNMEASURED, "1 of 8 NICs are seen; requires the host instead of a"),
-        ({**EIGHT, "mlx5_3": 25.0}, {}, True, Status.FAIL, "at mlx5_3 25 GB/s"),
-    ],
-)
+@tabled("rates, bad, in_container, status, words", "data/judging/inventory.yaml")
 def test_nics_are_counted_by_the_rate_of_the_platform(
     rates: dict[str, float], bad: dict[str, str], in_container: bool, status: Status, words: str
 ) -> None:
@@ -175,7 +143,7 @@ def test_a_sensor_that_does_not_answer_hides_the_host() -> None:
 
 
 def test_a_driver_that_we_lack_is_a_need_and_no_verdict_on_the_node() -> None:
-    found = Discovery((), [INTEL], shown(2, "intel"))
+    found = Discovery((), [INTEL], shown_by(2, "intel"))
     (driver,), (count,) = facts("inventory.driver", found, None), facts("inventory.count", found, SKU)
     assert driver.trouble == count.trouble
     assert (driver.trouble and driver.trouble.kind) == "need"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pynvml
 import pytest
 import shipped
+from judged_tables import tabled, tables
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
@@ -77,54 +77,27 @@ def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> 
     assert {metric for name in (*DEVICE_FACTS, "memory_bytes") for metric in judged_by(name)} == known
 
 
-SICK: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
-    ("inventory.memory", {"nvmlDeviceGetMemoryInfo": fills(total=79 << 30)}, {}),
-    ("inventory.power_limit", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
-    ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1755, 2: 3201}}, {}),
-    ("inventory.clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 2010, 2: 3201}}, {}),
-    ("inventory.memory_clock_max", {"nvmlDeviceGetMaxClockInfo": {1: 1980, 2: 2600}}, {}),
-    ("inventory.memory_bus", {"nvmlDeviceGetMemoryBusWidth": 4096}, {}),
-    ("inventory.compute_units", {"nvmlDeviceGetNumGpuCores": 114 * 128}, {}),
-    ("inventory.power_limit_default", {"nvmlDeviceGetPowerManagementDefaultLimit": 630_000}, {}),
-    ("inventory.power_limit_max", {"nvmlDeviceGetPowerManagementLimitConstraints": (200_000, 630_000)}, {}),
-    ("inventory.nvlink_speed", {}, {(164, 7): (1, 13281)}),
-    ("inventory.fabric_clique", {"nvmlDeviceGetGpuFabricInfoV": fabric(cliqueId=2)}, {}),
-    ("inventory.ecc", {"nvmlDeviceGetEccMode": (0, 0)}, {}),
-    ("inventory.pcie_gen_max", {"nvmlDeviceGetMaxPcieLinkGeneration": 4}, {}),
-    ("health.ecc_pending_change", {"nvmlDeviceGetEccMode": (1, 0)}, {}),
-    ("health.power_limit_lowered", {"nvmlDeviceGetPowerManagementLimit": 500_000}, {}),
-    ("health.clock_lock", {"nvmlDeviceGetClock": {(1, 1): 1200, (1, 2): 1980}}, {}),
-    ("health.clock_lock", {REASONS: 0x02, "nvmlDeviceGetClock": {(1, 1): 1755, (1, 2): 1755}}, {}),
-    ("health.thermal_margin", {"nvmlDeviceGetMarginTemperature": fills(marginTemperature=-2)}, {}),
-    ("health.slowdown", {REASONS: 0x81}, {}),
-    ("health.ecc_uncorrectable_volatile", {"nvmlDeviceGetTotalEccErrors": {(1, 0): 1}}, {}),
-    ("health.ecc_sram_uncorrectable_aggregate", {"nvmlDeviceGetMemoryErrorCounter": {(1, 1, 7): 5}}, {}),
-    ("health.ecc_sram_threshold", {"nvmlDeviceGetSramEccErrorStatus": fills(bThresholdExceeded=1)}, {}),
-    ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthSummary=3)}, {}),
-    ("health.remap_pending", {"nvmlDeviceGetRemappedRows": (0, 1, 1, 0)}, {}),
-    ("health.remap_failure", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 1)}, {}),
-    ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 513, 0, 0)}, {}),
-    ("health.retired_pages", {}, {29: (1, 60), 30: (1, 3)}),
-    ("health.retired_pages_pending", {"nvmlDeviceGetRetiredPagesPendingStatus": 1}, {}),
-    ("health.channel_repair_pending", {"nvmlDeviceGetRepairStatus": fills(bChannelRepairPending=1)}, {}),
-    ("health.tpc_repair_pending", {"nvmlDeviceGetRepairStatus": fills(bTpcRepairPending=1)}, {}),
-    ("health.memory_unrepairable", {"nvmlDeviceGetUnrepairableMemoryFlag_v1": fills(unrepairableMemory=1)}, {}),
-    ("health.recovery_action", {}, {230: (1, 2)}),
-    ("health.fabric", {"nvmlDeviceGetGpuFabricInfoV": fabric(state=2)}, {}),
-    ("health.fabric", {"nvmlDeviceGetGpuFabricInfoV": fabric(status=999)}, {}),
-    ("health.fabric_faults", {"nvmlDeviceGetGpuFabricInfoV": fabric(healthMask=0x1A9)}, {}),
-    ("health.nvlink_up", {}, {(165, 7): (1, 0)}),
-    ("health.nvlink_up", {}, {pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, 0)}),
-    ("health.pcie_width", {"nvmlDeviceGetCurrPcieLinkWidth": 8}, {}),
-]
-ADVICE: list[tuple[str, dict[str, Any], dict[Any, Any]]] = [
-    ("inventory.vbios", {"nvmlDeviceGetVbiosVersion": b"96.00.74.00.01"}, {}),
-    ("inventory.inforom", {"nvmlDeviceGetInforomImageVersion": b"G520.0200.00.03"}, {}),
-    ("health.power_limit_held", {"nvmlDeviceGetEnforcedPowerLimit": 500_000}, {}),
-    ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 500, 0, 0)}, {}),  # a repair rejects nothing
-    ("health.remapped_uncorrectable", {"nvmlDeviceGetRemappedRows": (0, 1, 0, 0)}, {}),
-    ("health.remap_banks_exhausted", {"nvmlDeviceGetRowRemapperHistogram": fills(max=2559, none=1)}, {}),
-]
+def answer(cell: Any) -> Any:
+    """What a library answers, as a table writes it."""
+    if isinstance(cell, list):
+        return tuple(answer(each) for each in cell)
+    if not isinstance(cell, dict):
+        return cell.encode() if isinstance(cell, str) else cell
+    if "fills" in cell:
+        return fills(**cell["fills"])
+    if "fabric" in cell:
+        return fabric(**cell["fabric"])
+    pairs = [(tuple(arguments), each) for arguments, each in cell["pairs"]] if "pairs" in cell else cell.items()
+    return {key: answer(each) for key, each in pairs}
+
+
+def cases(table: str) -> list[tuple[str, dict[str, Any], dict[Any, Any]]]:
+    rows = tables("data/judging/inventory-facts.yaml")[table]
+    return [(metric, *(answer(each) for each in stated)) for metric, *stated in rows]
+
+
+SICK = cases("sick")
+ADVICE = cases("advice")
 
 
 @pytest.mark.parametrize(("cases", "status"), [(SICK, Status.FAIL), (ADVICE, Status.MARGINAL)])
@@ -274,22 +247,7 @@ def test_what_the_gpu_does_not_support() -> None:
         assert "this GPU does not support it" in sentence_of(verdict)
 
 
-@pytest.mark.parametrize(
-    ("metric", "stated", "unit", "value"),
-    [
-        ("inventory.ecc", {"ecc": False}, "text", "disabled"),
-        ("health.remap_pending", {"remap_pending": True}, "count", 1),
-        ("health.slowdown", {"reasons": 0x48}, "text", "hardware slowdown, hardware thermal"),
-        ("health.slowdown", {"reasons": 0x05}, "text", "none"),
-        ("health.thermal_margin", {"temperature_c": 95, "slowdown_c": 89, "shutdown_c": 92}, "K", -6),
-        ("health.thermal_margin", {"temperature_c": 86, "margin_c": 1, "slowdown_margin_c": -2}, "K", 3),
-        ("health.power_limit_lowered", {"power_limit_requested_w": 700.0, "power_limit_default_w": 650.0}, "W", 0.0),
-        ("health.power_limit_held", {"power_limit_w": 700.0, "power_limit_requested_w": 900.0}, "W", 200.0),
-        ("health.pcie_path_width", {"pcie_path": [{"width": 16}, {}, {"width": 8}]}, "count", 8),
-        ("health.nvlink_errors", {"nvlinks": [{"errors": {"crc": 2, "symbol": 9}}, {}]}, "count", 2),
-        ("health.fabric_faults", {"fabric_faults": ["no partition"]}, "text", "no partition"),
-    ],
-)
+@tabled("metric, stated, unit, value", "data/judging/inventory-facts.yaml")
 def test_a_figure_and_its_unit(metric: str, stated: dict[str, Any], unit: str, value: Value) -> None:
     assert read(metric, device(**stated)) == (unit, value, None)
 
@@ -311,18 +269,7 @@ def test_a_limit_on_a_fact_that_nobody_knows_is_not_passed_over() -> None:
     assert "this version knows no fact health.mood" in str(read("health.mood", device())[2])
 
 
-@pytest.mark.parametrize(
-    ("metric", "stated"),
-    [
-        ("health.remapped_uncorrectable", {"remapped_uncorrectable": -1}),
-        ("health.remapped_uncorrectable", {"remapped_uncorrectable": 2**32 - 1}),
-        ("health.ecc_uncorrectable_volatile", {"ecc_uncorrectable_volatile": 2**64 - 1}),
-        ("health.bad_pages_of_threshold", {"bad_pages": 3, "bad_pages_threshold": -2}),
-        ("health.pcie_path_width", {"pcie_path": [{}]}),
-        ("inventory.clock_max", {"clock_max_mhz": 0}),
-        ("inventory.nvlink_speed", {"nvlink_gb_per_s": math.nan}),
-    ],
-)
+@tabled("metric, stated", "data/judging/inventory-facts.yaml")
 def test_a_number_that_no_device_can_mean_holds_and_breaks_no_limit(metric: str, stated: dict[str, Any]) -> None:
     _, value, trouble = read(metric, device(**stated))
     assert (value, trouble and trouble.kind) == (None, "need")

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
@@ -49,39 +50,7 @@ def status(value: Value | None, limit: Limit | None, unit: str = "TFLOPS", **cha
 # -- one number, one bound
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "unit", "expected"),
-    [
-        (672 * 1.021, FLOOR, "TFLOPS", Status.PASS),
-        (672 * 1.019, FLOOR, "TFLOPS", Status.MARGINAL),
-        (672, FLOOR, "TFLOPS", Status.MARGINAL),  # exactly the floor holds
-        (671.999, FLOOR, "TFLOPS", Status.FAIL),
-        (0, FLOOR, "TFLOPS", Status.FAIL),
-        (-730, FLOOR, "TFLOPS", Status.FAIL),
-        (0.01, CEILING, "1", Status.PASS),
-        (0.0495, CEILING, "1", Status.MARGINAL),
-        (0.05, CEILING, "1", Status.MARGINAL),
-        (0.051, CEILING, "1", Status.FAIL),
-        (0, replace(CEILING, ceiling=0.0), "1", Status.PASS),  # "none at all" has no margin to be near
-        (1, replace(CEILING, ceiling=0.0), "1", Status.FAIL),
-        (0.03, replace(CEILING, warn=0.02), "1", Status.MARGINAL),
-        (0.01, replace(CEILING, warn=0.02), "1", Status.PASS),
-        (0.001, replace(CEILING, ceiling=0.01, warn=0.0), "1", Status.MARGINAL),
-        (700, replace(FLOOR, warn=720), "TFLOPS", Status.MARGINAL),
-        (725, replace(FLOOR, warn=720), "TFLOPS", Status.PASS),
-        (700, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.PASS),
-        (600, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
-        (900, replace(FLOOR, ceiling=800.0), "TFLOPS", Status.FAIL),
-        (8, COUNT, "count", Status.PASS),
-        (7, COUNT, "count", Status.FAIL),
-        (9, COUNT, "count", Status.FAIL),
-        ("8", COUNT, "text", Status.FAIL),
-        ("h100-sxm", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.PASS),
-        ("NVIDIA H20", Limit("inventory.sku", "text", equals="h100-sxm"), "text", Status.FAIL),
-        (0, replace(COUNT, equals=0), "count", Status.PASS),
-        (True, replace(COUNT, equals=False), "text", Status.FAIL),
-    ],
-)  # fmt: skip
+@tabled("value, limit, unit, expected", "data/judging/judge.yaml")
 def test_a_value_against_a_limit(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     assert status(value, limit, unit) is expected
 
@@ -144,15 +113,7 @@ def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
     assert status(730, BY_NVLS, conditions={"algorithm": "ring"}) is Status.PASS, "what holds holds by any"
 
 
-@pytest.mark.parametrize(
-    ("settings", "chosen"),
-    [
-        ({"environment": {"NCCL_ALGO": "Ring"}}, "NCCL_ALGO=Ring in the environment"),
-        ({"conf_files": {"/etc/nccl.conf": {"NCCL_NVLS_ENABLE": "0"}}}, "NCCL_NVLS_ENABLE=0 in /etc/nccl.conf"),
-        ({"environment": {"NCCL_NVLS_ENABLE": "1"}, "conf_files": {"/f": {"NCCL_NVLS_ENABLE": "0"}}}, ""),
-        ({"environment": {"NCCL_TOPO_FILE": "/opt/topo.xml"}}, ""),
-    ],
-)
+@tabled("settings, chosen", "data/judging/judge.yaml")
 def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any], chosen: str) -> None:
     conditions = {"algorithm": "ring", "backend": "nccl", **settings}
     verdict = judge([found(600, conditions=conditions)], BY_NVLS)
@@ -161,15 +122,7 @@ def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any
     assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "restricts"),
-    [
-        ("NCCL_P2P_DISABLE", "1", True),
-        ("NCCL_P2P_DISABLE", "0", False),
-        ("NCCL_MAX_NCHANNELS", "2", True),
-        ("NCCL_SOCKET_IFNAME", "eth0", False),
-    ],
-)
+@tabled("name, text, restricts", "data/judging/judge.yaml")
 def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
     name: str, text: str, restricts: bool
 ) -> None:
@@ -184,20 +137,7 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
 
 
-OLD, UNKNOWN = {"nccl": "2.16.2"}, "validated on NCCL >=2.18; the version in use is not known"
-
-
-@pytest.mark.parametrize(
-    ("value", "software", "expected", "says"),
-    [
-        (600, {"nccl": "2.18.5"}, Status.FAIL, "(-10.7%)"),
-        (600, OLD, Status.MARGINAL, "NCCL 2.16.2 is outside >=2.18, the range that the limit was validated on"),
-        (560, OLD, Status.INCONCLUSIVE, "more than 15% below healthy, which no difference of version explains"),
-        (600, {"nccl": None}, Status.FAIL, UNKNOWN),
-        (600, {"torch": "2.13"}, Status.FAIL, UNKNOWN),
-        (730, OLD, Status.PASS, "(+8.6%)"),
-    ],
-)
+@tabled("value, software, expected, says", "data/judging/judge.yaml")
 def test_a_shortfall_on_software_that_the_limit_was_not_validated_on(
     value: float, software: dict[str, str | None], expected: Status, says: str
 ) -> None:
@@ -218,19 +158,7 @@ def test_margin_and_sentence_say_value_limit_and_distance() -> None:
 # -- fractions of a peak
 
 
-@pytest.mark.parametrize(
-    ("value", "samples", "expected"),
-    [
-        (600.0, (), Status.PASS),  # one value, no samples: still held against the fraction of the peak
-        (10.0, (), Status.FAIL),
-        (600.0, (600.0,) * 8, Status.PASS),
-        (505.0, (505.0,) * 8, Status.MARGINAL),
-        (490.0, (490.0,) * 8, Status.FAIL),
-        (0.0, (0.0,) * 8, Status.FAIL),
-        (-600.0, (-600.0,) * 8, Status.FAIL),
-        (600.0, (math.nan,) * 8, Status.FAIL),
-    ],
-)
+@tabled("value, samples, expected", "data/judging/judge.yaml")
 def test_a_fraction_of_the_peak(value: float, samples: tuple[float, ...], expected: Status) -> None:
     assert status(value, RELATIVE, samples=samples, peak=Peak(1000.0, "datasheet")) is expected
 
@@ -265,18 +193,7 @@ def noisy(middle: float, by: float) -> tuple[float, ...]:
     return tuple(middle + (-1) ** place * by for place in range(8))
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "samples", "limit", "expected", "side"),
-    [
-        (700.0, "TFLOPS", noisy(700.0, 100), FLOOR, Status.MARGINAL, "floor"),
-        (0.045, "1", noisy(0.045, 0.03), CEILING, Status.MARGINAL, "ceiling"),
-        (700.0, "TFLOPS", noisy(700.0, 600), replace(FLOOR, floor=610.0), Status.MARGINAL, "floor"),
-        (700.0, "TFLOPS", noisy(700.0, 600), replace(FLOOR, floor=600.0), Status.PASS, "floor"),  # far above it: a note
-        (700.0, "TFLOPS", (702.8, 697.2, 700.0), FLOOR, Status.MARGINAL, "floor"),
-        (711.0, "TFLOPS", (713.8, 708.2, 711.0), FLOOR, Status.PASS, "floor"),  # three samples: a note from 5 % on
-        (976.0, "TFLOPS", (*[2000.0] * 5, 300.0), FLOOR, Status.PASS, "floor"),  # without an upper end
-    ],
-)
+@tabled("value, unit, samples, limit, expected, side", "data/judging/judge.yaml")
 def test_an_interval_that_includes_the_limit_is_told(
     value: float, unit: str, samples: tuple[float, ...], limit: Limit, expected: Status, side: str
 ) -> None:
@@ -301,19 +218,7 @@ def test_one_slow_block_says_nothing_about_a_device() -> None:
 # -- what could not be measured
 
 
-@pytest.mark.parametrize(
-    ("kind", "limit", "expected"),
-    [
-        ("device", FLOOR, Status.FAIL),
-        ("device", None, Status.FAIL),
-        ("need", FLOOR, Status.UNMEASURED),
-        ("need", None, Status.UNMEASURED),
-        ("external", FLOOR, Status.INCONCLUSIVE),
-        ("not_applicable", None, Status.NOT_APPLICABLE),
-        ("not_applicable", FLOOR, Status.UNMEASURED),  # a limit requires it, so it must be there
-        ("not_applicable", replace(FLOOR, if_supported=True), Status.NOT_APPLICABLE),
-    ],
-)
+@tabled("kind, limit, expected", "data/judging/judge.yaml")
 def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, expected: Status) -> None:
     verdict = judge([found(trouble=TROUBLES[kind])], limit)
     assert verdict.status is expected
@@ -338,29 +243,10 @@ def test_without_a_limit_a_value_is_information() -> None:
 GOOD, BAD = found(730.0), found(600.0)
 
 
-@pytest.mark.parametrize(
-    ("attempts", "expected"),
-    [
-        ([BAD, BAD], Status.FAIL),
-        ([BAD, GOOD], Status.MARGINAL),  # only on the repeat
-        ([GOOD, GOOD], Status.PASS),  # repeated for a neighbour's sake
-        ([GOOD, BAD], Status.FAIL),  # unstable
-        ([BAD, BAD, replace(GOOD, how="alone")], Status.FAIL),  # good alone explains, and never clears
-        ([found(trouble=LOST), GOOD], Status.FAIL),  # it came back: it was lost all the same
-        ([GOOD, found(trouble=LOST)], Status.FAIL),
-        ([BAD, found(trouble=NEED)], Status.FAIL),  # the shortfall stands
-        ([BAD, found(trouble=EXTERNAL)], Status.INCONCLUSIVE),  # somebody else stopped the repeat
-        ([GOOD, found(trouble=NEED)], Status.UNMEASURED),
-        ([GOOD, found(trouble=NEVER)], Status.UNMEASURED),
-        ([found(trouble=NEED), GOOD], Status.MARGINAL),
-        ([found(math.nan), GOOD], Status.MARGINAL),
-        ([GOOD, found(math.nan)], Status.FAIL),
-        ([replace(GOOD, how="alone")], Status.PASS),
-        ([replace(BAD, how="alone")], Status.FAIL),
-    ],
-)
-def test_the_last_attempt_together_decides(attempts: list[Measurement], expected: Status) -> None:
-    assert judge(attempts, FLOOR).status is expected
+@tabled("attempts, expected", "data/judging/judge.yaml")
+def test_the_last_attempt_together_decides(attempts: list[dict[str, Any]], expected: Status) -> None:
+    made = [found(**{**each, "trouble": TROUBLES.get(each.get("trouble", ""))}) for each in attempts]
+    assert judge(made, FLOOR).status is expected
 
 
 def test_what_could_not_be_measured_at_first_is_not_said_to_have_fallen_short() -> None:
@@ -371,29 +257,7 @@ REFERENCE = replace(FLOOR, reference=730.0)
 CEILING = Limit("mine.lost", "1", ceiling=0.05)
 
 
-def seconds(metric: str) -> Limit:
-    return Limit(metric, "s", ceiling=0.05)
-
-
-@pytest.mark.parametrize(
-    ("first", "again", "limit", "expected"),
-    [
-        (500.0, 730.0, REFERENCE, Status.FAIL),  # -25.6 %: three times 7.9 % are 23.8 %
-        (520.0, 730.0, REFERENCE, Status.MARGINAL),  # -22.6 %
-        (500.0, 680.0, REFERENCE, Status.FAIL),  # marginal on the repeat
-        (500.0, 730.0, replace(REFERENCE, advises=True), Status.MARGINAL),
-        (500.0, 730.0, replace(REFERENCE, software={"torch": "<2"}), Status.MARGINAL),
-        (0.06, 0.01, CEILING, Status.MARGINAL),
-        (0.06, 0.01, replace(CEILING, metric="soak.droop_slow"), Status.FAIL),  # the repeat begins hot
-        (-2.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.FAIL),
-        (-1.0, 9.0, Limit("soak.thermal_margin", "K", floor=1), Status.MARGINAL),
-        (0.0, 25.0, Limit("soak.thermal_margin", "K", floor=1, warn=3), Status.MARGINAL),
-        (0.30, 0.01, CEILING, Status.FAIL),  # three times a whole ceiling above it
-        (7.0, 0.0, seconds("soak.throttle.power_brake"), Status.FAIL),
-        (0.9, 0.0, seconds("soak.throttle.hw_thermal"), Status.MARGINAL),
-        (8, 16, Limit("mine.width", "count", equals=16), Status.FAIL),  # one value has no allowance
-    ],
-)
+@tabled("first, again, limit, expected", "data/judging/judge.yaml")
 def test_a_large_shortfall_counts_although_it_was_seen_once(
     first: float, again: float, limit: Limit, expected: Status
 ) -> None:
@@ -425,19 +289,7 @@ def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() 
 UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"}
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "expected"),
-    [
-        (572.0, FLOOR, Status.INCONCLUSIVE),  # -14.9 %; without a reference, 15 % are beyond doubt
-        (571.0, FLOOR, Status.FAIL),  # -15.03 %
-        (560.0, REFERENCE, Status.INCONCLUSIVE),  # -16.7 %: three times 7.9 % are 23.8 %
-        (500.0, REFERENCE, Status.FAIL),  # -25.6 %
-        (620.0, replace(FLOOR, reference=680.0), Status.FAIL),  # -7.7 %: three times 1.2 %
-        (900.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.INCONCLUSIVE),
-        (940.0, Limit("matmul.bf16", "TFLOPS", ceiling=800.0), Status.FAIL),
-        (4.0, Limit("matmul.bf16", "TFLOPS", equals=5.0), Status.FAIL),  # a fact has no allowance
-    ],
-)
+@tabled("value, limit, expected", "data/judging/judge.yaml")
 def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond_doubt(
     value: float, limit: Limit, expected: Status
 ) -> None:
@@ -549,15 +401,7 @@ def test_a_version_within_a_range(value: str, expected: Status) -> None:
 ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, advises=True)
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "unit", "expected"),
-    [
-        (0, ADVICE, "count", Status.PASS),
-        (1, ADVICE, "count", Status.MARGINAL),
-        (600, replace(FLOOR, advises=True), "TFLOPS", Status.MARGINAL),
-        (730, replace(FLOOR, advises=True), "TFLOPS", Status.PASS),
-    ],
-)
+@tabled("value, limit, unit, expected", "data/judging/judge.yaml")
 def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected

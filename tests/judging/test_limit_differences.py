@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.sku import Limit, Source
 from pytest_accel.judging.records.limit_differences import Facts, differences, facts_of
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ({"floor": 671.6}, {"floor": 690.0}, ["floor 671.6 -> 690 TFLOPS (+2.7%)"]),
-        ({"floor": 1290.1}, {"floor": 1290.4}, ["floor 1290.1 -> 1290.4 TFLOPS (+0.0%)"]),
-        ({"floor": 5.0}, {"ceiling": 7.0}, ["floor 5 TFLOPS -> none", "ceiling none -> 7 TFLOPS"]),
-        ({"advises": True}, {}, ["advises True -> none"]),
-        ({}, {"levels": ["long"]}, ["levels all -> long"]),
-        ({"levels": []}, {}, ["levels none -> all"]),
-        ({"if_supported": True}, {}, ["if supported True -> none"]),
-        ({"software": {"nccl": ">=2.18"}}, {}, ["software nccl >=2.18 -> none"]),
-        ({"equals": "off"}, {"equals": "on"}, ["equals off -> on TFLOPS"]),
-        ({"floor": 5.0}, {"floor": 5.0}, []),
-    ],
-)
+@tabled("old, new, said", "data/judging/limit-differences.yaml")
 def test_what_differs_between_two_limits_is_said(old: Facts, new: Facts, said: list[str]) -> None:
     unit = {"unit": "TFLOPS"}
     assert differences({**old, **unit}, {**new, **unit}) == said

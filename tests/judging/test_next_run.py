@@ -12,22 +12,12 @@ from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.skus import loader
 from pytest_accel.views.table import table
 
-SPREAD = """
-sku: ours
-vendor: cpu
-platforms: {host: {}}
-spread:
-  matmul: {between_runs: 0.01, runs: 1000, source: {kind: measured, by: us, date: 2026-11}}
-  matmul.fp8: {between_runs: 0.02, runs: 1000, source: {kind: measured, by: us, date: 2026-11}}
-"""
 MEASURED = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 700.0, samples=(700.0,) * 8)
 
 
 @pytest.fixture
-def sku(tmp_path: Path) -> Sku:
-    path = tmp_path / "ours.yaml"
-    path.write_text(SPREAD, encoding="utf-8")
-    return loader.load(str(path))
+def sku() -> Sku:
+    return loader.load(str(Path(__file__).parents[1] / "data/judging/spread-sku.yaml"))
 
 
 def test_the_interval_is_that_of_the_metric_or_its_probe(sku: Sku) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, expected_platform
@@ -26,19 +27,7 @@ def devices(count: int = 2, **stated: Any) -> list[Device]:
     return [*whole[:-1], replace(whole[-1], facts=stated)]
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"mig": True, "mig_pending": True}, ("gpu1: MIG mode is on", "nvidia-smi -i 1 -mig 0")),
-        ({"mig": False, "mig_pending": True}, ("gpu1: MIG mode is on from the next reset",)),
-        ({"virtualization": "vgpu"}, ("gpu1: a hypervisor shares the GPU out (vgpu)",)),
-        ({"virtualization": "host vgpu"}, ("run on a machine that has the whole GPU",)),
-        ({"compute_partition": "CPX"}, ("gpu1: its compute dies are in CPX mode; the platform states SPX",)),
-        ({"compute_partition": "DPX"}, ("amd-smi set --gpu 1 --compute-partition SPX",)),
-        ({"compute_partition": "SPX", "memory_partition": "NPS4"}, ("gpu1: its memory is in NPS4 mode",)),
-        ({"memory_partition": "NPS4"}, ("states `partition: {memory: NPS4}`",)),
-    ],
-)
+@tabled("facts, words", "data/judging/partitions.yaml")
 def test_a_divided_device_is_named_with_its_division_and_the_remedy(
     facts: dict[str, Any], words: tuple[str, ...]
 ) -> None:
@@ -76,21 +65,8 @@ def test_a_part_that_no_file_knows_is_refused_as_a_part() -> None:
         terms.sku_of([part])
 
 
-OWN = """
-sku: mi300x-cpx
-extends: mi300x
-match: {compute_units: [38]}
-datasheet: {memory: {gb: 24}, compute: {units: 38}}
-platforms:
-  cpx64:
-    devices: 64
-    partition: {compute: CPX, memory: NPS4}
-"""
-
-
-def test_a_file_may_state_a_platform_of_parts(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(OWN)
-    sku = loader.load(str(tmp_path / "own.yaml"))
+def test_a_file_may_state_a_platform_of_parts() -> None:
+    sku = loader.load(str(Path(__file__).parents[1] / "data/judging/parts-sku.yaml"))
     facts = {"compute_partition": "CPX", "memory_partition": "NPS4", "compute_units": 38}
     parts = [
         Device(str(i), i, "amd", "AMD Instinct MI300X", memory_bytes=25 * 10**9, pci_id="1002:74a1", facts=facts)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair
@@ -60,15 +60,7 @@ def verdicts(rates: dict[tuple[str, str], float], **more: Any) -> dict[str, str]
     return {subject: sentence_of(verdict) for subject, verdict in judged.items() if verdict.status is Status.FAIL}
 
 
-@pytest.mark.parametrize(
-    ("slow", "words"),
-    [
-        ({"out2": 0.9}, "gpu2 falls short sending to every other device, while"),
-        ({"into2": 0.9}, "gpu2 falls short receiving from every other device, while"),
-        ({"out2": 0.9, "into2": 0.8}, "gpu2 falls short to and from every other device: the device or its own links"),
-        ({"pair_2_1": 0.5}, "gpu2 to gpu1; only 1 of its pairs falls short: the link between the two devices, or"),
-    ],
-)
+@tabled("slow, words", "data/judging/peer-matrix.yaml")
 def test_a_short_device_is_blamed_and_no_other(slow: dict[str, float], words: str) -> None:
     for count in (3, 4, 8):
         found = verdicts(matrix(count, **slow))

@@ -8,6 +8,7 @@ from typing import Any
 import in_process
 import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.verdict import Status
@@ -40,22 +41,9 @@ def stressing(*parts: str) -> set[str]:
     return {name for name, probe in MEASURING.items() if set(parts) & set(probe.stresses)}
 
 
-@pytest.mark.parametrize(
-    ("facts", "stopped"),
-    [
-        ({}, set()),
-        ({"recovery_action": "GPU reset"}, set(MEASURING)),
-        ({"fabric_state": "in progress"}, set(MEASURING)),
-        ({"fabric_status": 999}, stressing("link")),
-        ({"ecc_pending": False}, stressing("memory", "compute")),
-        ({"remap_pending": True}, stressing("memory")),
-        ({"retired_pages_pending": True}, stressing("memory")),
-        ({"channel_repair_pending": True}, stressing("memory")),
-        ({"tpc_repair_pending": True}, stressing("compute")),
-    ],
-)
-def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[str, Any], stopped: set[str]) -> None:
-    assert stops(**facts) == stopped
+@tabled("facts, parts", "data/judging/preconditions.yaml")
+def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[str, Any], parts: Any) -> None:
+    assert stops(**facts) == (set(MEASURING) if parts == "all" else stressing(*parts))
 
 
 def test_the_packaged_probes_say_what_they_stress() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import shipped
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Note
@@ -73,26 +73,7 @@ def test_the_sentence_has_gap_median_and_what_healthy_devices_show() -> None:
     assert unknown == "70 TFLOPS, 30.0% behind its 7 neighbours (median 100, healthy up to 24.0%)"
 
 
-@pytest.mark.parametrize(
-    ("metric", "unit", "value", "status"),
-    [
-        ("matmul.fp16", "TFLOPS", 86.0, Status.NOT_APPLICABLE),
-        ("matmul.fp16", "TFLOPS", 84.0, Status.MARGINAL),
-        ("matmul.fp16", "TFLOPS", 74.0, Status.FAIL),
-        ("stream.copy", "GB/s", 97.5, Status.NOT_APPLICABLE),
-        ("stream.copy", "GB/s", 96.5, Status.FAIL),
-        ("host_copy.h2d", "GB/s", 92.5, Status.NOT_APPLICABLE),
-        ("host_copy.h2d", "GB/s", 91.5, Status.FAIL),
-        ("mine.step", "ms", 130.0, Status.MARGINAL),
-        ("mine.step", "ms", 210.0, Status.FAIL),
-        ("mine.delay", "us", 130.0, Status.NOT_APPLICABLE),  # the place in the node makes so much
-        ("mine.delay", "us", 250.0, Status.FAIL),
-        ("soak.throttle.hw_thermal", "s", 250.0, Status.NOT_APPLICABLE),  # a count of seconds
-        ("soak.droop_slow", "1", 40.0, Status.NOT_APPLICABLE),
-        ("inventory.nvlink_speed", "GB/s", 40.0, Status.NOT_APPLICABLE),  # a fact: limits judge it
-        ("counters.ecc_corrected", "per h", 250.0, Status.NOT_APPLICABLE),
-    ],
-)
+@tabled("metric, unit, value, status", "data/judging/references.yaml")
 def test_how_far_behind_is_a_finding_where_no_spread_is_known(
     metric: str, unit: str, value: float, status: Status
 ) -> None:
@@ -113,27 +94,12 @@ PACES = (1.0, 1.004, 0.996, 1.006, 0.994, 1.002, 0.998)
 NODE_AT_CLOCK = [at_clock(100.0, 1400.0, f"GPU-{place}") for place in range(7)]
 
 
-@pytest.mark.parametrize(
-    ("value", "mhz", "spread", "status", "found_at_clock"),
-    [
-        (90.0, 1400.0, WIDTH, Status.FAIL, True),  # units do no work
-        (92.0, 1400.0, WIDTH, Status.NOT_APPLICABLE, None),
-        (97.0, 1500.0, WIDTH, Status.FAIL, True),  # as fast as the others nearly, at a higher clock
-        (87.0, 1218.0, WIDTH, Status.NOT_APPLICABLE, None),  # its clock is low
-        (86.0, 1204.0, WIDTH, Status.FAIL, False),  # as slow as one whose units are broken
-        (80.0, 1120.0, None, Status.MARGINAL, False),
-        (74.0, 1036.0, None, Status.FAIL, False),
-        (89.0, 1400.0, None, Status.NOT_APPLICABLE, None),  # no width was published for the class
-        (87.0, 1400.0, None, Status.FAIL, True),
-        (84.0, 1400.0, CDNA, Status.MARGINAL, False),
-        (82.0, 1400.0, CDNA, Status.FAIL, True),
-        (100.0, 1470.0, replace(PRODUCTS, at_clock=0.005), Status.MARGINAL, True),
-    ],
-)
+@tabled("value, mhz, known, status, found_at_clock", "data/judging/references.yaml")
 def test_products_are_compared_at_their_clock_and_as_they_are(
-    value: float, mhz: float, spread: Spread | None, status: Status, found_at_clock: bool | None
+    value: float, mhz: float, known: str | None, status: Status, found_at_clock: bool | None
 ) -> None:
-    verdict = beside(at_clock(value, mhz), spread=spread, others=NODE_AT_CLOCK)
+    spreads = {"width": WIDTH, "cdna": CDNA, "quiet": replace(PRODUCTS, at_clock=0.005)}
+    verdict = beside(at_clock(value, mhz), spread=spreads[known] if known else None, others=NODE_AT_CLOCK)
     assert verdict.status is status
     found = behind(verdict)
     assert (found and found.at_clock) == found_at_clock
@@ -205,19 +171,7 @@ def test_a_median_of_few_copies_hides_no_device() -> None:
         assert beside(slow, spread=h200, others=[55.0] * 7).status is status
 
 
-@pytest.mark.parametrize(
-    ("limit", "value", "status"),
-    [
-        (FLOOR, 74.0, Status.FAIL),  # it holds its floor
-        (FLOOR, 80.0, Status.MARGINAL),
-        (FLOOR, 90.0, Status.PASS),
-        (replace(FLOOR, advises=True), 50.0, Status.FAIL),
-        (replace(FLOOR, advises=True, because="data"), 59.0, Status.FAIL),  # MARGINAL by itself
-        (replace(FLOOR, advises=True, because="data"), 40.0, Status.FAIL),  # INCONCLUSIVE by itself
-        (replace(FLOOR, software={"torch": "<2.13"}), 59.0, Status.FAIL),  # its neighbours have the same torch
-        (replace(FLOOR, software={"torch": "<2.13"}), 80.0, Status.MARGINAL),
-    ],
-)
+@tabled("limit, value, status", "data/judging/references.yaml")
 def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows_it(
     limit: Limit, value: float, status: Status
 ) -> None:
@@ -296,19 +250,7 @@ def attempts_of(devices: Sequence[Device], **more: Any) -> Attempts:
     return Attempts(kinds={each.uuid: kind_of(each) for each in devices}, **more)
 
 
-@pytest.mark.parametrize(
-    ("metric", "changes", "value", "found"),
-    [
-        ("matmul.fp16", {}, 70.0, True),
-        ("matmul.fp16", {"model": "NVIDIA H200"}, 40.0, False),
-        ("matmul.fp16", {"facts": {"virtualization": "vgpu"}}, 40.0, False),
-        ("matmul.fp16", {"driver": "cpu", "model": "a processor"}, 40.0, False),
-        ("host_copy.h2d", {}, 90.0, True),
-        ("host_copy.h2d", {"numa_node": 1}, 90.0, False),  # another socket: three of its own kind at most
-        ("host_copy.h2d", {"numa_node": 1}, 40.0, True),  # no socket makes half of the rate
-        ("stream.triad", {"numa_node": 1}, 90.0, True),
-    ],
-)
+@tabled("metric, changes, value, found", "data/judging/references.yaml")
 def test_devices_of_one_kind_in_one_place_are_compared(
     metric: str, changes: dict[str, Any], value: float, found: bool
 ) -> None:

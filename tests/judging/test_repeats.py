@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
@@ -55,20 +56,7 @@ def test_no_part_uses_up_the_time_of_another(level: str) -> None:
             assert left.together(declared, first, enough) >= enough, f"{declared.name} after {greedy}"
 
 
-@pytest.mark.parametrize(
-    ("level", "spent", "first", "granted"),
-    [
-        ("standard", 0.0, 15.0, 15.0),
-        ("standard", 0.0, 300.0, 25.0),  # a soak is repeated for the time that is for all parts
-        ("long", 0.0, 300.0, 60.0),  # and for a minute at most
-        ("standard", 17.0, 15.0, 8.0),  # shortened to what is left for all parts
-        ("standard", 25.0, 15.0, 5.0),  # and no further than a sustained load needs: of the part's own time
-        ("standard", 46.0, 15.0, 0.0),
-        ("quick", 0.0, 7.0, 5.0),
-        ("quick", 5.0, 7.0, 5.0),
-        ("quick", 10.0, 5.0, 0.0),
-    ],
-)
+@tabled("level, spent, first, granted", "data/judging/repeats.yaml")
 def test_a_repeat_is_shortened_but_never_to_too_few_samples(
     level: str, spent: float, first: float, granted: float
 ) -> None:

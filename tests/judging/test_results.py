@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.messages import Outcome
@@ -63,17 +64,7 @@ def own(**changes: Any) -> Measurement:
     return found
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"unit": "ms", "samples": [-10.0, 9.0]}, "returned -10 ms; a measurement is finite and not negative"),
-        ({"unit": "1", "samples": [math.nan]}, "returned nan; a measurement is finite and not negative"),
-        ({"unit": "GB/s", "value": math.inf}, "returned inf GB/s; a measurement is finite and not negative"),
-        ({"unit": "ms", "samples": [0.0]}, "returned 0 ms; a time or a rate is above 0"),
-        ({"unit": "TFLOPS", "value": 0.0}, "returned 0 TFLOPS; a time or a rate is above 0"),
-        ({"value": 1e6, "metric": "matmul.bf16"}, "but declares a peak: the datasheet, 989.4 TFLOPS"),
-    ],
-)
+@tabled("changes, words", "data/judging/results.yaml")
 def test_a_value_that_no_device_can_have_is_an_error_of_the_users_probe(changes: dict[str, Any], words: str) -> None:
     trouble = own(**changes).trouble
     assert trouble
@@ -173,19 +164,7 @@ def ranks(values: Sequence[float | None], unit: str) -> Measurement:
     return found
 
 
-@pytest.mark.parametrize(
-    ("unit", "values", "slowest"),
-    [
-        ("GB/s", [480.0, 470.0, 475.0], 470.0),
-        ("TFLOPS", [480.0, 470.0, 475.0], 470.0),
-        ("TOPS", [480.0, 470.0, 475.0], 470.0),
-        ("ms", [10.0, 12.0, 11.0], 12.0),
-        ("1", [0.1, 0.3, 0.2], 0.3),
-        ("GB/s", [480.0, None, 475.0], None),
-        ("ms", [10.0, None, 11.0], None),
-        ("GB/s", [0.0, None, 475.0], None),
-    ],
-)
+@tabled("unit, values, slowest", "data/judging/results.yaml")
 def test_a_collective_is_judged_by_its_slowest_rank(
     unit: str, values: list[float | None], slowest: float | None
 ) -> None:
@@ -243,16 +222,7 @@ def exact(gpu: int, checksum: int, wrong: str | None = None) -> Measurement:
     return found
 
 
-@pytest.mark.parametrize(
-    ("checksums", "blamed"),
-    [
-        ([7, 7, 7], []),
-        ([7, 8, 7], [1]),  # who differs from most is wrong
-        ([7, 8], [0, 1]),  # nobody knows which
-        ([7, 8, 9], [0, 1, 2]),
-        ([7], []),
-    ],
-)
+@tabled("checksums, blamed", "data/judging/results.yaml")
 def test_a_device_whose_exact_result_is_not_that_of_the_others_is_blamed(
     checksums: list[int], blamed: list[int]
 ) -> None:

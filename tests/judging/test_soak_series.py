@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 from real_series import GPU, Series, gpu_fryer, judged, limits, table
 
 from pytest_accel.core.details import Details, TelemetrySummary
@@ -92,10 +93,12 @@ def heat(
     return judge([found], limits(sku)[metric])
 
 
-def thermal(sku: str, seconds: float, cap: float, slowed: float, **more: Any) -> Status:
+def thermal(sku: str, seconds: float, cap: float | None, slowed: float, **more: Any) -> Status:
     """Return the status of `slowed` seconds of software thermal slowdown, beside `cap` seconds under the power cap."""
     facts, windows = more.pop("facts", {}), more.pop("windows", (700.0, 690.0))
-    summary = TelemetrySummary(seconds=seconds, sw_power_cap_s=cap, sw_thermal_s=slowed)
+    summary = TelemetrySummary(seconds=seconds, sw_thermal_s=slowed)
+    if cap is not None:
+        summary["sw_power_cap_s"] = cap
     summary.update(more)  # type: ignore[typeddict-item]
     return heat("soak.throttle.sw_thermal", sku, summary, facts, windows).status
 
@@ -104,26 +107,12 @@ COOL: Mapping[str, Any] = {"margin_c": {"min": 25, "mean": 25, "max": 40}, "fact
 HOT: Mapping[str, Any] = {"margin_c": {"min": 1, "mean": 2, "max": 40}, "facts": {"slowdown_margin_c": -2}}
 
 
-@pytest.mark.parametrize(
-    ("what", "status", "expected"),
-    [
-        ("MI300X, 3 % at its power limit", thermal("mi300x", 300, 300, 9.0), Status.MARGINAL),
-        ("GH200, first hour", thermal("gh200-96gb", 3600, 2159.6, 15.5, **COOL), Status.MARGINAL),
-        ("GH200 under -lgc", thermal("gh200-96gb", 110, 98.2, 96.6, **COOL), Status.MARGINAL),
-        ("H100, production", thermal("h100-sxm", 7500, 7500, 51.8, **COOL), Status.MARGINAL),
-        ("H100 PCIe without airflow", thermal("h100-pcie", 300, 0, 300, **HOT), Status.FAIL),
-        ("H200 NVL without airflow", thermal("h200-nvl", 300, 300, 300, **HOT), Status.FAIL),
-        ("a slowdown outside of the cap", thermal("h100-sxm", 300, 10, 30, **COOL), Status.FAIL),
-        ("a loss of rate", thermal("h100-sxm", 300, 300, 30, **COOL, windows=(700.0, 655.0)), Status.FAIL),
-        ("the cap was not read", heat("soak.throttle.sw_thermal", "h100-sxm",
-                                      {"seconds": 300, "sw_thermal_s": 30.0}).status, Status.FAIL),
-        ("hot memory", thermal("a100-sxm-80gb", 300, 300, 30, memory_temperature_c={"min": 40, "mean": 90, "max": 93},
-                               facts={"memory_max_c": 95}), Status.FAIL),
-        ("a tenth of a second", thermal("h100-sxm", 7, 7, 0.1), Status.PASS),
-    ],
-)  # fmt: skip
-def test_a_software_thermal_slowdown_rejects_with_a_second_sign(what: str, status: Status, expected: Status) -> None:
-    assert status is expected, what
+@tabled("what, sku, seconds, cap, slowed, air, more, expected", "data/judging/soak-series.yaml")
+def test_a_software_thermal_slowdown_rejects_with_a_second_sign(
+    what: str, sku: str, seconds: float, cap: float | None, slowed: float, air: str | None, more: Any, expected: Status
+) -> None:
+    around = {"cool": COOL, "hot": HOT, None: {}}[air]
+    assert thermal(sku, seconds, cap, slowed, **around, **more) is expected, what
 
 
 def test_no_healthy_server_part_shows_a_slowdown() -> None:
@@ -135,16 +124,7 @@ def test_no_healthy_server_part_shows_a_slowdown() -> None:
     assert not [row for row in table("b300_rungs.csv") if "thermal" in row["reasons_seen"]]
 
 
-@pytest.mark.parametrize(
-    ("celsius", "facts", "expected"),
-    [
-        (82, {"slowdown_c": 87, "gpu_max_c": 83}, Status.PASS),  # the hottest of 11,087 runs of V100
-        (83, {"slowdown_c": 87, "gpu_max_c": 83}, Status.MARGINAL),
-        (84, {"slowdown_c": 98, "gpu_max_c": 93, "target_c": 84}, Status.MARGINAL),  # RTX A6000: 10 K to its slowdown
-        (80, {"slowdown_c": 98, "gpu_max_c": 93, "target_c": 84}, Status.PASS),
-        (90, {"slowdown_c": 90, "gpu_max_c": 93}, Status.FAIL),
-    ],
-)
+@tabled("celsius, facts, expected", "data/judging/soak-series.yaml")
 def test_a_board_before_hopper_that_reaches_its_target_is_marginal(
     celsius: float, facts: Mapping[str, float], expected: Status
 ) -> None:

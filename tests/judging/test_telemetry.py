@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged_tables import tabled
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement, Trouble
@@ -96,19 +97,7 @@ def test_a_cpuset_far_from_the_device_excuses_a_slow_copy_and_nothing_else() -> 
 # -- disturbance
 
 
-@pytest.mark.parametrize(
-    ("summary", "cpus", "disturbed"),
-    [
-        ({"seconds": 10.0, "steal_s": 0.4}, 1, False),
-        ({"seconds": 10.0, "steal_s": 0.6}, 1, True),
-        ({"seconds": 10.0, "steal_s": 0.6}, 2, False),  # of all its CPUs' time
-        ({"seconds": 10.0, "steal_s": 0.6}, 0, True),
-        ({"seconds": 0.0, "steal_s": 0.6}, 1, False),
-        ({"seconds": 10.0, "foreign_s": 0.9}, 1, False),
-        ({"seconds": 10.0, "foreign_s": 1.1}, 1, True),
-        ({}, 1, False),
-    ],
-)
+@tabled("summary, cpus, disturbed", "data/judging/telemetry.yaml")
 def test_processor_time_of_others_above_a_share_is_a_disturbance(
     summary: TelemetrySummary, cpus: int, disturbed: bool
 ) -> None:
@@ -131,15 +120,7 @@ def status(found: Measurement) -> Status:
     return judge([found], Limit(found.metric, found.unit, ceiling=ceiling)).status
 
 
-@pytest.mark.parametrize(
-    ("metric", "name", "values", "value", "unit"),
-    [
-        ("soak.throttle.hw_thermal", "hw_thermal_s", (7.0, 7.0, 7.0, 7.0, 7.5), 0.5, "s"),
-        ("soak.throttle.power_brake", "hw_power_brake_s", (0.0, 0.0, 0.0, 0.0, 0.25), 0.25, "s"),
-        ("soak.throttle.sw_thermal", "sw_thermal_s", (0.0, 0.0, 0.0, 0.0, 6.0), 0.1, "1"),  # a share of 60 s
-        ("soak.power", "power_w", (690.0, 700.0, 700.0, 700.0, 710.0), 700.0, "W"),
-    ],
-)
+@tabled("metric, name, values, value, unit", "data/judging/telemetry.yaml")
 def test_what_only_the_sensor_knows_of_a_soak(
     metric: str, name: str, values: tuple[float, ...], value: float, unit: str
 ) -> None:
@@ -215,16 +196,7 @@ def test_a_hardware_slowdown_that_names_no_reason_is_counted_by_itself() -> None
         assert soaked(made, "soak.throttle.hw_slowdown").value == (60.0 if mask == 0x08 else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("facts", "hottest", "places", "margin"),
-    [
-        ({"slowdown_c": 89}, {"temperature_c": 95}, (1, 2), -6),
-        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, (1, 2), 1),
-        ({"slowdown_c": 89}, {"temperature_c": 95}, (1,), 29),
-        ({"slowdown_margin_c": -2}, {"temperature_c": 88, "margin_c": -1}, (2,), 29),
-        ({}, {"temperature_c": 95}, (1, 2), None),
-    ],
-)
+@tabled("facts, hottest, places, margin", "data/judging/telemetry.yaml")
 def test_the_least_margin_to_the_slowdown_that_the_device_states(
     facts: dict[str, Any], hottest: dict[str, Any], places: tuple[int, ...], margin: float | None
 ) -> None:
@@ -266,21 +238,11 @@ def soaking(watts: float, degrees: list[float], capped: float = 0.0, seconds: fl
     ]
 
 
-@pytest.mark.parametrize(
-    ("readings", "device", "words"),
-    [
-        (soaking(690, [50, 60, 70]), HOT, None),  # at its power limit
-        (soaking(600, [50, 60, 70], capped=0.9), HOT, None),
-        (soaking(600, [50, 65, 65.5]), HOT, None),  # steady
-        (soaking(600, [50, 60, 70]), HOT, "soak too light to test cooling: drew 600 of 700 W and was still warming at"),
-        (soaking(600, [50, 60, 70], seconds=30), HOT, None),  # a short one cannot tell
-        (soaking(600, [50, 60, 70]), GPU, None),  # nobody knows its limit
-        ([], HOT, None),
-    ],
-)
+@tabled("soak, limit_known, words", "data/judging/telemetry.yaml")
 def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
-    readings: list[dict[str, Any]], device: Device, words: str | None
+    soak: dict[str, Any], limit_known: bool, words: str | None
 ) -> None:
+    readings, device = soaking(**soak) if soak else [], HOT if limit_known else GPU
     found = unproven("soak.rate", device, readings)
     assert found is None if words is None else words in str(found)
     assert unproven("matmul.bf16", device, readings) is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simulated, transport
+from judged_tables import tabled
 
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report
@@ -49,16 +50,7 @@ def test_in_a_healthy_fabric_nobody_is_named() -> None:
         assert ends(run) == ("ACCEPTED", 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "expected"),
-    [
-        ("slow-node", {"by": 0.2}, "slow"),
-        ("dead-rail", {"rail": 3}, "slow"),
-        ("dead-link", {}, "slow"),
-        ("hung-node", {}, "not reached"),
-        ("wrong-data", {"share": 1.0}, "wrong"),
-    ],
-)
+@tabled("name, given, expected", "data/judging/fabric-conclude.yaml")
 def test_the_sick_nodes_are_named_and_no_other(name: str, given: dict[str, Any], expected: str) -> None:
     for nodes, (seed, two) in product([8, 64], places(8, 2)):
         place, slow = (each * nodes // 8 for each in two)
