@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import select
@@ -124,6 +125,15 @@ class Page:
         """Prefer dark or light colours, as a user's system may."""
         value = "dark" if on else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
+
+    def picture(self, file: Path, *, whole: bool = False) -> None:
+        """Write what is shown as a PNG."""
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+        file.write_bytes(base64.b64decode(data))
+
+    def printed(self) -> bytes:
+        """Return the page as it is printed: a PDF."""
+        return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])
 
     def complaints(self) -> list[str]:
         """Return what the console and the log hold: errors, warnings and exceptions."""

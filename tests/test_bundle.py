@@ -35,6 +35,19 @@ def test_bundle_installs_without_a_network(bundle: Path, tmp_path: Path) -> None
     assert f"{tmp_path}/venv/bin/pytest --accel-sku=auto" in done.stdout
 
 
+def test_bundle_sees_the_torch_of_the_node(bundle: Path, tmp_path: Path) -> None:
+    """An environment made from the bundle has the torch of the interpreter that it was made with."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None:
+        pytest.skip("torch is not installed")
+
+    done = install(bundle, Path(sys.executable), "--venv", tmp_path / "venv")
+    found = on_node(tmp_path / "venv" / "bin" / "python", "-c", "import torch; print(torch.__file__)")
+
+    assert done.returncode == 0, done.stderr
+    assert torch.origin == found.stdout.strip()
+
+
 def test_installer_wants_torch(bundle: Path, tmp_path: Path) -> None:
     """Where the interpreter has no torch, the installer says so, says what to do, and makes nothing."""
     if not subprocess.run([BASE, "-c", "import torch"], capture_output=True, check=False).returncode:
@@ -95,6 +108,19 @@ def test_a_session_needs_the_bundle_and_torch_alone(session: Path, tmp_path: Pat
     assert "gpu-burn: NOT RUN: there is no gpu_burn among the builds" in done.stdout
     with tarfile.open(tmp_path / "session.tar.gz") as results:
         assert {"session/session.md", "session/session.json", "session/V8.log"} <= set(results.getnames())
+
+
+def test_a_session_names_the_interpreters_that_it_tried(session: Path, tmp_path: Path) -> None:
+    """Where none has torch and the version of the bundle, with what each of them said."""
+    other = tmp_path / "python9"
+    other.write_text("#!/bin/sh\necho 3.99\n")
+    other.chmod(0o755)
+
+    done = on_node("sh", session / "run.sh", PYTHON=f"{other} {tmp_path}/nowhere")
+
+    assert done.returncode == 4
+    assert f"no interpreter here is Python {PYTHON} and has torch" in done.stderr
+    assert f"{other} (3.99): this archive is for {PYTHON}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ The steps are programs of a line in the places of the real ones; tests/test_benc
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -16,14 +17,24 @@ import time
 from pathlib import Path
 from typing import Any
 
+import packaged_suite
 import psutil
 import pytest
+import shipped
+
+from pytest_accel.core.sku import Sku
+from pytest_accel.probes.declare import declaration_for
+from pytest_accel.skus import loader
+from pytest_accel.skus.budgets import budget
+from pytest_accel.skus.peaks import why_not_applicable
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import compare  # noqa: E402  programs, not a package
 import gpu_session  # noqa: E402
 import session_report  # noqa: E402
+import verify  # noqa: E402
 from session import Session, Step  # noqa: E402
 
 SLOW_MEMORY = """
@@ -50,6 +61,11 @@ def packed(session: Session, name: str) -> str:
         member = archive.extractfile(f"{session.folder.name}/{name}")
         assert member
         return member.read().decode()
+
+
+def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch, part: str = "h200-sxm") -> list[Step]:
+    monkeypatch.setattr(sys, "argv", ["gpu_session.py", *arguments])
+    return gpu_session.steps(gpu_session.parse(), Path("/folder"), part, part)
 
 
 # -- steps and their deadlines
@@ -124,6 +140,29 @@ def simulated(folder: Path, selected: str, seconds: float) -> Step:
     return Step("every", seconds, [*command, f"--accel-output={folder / 's/every'}", "-k", selected])
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_path: Path) -> None:
+    """From the record. What holds is counted alone; of what is measured, what is not applicable is named."""
+    session = run(
+        tmp_path / "s", simulated(tmp_path, "test_stream or test_health or test_peer_copy_all", 120.0), seconds=240.0
+    )
+
+    said = packed(session, "session.md")
+    peers = "not applicable of what is measured: .*peer_copy_all.rounds, peer_copy_all.all"
+    assert re.search(rf"^\* every: finished: 2 FAIL, \d+ PASS, \d+ NOT APPLICABLE; {peers}$", said, re.MULTILINE)
+    rows = re.findall(r"^\| every \| ([a-z]+\..*) \|$", said, re.MULTILINE)
+    floor = shipped.load("h200-sxm").limits["stream.triad"].floor
+    assert [row.partition(" ")[0] for row in rows] == ["stream.copy_kernel", "stream.triad"]
+    triad = re.fullmatch(r"stream.triad \| gpu0 \| FAIL \| (\d+) GB/s \| floor (\d+) GB/s \| (-.*)% \| (.*)", rows[1])
+    assert triad, rows
+    assert floor
+    assert int(triad[2]) == pytest.approx(floor, abs=1)
+    assert float(triad[3]) == pytest.approx(100 * (int(triad[1]) / floor - 1), abs=0.1)
+    assert "unexplained at the memory's full clock" in triad[4]
+    assert [one["status"] for one in session.found["steps"]["every"]["verdicts"]] == ["FAIL", "FAIL"]
+
+
 def test_the_archive_is_whole_after_every_step(tmp_path: Path) -> None:
     """The second step finds the results of the first in it."""
     look = f"import tarfile; print(tarfile.open({str(tmp_path / 's.tar.gz')!r}).getnames())"
@@ -147,7 +186,54 @@ def test_what_no_longer_fits_is_not_begun_and_what_fits_is(tmp_path: Path) -> No
     assert session.found["steps"]["V7"]["result"] == "ended with 0"
 
 
+def test_an_archive_that_cannot_be_written_does_not_end_the_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.tar.gz").mkdir()
+
+    session = run(tmp_path / "s", Step("quick", 5.0, program("print('HELD')")))
+
+    assert "could not be written" in capsys.readouterr().out
+    assert session.found["steps"]["quick"]["closing"] == "HELD"
+
+
+def test_a_folder_that_is_there_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+
+    folders = [gpu_session.new_folder(tmp_path).name for _ in range(3)]
+
+    assert folders == ["session", "session-2", "session-3"]
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
 # -- the plan
+
+
+def test_the_steps_come_in_the_order_of_their_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [each.name for each in chosen(monkeypatch=monkeypatch)]
+    assert names[:9] == ["quick", "every", "soak", "V6", "V2", "V3", "V1", "V7", "V12"]
+    assert names[-len(compare.PLANS) :] == list(compare.PLANS)
+    runs = {run for each in chosen(monkeypatch=monkeypatch) for run in each.runs}
+    assert runs == set(verify.RUNS) | set(compare.PLANS)
+    of_h100 = [each.name for each in chosen(monkeypatch=monkeypatch, part="h100-sxm")]
+    assert of_h100[-2:] == ["V1", "V12"], "they say what an H200 does"
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "sku", "platform"),
+    [
+        ("auto", 1, "h100-sxm", "single"),
+        ("auto", 8, "h100-sxm", "auto"),
+        ("hgx8", 1, "h100-sxm", "hgx8"),
+        ("auto", 1, "cpu", "auto"),
+        ("auto", 1, "auto", "auto"),
+        ("auto", 0, "", "auto"),
+    ],
+)
+def test_one_device_alone_is_named_as_such(asked: str, devices: int, sku: str, platform: str) -> None:
+    """A platform that was recognised by the number of its devices is never accepted."""
+    options = argparse.Namespace(platform=asked)
+    assert gpu_session.platform_of(options, {"devices": devices}, sku) == platform
 
 
 def test_the_plan_of_seven_minutes_has_what_is_worth_most_and_says_what_does_not_fit(
@@ -170,7 +256,72 @@ def test_the_plan_of_seven_minutes_has_what_is_worth_most_and_says_what_does_not
     assert {name for name, _, _ in rows[1:]} == set(gpu_session.WORTH)
 
 
+def measured_alone(level: str, sku: Sku) -> dict[str, float]:
+    """Return the budgets of what the packaged suite measures on one device alone, by metric."""
+    every = {(each.probe, repr(each.conditions)): each.metric for each in packaged_suite.requests()}
+    alone = sku.platforms["single"]
+    asked = [(declaration_for(probe), metric) for (probe, _), metric in every.items()]
+    return {
+        metric: budget(declared, metric, level, sku)
+        for declared, metric in asked
+        if not why_not_applicable(sku, metric, alone)
+    }
+
+
+def test_quick_is_planned_with_its_budgets_and_what_is_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one device, where nothing is copied to a peer. V11 predicts no less than that."""
+    seconds = sum(measured_alone("quick", shipped.load("h200-sxm")).values())
+    starting = 30.0
+
+    assert seconds + starting <= gpu_session.QUICK
+    assert verify.RUNS["V11"].predicted["seconds"][1] >= seconds + starting
+
+
+@pytest.mark.parametrize("sku", ["h100-sxm", "h200-sxm"])
+def test_every_metric_of_standard_is_planned_with_little_time_in_two_minutes(sku: str, tmp_path: Path) -> None:
+    """Of one device: the budgets, and what is around them."""
+    gpu_session.write_files(tmp_path, sku, 60.0)
+    own = loader.load(str(tmp_path / "every.yaml"))
+    budgets = measured_alone("standard", own)
+    starting = 30.0
+
+    assert sum(budgets.values()) + starting <= gpu_session.EVERY <= 120
+    shipped_budgets = measured_alone("standard", shipped.load(sku))
+    assert budgets.keys() == shipped_budgets.keys()
+    assert all(0 < budgets[metric] <= most for metric, most in shipped_budgets.items() if most)
+    assert loader.load(str(tmp_path / "soak.yaml")).budgets["standard"] == {"soak": 60.0}
+
+
+def test_no_time_is_kept_for_tools_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without builds the kernels of stream.cu alone; with a folder of builds those that are in it."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "nvbandwidth").write_text("")
+
+    without, given = chosen(monkeypatch=monkeypatch), chosen("--peers", str(tmp_path), monkeypatch=monkeypatch)
+
+    assert {each.name for each in without if each.table == "compare" and not each.lacks} == {"CUDA kernels"}
+    assert {each.name for each in given if not each.lacks} - {each.name for each in without if not each.lacks} == {
+        "nvbandwidth"
+    }
+    assert next(each for each in given if each.name == "gpu-burn").lacks == "there is no gpu_burn among the builds"
+
+
 # -- predictions
+
+
+def test_a_link_that_is_not_stated_costs_its_own_figure() -> None:
+    """nvidia-smi says "[N/A], [N/A]" in a virtual machine."""
+    link = verify._generation("[N/A], [N/A]") / verify._generation("5, 16")
+    copies = {"h2d GB/s": 54.0, "d2h": 54.0}
+    run = verify.RUNS["V7"]
+
+    said = [
+        verify.judge(run, {**copies, "gen idle / loaded": found}, gpu=True, sku="h200-sxm") for found in (1.0, link)
+    ]
+
+    assert said == ["HELD", "HELD IN PART: no figure of gen idle / loaded"]
+    slow = verify.judge(run, {"h2d GB/s": 20.0, "d2h": 54.0}, gpu=True, sku="h200-sxm")
+    assert slow == "NOT HELD: h2d GB/s"
 
 
 # -- the whole, on a machine that is said to have an H200
@@ -231,3 +382,16 @@ def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     assert "no GPU" in done.stderr
     assert "nothing was measured" in done.stderr
     assert {each["result"] for each in results(tmp_path)["steps"].values()} == {"NOT RUN: no GPU"}
+
+
+@pytest.mark.slow
+def test_the_minutes_count_from_when_the_command_was_given(tmp_path: Path) -> None:
+    """What installing took is not there twice."""
+    began = time.time() - 540
+
+    done = session(tmp_path, "--since", str(began), "--minutes", "10", "--steps", "quick", gpu=True)
+
+    assert done.returncode == 0, done.stderr
+    left = re.search(r"planned with 85 s, and (\d+) were left", done.stdout)
+    assert left, done.stdout
+    assert int(left[1]) <= 30

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import shipped
+import tabled
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.tool_outputs.output import ToolOutput

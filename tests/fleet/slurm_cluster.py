@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from string import Template
 
+import tabled
+
 SBIN = "/usr/sbin:/sbin"
 """Where Debian has the daemons; the PATH of an ordinary user lacks it."""
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol")

@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 ROWS = "[...document.querySelectorAll('#table-figures tbody tr:not([hidden])')]"
+HEAD = "[...document.querySelectorAll('#table-figures th[data-sortable]')].find(each => each.textContent === {!r})"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,31 @@ def test_it_opens_from_the_disk_without_network_and_errors(opened: chromium.Page
     )
 
 
+def test_the_plots_are_drawn(opened: chromium.Page) -> None:
+    """The line of the floor is red on every plot of blocks with a floor."""
+    inked = """[...document.querySelectorAll('#blocks-0 canvas')].map(each => {
+        const data = each.getContext('2d').getImageData(0, 0, each.width, each.height).data;
+        let red = 0;
+        for (let at = 0; at < data.length; at += 4)
+            red += data[at] === 179 && data[at + 1] === 32 && data[at + 3] === 255;
+        return red;
+    })[0]"""
+    assert opened.evaluate(inked) > 200
+
+
+def test_a_click_on_a_column_sorts_by_its_numbers(opened: chromium.Page) -> None:
+    head = HEAD.format("Margin")
+    values = f"{ROWS}.map(row => row.cells[6].dataset.sort).filter(each => each !== undefined).map(Number)"
+    opened.evaluate(f"{head}.querySelector('button').click()")
+    rising = opened.evaluate(values)
+    assert rising == sorted(rising)
+    assert len(set(rising)) > 5
+    assert opened.evaluate(f"{head}.getAttribute('aria-sort')") == "ascending"
+    opened.evaluate(f"{head}.querySelector('button').click()")
+    assert opened.evaluate(values) == rising[::-1]
+    assert opened.evaluate(f"{ROWS}.at(-1).cells[6].dataset.sort ?? null") is None  # rows without a number stay last
+
+
 def test_the_filters_narrow_the_table(opened: chromium.Page) -> None:
     form = "document.querySelector('[data-filters=table-figures]')"
     every = opened.evaluate(f"{ROWS}.length")
@@ -80,6 +106,36 @@ def test_the_filters_narrow_the_table(opened: chromium.Page) -> None:
     assert all("gpu0" in each for each in chosen("status", ""))
     (only,) = chosen("text", "FOREIGN host_copy")
     assert "a foreign process took 40% of the time" in only
+
+
+def test_the_reason_is_told_when_a_cell_is_focused_or_pointed_at(opened: chromium.Page) -> None:
+    told = "document.getElementById('tip').hidden ? null : document.getElementById('tip').textContent"
+    opened.evaluate(
+        "[...document.querySelectorAll('.overview a')].find(each => each.dataset.tip.startsWith('FAIL:')).focus()"
+    )
+    assert "HW thermal 100%" in opened.evaluate(told)
+    opened.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
+    assert opened.evaluate(told) is None
+    opened.evaluate("document.querySelector('.heat [data-tip]').scrollIntoView({block: 'center'})")
+    place = opened.evaluate(
+        "(() => { const at = document.querySelector('.heat [data-tip]').getBoundingClientRect();"
+        "return [at.x + at.width / 2, at.y + at.height / 2]; })()"
+    )
+    opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    assert "of the fastest pairs" in opened.evaluate(told)
+
+
+def test_a_phone_does_not_scroll_sideways(opened: chromium.Page) -> None:
+    opened.size(390, 844)
+    opened.evaluate("new Promise(done => setTimeout(done, 200))")
+    assert opened.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_it_prints_with_everything_open(opened: chromium.Page) -> None:
+    assert opened.printed().startswith(b"%PDF")
+    heads = "[...document.querySelectorAll('#table-figures th[data-label]')].map(each => each.dataset.label)"
+    assert opened.evaluate(heads)[:3] == ["Status", "Device", "Metric"]  # a button is not printed on a second sheet
+    assert opened.evaluate("document.querySelectorAll('details[open]').length") == 0  # closed again
 
 
 def test_hostile_names_do_no_harm(browser: chromium.Page, hostile: Path) -> None:
