@@ -240,6 +240,37 @@ def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     assert last["details"]["telemetry"]["readings"] > 0
 
 
+def test_grandchildren_die_too(tmp_path: Path) -> None:
+    """What a probe started and left running ends with its worker, and does not hide the worker's death."""
+    write(
+        tmp_path,
+        test_family="""
+        import subprocess
+
+        def family(device):
+            child = os.fork()
+            if not child:
+                time.sleep(10000)
+            with open("pids", "a") as file:
+                file.write(f"{child} {subprocess.Popen(['sleep', '10000']).pid} ")
+            if device.devices[0].name == "cpu1":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            return tiny(device)
+
+        @accel_limit(unit="GB/s", floor=1e-6)
+        def test_family(accel_check):
+            accel_check(family)
+        """,
+    )
+    ran = as_user.pytest(tmp_path, env=STUB_TORCH)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+
+    assert ran.statuses("family")["cpu1"] == "FAIL", ran.out
+    assert "its worker process died: it was killed by SIGSEGV" in ran.out
+    assert len(pids) >= 4
+    assert not left(pids)
+
+
 # -- a rank of a collective
 
 RANKS = """
@@ -511,6 +542,15 @@ def test_disk_full(tmp_path: Path, small_disk: Path) -> None:
 
 
 # -- an accelerator that no driver can use
+
+
+def test_output_on_a_read_only_disk(tmp_path: Path, small_disk: Path) -> None:
+    """Named with its path and the reason."""
+    mount("-o", "remount,ro", str(small_disk))
+    ran = as_user.pytest(tmp_path, output=small_disk / "out", refused=True)
+
+    assert ran.exit == 4, ran.out
+    assert f"--accel-output: cannot write to {small_disk / 'out'}: Read-only file system" in ran.out
 
 
 def showing(tmp_path: Path, vendor: str, kind: str, device: str = "", slots: Sequence[int] = (1, 2)) -> list[str]:
