@@ -213,6 +213,8 @@ def test_the_last_run_counts_while_it_is_fresh(health: Health, node: Node, tmp_p
     place.mkdir()
     assert health(*asked) == (0, "OK 8 x h100-sxm; no run found in nights")
     assert health(*asked, "--require-run")[0] == 6
+    summary(tmp_path / "other", "REJECTED", hours=1, host="node18")
+    assert health("--record=other/summary.json")[1].startswith("OK 8 x h100-sxm; no run found"), "of another node"
     summary(place / "2026-11-21" / "node17", "ACCEPTED", hours=9)
     assert health(*asked, "--require-run") == (0, "OK 8 x h100-sxm; last run ACCEPTED 9 h ago")
     summary(place / "node17-20261123", "REJECTED", hours=2, line="REJECTED gpu3: stream.triad 2.1 TB/s, floor 3.0")
