@@ -73,7 +73,7 @@ def test_killed_worker_fails_its_device(tmp_path: Path) -> None:
         assert statuses["cpu1"] == "FAIL"
         assert statuses["cpu0"] in ("PASS", "MARGINAL")
     (broken,) = ran.measurements("dies@turn=1", "cpu1")
-    assert len(broken["seconds"]) > 3
+    assert broken["seconds"]
     assert all(0 < each < 1 for each in broken["seconds"])
     assert broken["value"] is None
     assert broken["trouble"]["kind"] == "device"
