@@ -312,7 +312,7 @@ def make_records(folder: Path, nodes: int) -> None:
                 centred = centre * drawn.gauss(1, BETWEEN)
                 conditions = {"dtype": "bf16", "shape": "8192x8192x8192", "seconds": 5.0, "operations_per_block": 3}
                 samples = tuple(float(f"{centred * drawn.gauss(1, 0.003):.6g}") for _ in range(5))
-                value = estimate_of(samples, unit).mean
+                value = estimate_of(samples, unit, "mean").mean
                 measured.append(Measurement(name, each.uuid, unit, value, samples=samples, conditions=conditions))
                 kept = {"limit": limits[name], "floor": limits[name].floor, "ceiling": limits[name].ceiling}
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, (), unit, value, **kept))

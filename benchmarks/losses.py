@@ -28,7 +28,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.judge import Attempts
-from pytest_accel.judging.verdicts.like_devices import Kinds, family_of, is_speed, kind_of
+from pytest_accel.judging.verdicts.like_devices import Kinds, family_of, kind_of
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.run.record import read
 from pytest_accel.skus import loader
@@ -126,7 +126,7 @@ def template(path: Path) -> Template:
     """Read a record."""
     run = read(path)
     sku = loader.load(str(run.sku["name"]))
-    together = [each for each in run.measurements if each.how == "together" and is_speed(each.metric, each.unit)]
+    together = [each for each in run.measurements if each.how == "together"]
     speeds = [
         each for each in together if each.samples and not each.trouble and family_of(each.metric, each.unit) in GOES
     ]

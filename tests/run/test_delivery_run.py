@@ -54,7 +54,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     assert "changed: gpu7 inventory.serial: FAIL SIM00000007 is not on the list -> PASS as listed" in said
     assert raw_record.read(new)["judged_from"]["packing_list"] == entry
     assert main(["judge", str(new)]) == 6
-    assert "record: consistent" in capsys.readouterr().out
+    assert ", unsigned\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -294,6 +294,11 @@ class Compute(Rank):
         return work, amount, self.clock
 
     @property
+    def waiting_clock(self) -> Clock:
+        """Clock that times single calls on this device as tools do that wait for every kernel, such as BabelStream."""
+        return self.clock if self.is_cpu else WaitingClock(self.backend)
+
+    @property
     def measures_peak(self) -> bool:
         """True for a CPU, whose peak is measured in alternation with the samples because it has no datasheet."""
         return not self.vendor.accelerator
@@ -454,8 +459,7 @@ class Compute(Rank):
         details, peak = ProbeDetails(), None
         self.tune(work)
         if fastest_of:
-            waiting = self.clock if self.is_cpu else WaitingClock(self.backend)  # for every kernel, as BabelStream does
-            timed, means = time_fastest_of(work, waiting, self.gate, calls=fastest_of, **how)
+            timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
             details["mean_of_calls"] = amount / fmean(means)
         else:
             blocks = DeviceClock(self.backend, streams) if streams else self.clock
