@@ -58,7 +58,7 @@ def errors(found: dict[str, Any]) -> dict[str, str]:
 def test_every_probe_of_one_device_finds_its_numbers_right(build: Build, tmp_path: Path) -> None:
     found = lines(started(Node(build, H200, 1, COMPUTED), tmp_path, "alone"))
     assert errors(found) == {}
-    assert len(found) == 28
+    assert len(found) == 24
     assert {name: each["metrics"] for name, each in found.items() if name in ("exact.bf16", "memory")} == {
         "exact.bf16": {"exact_matmul.bf16": 0},
         "memory": {"memory_pattern.cold": 0},
