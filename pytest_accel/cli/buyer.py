@@ -1,4 +1,4 @@
-"""What the buyer of a delivery accepts a record by: threshold files and signers."""
+"""The threshold files and the signers by which the buyer of a delivery accepts a record."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ PATTERN = rf"^\s*{_TERM.pattern}\s*(,\s*{_TERM.pattern}\s*)*$"
 """The regular expression of a range, for a JSON Schema."""
 
 Version = tuple[tuple[int, str], ...]
-"""Of each part the number of digits and the digits, without leading zeros: this sorts decimal and hexadecimal numbers
-alike."""
+"""The length and the digits of each part, without leading zeros: decimal and hexadecimal numbers sort alike."""
 
 
 class BadRange(ValueError):

@@ -41,7 +41,7 @@ class Verification:
     """What a signed record proves. It is proven if there is no objection."""
 
     signer: str
-    """Who signed the sums, as the list of signers has the name; empty if nobody did who is trusted."""
+    """The name of the signer in the list of signers; empty if no key of the list signed the sums."""
     objections: Sequence[str]
     run: Run | None = None
     """The record; None if it is not signed, or cannot be read."""

@@ -1,4 +1,4 @@
-"""What is signed of a record: a statement in the form of in-toto, and the sums of all files of the record.
+"""The signed statement on a record, in the form of in-toto, and the sums of all files of the record.
 
 `statement.json` is an in-toto Statement v1 with a predicate of ours. `SHA256SUMS` covers it, the record and what lies
 beside it; its signature is the one of the whole folder. What the statement says follows from the record, so that

@@ -176,4 +176,6 @@ def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) ->
 def test_a_run_that_goes_on_is_not_judged_yet(tmp_path: Path) -> None:
     folder = rejected(tmp_path)
     record.write(replace(record.read(folder / FILE), state="running"), folder)
-    assert edited(folder, put("verdicts.1.status", "PASS")) == []
+    (said,) = edited(folder, put("verdicts.1.status", "PASS"))
+    assert said == "it has a result, and the run has not ended"
+    assert edited(folder, lambda raw: raw.pop("closing")) == []

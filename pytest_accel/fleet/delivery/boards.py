@@ -19,7 +19,7 @@ NO_LIST: Final = OnList(ListState.NOT_APPLICABLE, "there is no packing list")
 
 
 class Difference(NamedTuple):
-    """What is wrong with boards, in words. It does not reject where nothing is known of them."""
+    """A sentence on boards that are not as they should be. It rejects unless nothing is known of them."""
 
     words: str
     rejects: bool = False

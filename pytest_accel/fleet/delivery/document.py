@@ -23,7 +23,7 @@ MOST_NODES = 6
 """Nodes that one sentence names."""
 OF_NODE = ("name", "outcome", "told", "started", "sha256", "objection", "signed_by", "waived", "overridden")
 OF_BOARD = ("place", "serial", "uuid", "result")
-"""What the JSON holds of each node and of each board."""
+"""The attributes of nodes and of boards that the JSON holds."""
 LONGEST = 4000
 """Characters of the longest text that the Markdown shows in full."""
 

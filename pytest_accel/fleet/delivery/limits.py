@@ -18,7 +18,7 @@ class Figure(NamedTuple):
     unit: str
     value: float
     limit: str
-    """What the limit demands, in words."""
+    """The bound of the limit, in words."""
     rejects: bool
 
 

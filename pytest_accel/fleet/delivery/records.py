@@ -92,7 +92,7 @@ class NodeRecord(Summary):
     overridden: int = 0
     """The number of limits that are other than those of the shipped threshold file."""
     rejected_before: Sequence[str] = ()
-    """What an earlier record rejects: devices, each with the day ("gpu3 on 2026-11-20"), or in which record it does."""
+    """The devices that an earlier record rejects, each with the day ("gpu3 on 2026-11-20"), or the record that does."""
 
     @property
     def accepted(self) -> bool:

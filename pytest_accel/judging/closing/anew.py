@@ -22,10 +22,10 @@ from pytest_accel.judging.verdicts.like_devices import kind_of, together
 def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
     """Return where the verdicts and the result of a run differ from those that follow from its measurements.
 
-    A run that has not ended has none: its verdicts may still be judged again.
+    Verdicts of a run that has not ended may still be judged again; such a run has no result.
     """
     if run.state == "running":
-        return ()
+        return ("it has a result, and the run has not ended",) if run.closing.word else ()
     try:
         return (*_verdicts(run, past_of), *_result(run))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
