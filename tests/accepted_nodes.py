@@ -11,11 +11,12 @@ from typing import Any
 import shipped
 from known_good_nodes import closed, not_applicable, record, save
 
+from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run.record import TELEMETRY, hash_file, write
+from pytest_accel.run.record import TELEMETRY, write
 from pytest_accel.run.terms import Terms
 
 SKU = shipped.load("h100-sxm")
@@ -49,6 +50,6 @@ def save_whole(one: Run, folder: Path) -> Path:
     """Write a record with its telemetry into a folder of its own, and return the folder."""
     save(one, folder)
     (folder / TELEMETRY).write_text(json.dumps({"uuid": one.devices[0].uuid}) + "\n", encoding="utf-8")
-    one.telemetry = {"file": TELEMETRY, "sha256": hash_file(folder / TELEMETRY)}
+    one.telemetry = {"file": TELEMETRY, "sha256": untrusted.sha256(folder / TELEMETRY)}
     write(one, folder)
     return folder

@@ -38,6 +38,7 @@ from pytest_accel.run.processes.programs import Environment, Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.session import Session
 from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated
@@ -330,7 +331,8 @@ def _count(here: Session, subjects: Sequence[str]) -> None:
 def objections(here: Session) -> tuple[str, ...]:
     """Why a reader of the record would not believe it."""
     content = json.loads(json.dumps(record.content(here.ledger.record)))
-    return record.parse({**content, "sha256": record.seal(content)}, Path(record.FILE)).objections
+    with RecordFiles(Path(record.FILE)) as files:
+        return record.parse({**content, "sha256": record.seal(content)}, files).objections
 
 
 def seen(case: Case, folder: Path) -> Seen:

@@ -11,13 +11,14 @@ from typing import Any
 from tabled import tables
 from worded import worded
 
+from pytest_accel.core import untrusted
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
-from pytest_accel.run.record import FILE, TELEMETRY, hash_file, write
+from pytest_accel.run.record import FILE, TELEMETRY, write
 
 _PARTS = tables("report-record")
 BEGAN = 1_795_461_200.0
@@ -207,7 +208,7 @@ def saved(folder: Path, found: Run, lines: list[dict[str, Any]] | None = None) -
     folder.mkdir(parents=True, exist_ok=True)
     side = folder / TELEMETRY
     side.write_text("".join(f"{json.dumps(each)}\n" for each in (readings() if lines is None else lines)))
-    found.telemetry = {"file": TELEMETRY, "sha256": hash_file(side)}
+    found.telemetry = {"file": TELEMETRY, "sha256": untrusted.sha256(side)}
     write(found, folder)
     return folder / FILE
 

@@ -10,11 +10,14 @@ from pathlib import Path
 from pytest_accel.cli import rejudge
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.untrusted import exists
 from pytest_accel.core.words import listed
 from pytest_accel.fleet.delivery.records import NodeRecord, judged_again
-from pytest_accel.run import record, signature
+from pytest_accel.run import signature
+from pytest_accel.run.record import FILE
+from pytest_accel.run.record_files import RecordFiles
+from pytest_accel.run.signature import Trust
 from pytest_accel.run.statement import SUMS
 from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import loader
@@ -29,31 +32,31 @@ class Buyer:
     """The buyer's threshold file (None for the shipped one of each record's SKU), and whose signatures count."""
 
     sku: Sku | None
-    allowed_signers: Path | None
-    nonce: str | None
-    revoked: Path | None
+    trust: Trust | None
 
-    def examined(self, one: NodeRecord) -> NodeRecord:
+    def examined(self, one: NodeRecord, run: Run, files: RecordFiles) -> NodeRecord:
         """Return a record with its signer. It accepts nothing unless it is proven, and judged by the buyer's files.
 
-        What it rejects stays rejected.
+        What it rejects stays rejected. `run` is what was read from its `files`.
         """
-        found = self._judged(one)
-        signer, not_proven = self._signer(one)
+        found = self._judged(one, run)
+        signer, not_proven = self._signer(run, files)
         if not found.rejects and (one.accepted or one.objection):
             found = replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
         return replace(found, signed_by=signer)
 
-    def _signer(self, one: NodeRecord) -> tuple[str, str]:
+    def _signer(self, run: Run, files: RecordFiles) -> tuple[str, str]:
         """Return who signed a record, and why it is not proven; empty if it is."""
-        if self.allowed_signers is None:
+        if self.trust is None:
             return "", f"{UNSIGNED} (--allowed-signers names who may sign)"
-        if not exists(one.folder / f"{SUMS}.sig"):
+        if not files.has(f"{SUMS}.sig"):
             return "", UNSIGNED
-        found = signature.verify(one.path, self.allowed_signers, nonce=self.nonce, revoked=self.revoked)
+        if files.path.name != FILE:
+            return "", f"{UNSIGNED}: only {FILE} is signed, under no other name"
+        found = signature.verify(files, self.trust, run)
         return found.signer, f"it is not proven: {found.objections[0]}" if found.objections else ""
 
-    def _judged(self, one: NodeRecord) -> NodeRecord:
+    def _judged(self, one: NodeRecord, run: Run) -> NodeRecord:
         """Return a record; one that other limits than the buyer's judged with what those say of its measurements."""
         if one.rejects or one.objection:
             return one
@@ -64,7 +67,6 @@ class Buyer:
         stated = set(one.files.values()) == set(sku.files.values())
         made = "its limits are not those of the files that it states" if stated else _made(one.files, sku)
         try:
-            run = record.read(one.path)
             terms = rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run)
             if stated and not rejudge.limits_moved(rejudge.limits_of(run), terms.limits):
                 return one

@@ -20,7 +20,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.summary import ACCEPTED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.yaml_nodes import nearest
-from pytest_accel.run import record, statement
+from pytest_accel.run import record, signature, statement
+from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.views import claim
 
 DESCRIPTION = """Pack what a supplier needs to take a device back: a text for the ticket with our finding and the
@@ -41,13 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
-    saved = record.read(record.find(chosen.file))
-    if saved.objections:
-        raise BadFile(f"{saved.path}: no supplier can be asked to believe it: {saved.objections[0]}")
-    device = _device(saved, chosen.device)
-    if not claim.blamed(saved, device):
-        raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
-    last_good, files = _last_good(saved, device), dict(_evidence(saved, device, chosen.attach))
+    with RecordFiles(record.find(chosen.file)) as there:
+        signature.demand_name(there.path)
+        saved = record.read_from(there)
+        if saved.objections:
+            raise BadFile(f"{saved.path}: no supplier can be asked to believe it: {saved.objections[0]}")
+        device = _device(saved, chosen.device)
+        if not claim.blamed(saved, device):
+            raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
+        last_good, files = _last_good(saved, device), dict(_evidence(saved, there, device, chosen.attach))
     if last_good:
         files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -82,17 +85,18 @@ def _last_good(saved: Run, device: Device) -> Path | None:
     return None
 
 
-def _evidence(saved: Run, device: Device, attached: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of the packet by name: those of the record as they are, and what concerns the device."""
+def _evidence(saved: Run, there: RecordFiles, device: Device, attached: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of the packet by name: those of the record as they are, and what concerns the device.
+
+    Of a signed record it takes those that are signed.
+    """
     folder = saved.path.absolute().parent
-    names = [
-        *statement.files_of(saved),
-        statement.STATEMENT,
-        *(each.name for each in folder.glob(f"{statement.SUMS}*")),
-    ]
-    for name in names:
-        if untrusted.exists(folder / name):
-            yield f"record/{name}", untrusted.read_bytes(folder / name, most=untrusted.LOG_BYTES, follow=False)
+    names = [record.FILE, *statement.BESIDE]
+    if there.has(statement.SUMS):
+        signed = statement.sums_of(untrusted.decode(there.read(statement.SUMS), statement.SUMS))
+        names = [*signed, statement.SUMS, f"{statement.SUMS}.sig"]
+    for name in filter(there.has, names):
+        yield f"record/{name}", there.read(name, untrusted.LOG_BYTES)
     if lines := claim.kernel_lines(saved, device):
         yield f"{device.name}-kernel.txt", ("\n".join(lines) + "\n").encode()
     telemetry = folder / saved.telemetry.get("file", "")

@@ -12,7 +12,6 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, document, files, records, runs
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.fleet.processes import in_processes
 from pytest_accel.run.options import AUTO
 from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import packing_list
@@ -43,8 +42,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def report(chosen: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `document.FORMATS`, and return the exit status. Raises WrongUse."""
     boards = packing_list.load(chosen.expect) if chosen.expect else None
+    wanted = Wanted(chosen.sku or AUTO, prefix="--")
+    buyer = Buyer(wanted.named(on_hardware=False), verify.trust_of(chosen))
     there = files.find(chosen.folder)
-    found = records.read(there.records)
+    found = records.read(there.records, buyer.examined)
     found.refused += there.unreadable
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that can be read", *found.refused[:1])
@@ -52,10 +53,7 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     choice.choose(found, datetime.now(timezone.utc))
     if not found.nodes:
         raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
-    on_hardware = not all(each.simulated for each in found.nodes)
-    sku = Wanted(chosen.sku or AUTO, prefix="--").named(on_hardware=on_hardware)
-    buyer = Buyer(sku, chosen.allowed_signers, chosen.nonce, chosen.revoked)
-    found.nodes = list(in_processes(buyer.examined, found.nodes))
+    wanted.named(on_hardware=not all(each.simulated for each in found.nodes))
     name = chosen.name or chosen.folder.absolute().name
     expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
     made = acceptance.delivery(name, found, boards, expected)

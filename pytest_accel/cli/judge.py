@@ -185,7 +185,7 @@ def _check_free(folder: Path) -> None:
 def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
     """Write the new record, with path and hash of the old one, and return its path. Raises Refused."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    new.judged_from = {"record": str(path.absolute()), "sha256": record.hash_file(path), "judged": now}
+    new.judged_from = {"record": str(path.absolute()), "sha256": old.file_sha256, "judged": now}
     if new.packing_list != old.packing_list:
         new.judged_from["packing_list"] = old.packing_list
     new.telemetry = {}  # it stays beside the record of the run

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_accel.core import exits
+from pytest_accel.core import exits, untrusted
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import ACCEPTED, REJECTED
-from pytest_accel.run import signature
+from pytest_accel.run import record, signature
+from pytest_accel.run.options import nonce
+from pytest_accel.run.record_files import RecordFiles
+from pytest_accel.run.signature import Trust
 
 RESULTS = {ACCEPTED: exits.HOLDS, REJECTED: exits.REJECTED}
 """The exit status by the result of a proven record."""
@@ -32,15 +35,25 @@ def arguments(parser: argparse._ActionsContainer, *, required: bool = False) -> 
     option = parser.add_argument
     text = "whose signatures count, in lines of NAME and public key (ssh-keygen(1), ALLOWED SIGNERS)"
     option("--allowed-signers", metavar="FILE", type=Path, required=required, help=text)
-    option("--nonce", metavar="TEXT", help="the text that was given out for the run (pytest --accel-nonce=TEXT)")
+    text = "the text that was given out for the run (pytest --accel-nonce=TEXT)"
+    option("--nonce", metavar="TEXT", type=nonce, help=text)
     option("--revoked", metavar="FILE", type=Path, help="keys that count no more (ssh-keygen(1), -r)")
+
+
+def trust_of(chosen: argparse.Namespace, signer: str | None = None) -> Trust | None:
+    """Return whom `arguments` say to trust, None without a list. Raises BadFile for a list that cannot be read."""
+    for path in filter(None, (chosen.allowed_signers, chosen.revoked)):
+        untrusted.read_bytes(path)
+    signers = chosen.allowed_signers
+    return Trust(signers, signer, chosen.nonce, chosen.revoked) if signers else None
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print what a record proves, and return the exit status. Raises WrongUse."""
-    found = signature.verify(
-        chosen.file, chosen.allowed_signers, signer=chosen.signer, nonce=chosen.nonce, revoked=chosen.revoked
-    )
+    trust = trust_of(chosen, chosen.signer)
+    assert trust  # the option is required
+    with RecordFiles(record.find(chosen.file), follow=False) as files:
+        found = signature.verify(files, trust)
     simulated = found.run is not None and found.run.simulated
     against = [*found.objections, *(["the node was simulated"] if simulated else [])]
     lines = [f"signed by {found.signer}"] if found.signer else []

@@ -335,6 +335,8 @@ class Run:
     was changed; whoever changes the record on purpose can compute it anew."""
     path: Path = field(default=Path(), compare=False, metadata=NOT_IN_FILE)
     """The file that the record was read from."""
+    file_sha256: str = field(default="", compare=False, metadata=NOT_IN_FILE)
+    """The SHA-256 of that file."""
     sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
     """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
     objections: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)

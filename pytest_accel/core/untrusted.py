@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -78,14 +79,17 @@ class BadFile(WrongUse):
         self.errors = errors
 
 
-def read_bytes(path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True) -> bytes:
+def read_bytes(
+    path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True, folder: int | None = None
+) -> bytes:
     """Return the bytes of a regular file. Raises BadFile, which calls the file `shown`.
 
     A file that is larger than `most` bytes, or no regular file, is not read: a pipe would block, a device has no end.
     `follow` allows a symbolic link at the end of the path; where others can write into the folder, it has to be False.
+    `folder` is the handle of the folder that holds the file, which need not lie under its path any more.
     """
     with _telling(path, shown):
-        with open(_open(path, follow), "rb") as file:
+        with open(_open(path, follow, folder), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             raw = _fill(file.fileno(), most + 1) if size <= most else b""
         if max(size, len(raw)) > most:
@@ -99,13 +103,14 @@ def read_end(path: Path, most: int) -> bytes:
         return os.pread(file.fileno(), most, max(0, os.fstat(file.fileno()).st_size - most))
 
 
-def exists(path: Path) -> bool:
+def exists(path: Path, *, folder: int | None = None) -> bool:
     """Return whether there is anything under a path that somebody gave; not so for a name that cannot be one.
 
-    Raises BadFile where the system does not tell, as of a network file system whose server has forgotten it (ESTALE).
+    `folder` is as in `read_bytes`. Raises BadFile where the system does not tell, as of a network file system whose
+    server has forgotten it (ESTALE).
     """
     try:
-        path.stat()
+        os.stat(path if folder is None else path.name, dir_fd=folder)
     except OSError as error:
         if error.errno in _NOTHING:
             return False
@@ -229,16 +234,40 @@ def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
         yield line
 
 
-def _open(path: str | Path, follow: bool) -> int:
+def open_folder(path: Path) -> int:
+    """Return a handle of the folder that a file is in. Raises BadFile, which names the file."""
+    with _telling(path):
+        return os.open(path.absolute().parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def sha256(path: Path, *, follow: bool = True, folder: int | None = None) -> str | None:
+    """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read.
+
+    A file of more than `LOG_BYTES` is not read: a run writes none as large. `follow` and `folder` are as in
+    `read_bytes`.
+    """
+    digest = hashlib.sha256()
+    try:
+        with open(_open(path, follow, folder), "rb") as file:
+            if os.fstat(file.fileno()).st_size > LOG_BYTES:
+                return None
+            while chunk := file.read(MIB):
+                digest.update(chunk)
+    except (OSError, ValueError):
+        return None
+    return digest.hexdigest()
+
+
+def _open(path: str | Path, follow: bool, folder: int | None = None) -> int:
     """Open a regular file for reading, without waiting for anything. Raises _Unfit or OSError.
 
     The kind is asked before, since opening a device may do something to it, and again afterwards, since another file
     may have been put in its place.
     """
-    path = Path(path)
-    _demand_regular((path.stat() if follow else path.lstat()).st_mode)
+    path = path if folder is None else Path(path).name
+    _demand_regular(os.stat(path, dir_fd=folder, follow_symlinks=follow).st_mode)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    handle = os.open(path, flags)
+    handle = os.open(path, flags, dir_fd=folder)
     try:
         _demand_regular(os.fstat(handle).st_mode)
     except _Unfit:

@@ -256,7 +256,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--accel-nonce",
         metavar="TEXT",
-        type=_nonce,
+        type=nonce,
         help="A text that whoever takes the delivery gave out for this run. It is kept in the record, and shows that "
         "the record is not an older one.",
     )
@@ -341,7 +341,7 @@ def _file(text: str) -> Path:
     return Path(_name(text))
 
 
-def _nonce(text: str) -> str:
+def nonce(text: str) -> str:
     """Return a nonce. Raises ArgumentTypeError for one that cannot be printed or is too long."""
     if not _name(text).isprintable() or len(text) > SHOWN:
         raise argparse.ArgumentTypeError(f"not a text of up to {SHOWN} printable characters")

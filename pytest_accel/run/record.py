@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from pytest_accel.judging.causes.findings import Finding, Key, findings
 from pytest_accel.judging.closing import anew
 from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.run import summaries
+from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.skus.packing_list import PackingList
 
 FILE = "record.json"
@@ -217,24 +217,6 @@ def remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def hash_file(path: Path) -> str | None:
-    """Return the SHA-256 of a regular file in hexadecimal, None if the file cannot be read.
-
-    A file of more than `untrusted.LOG_BYTES` is not read: a run writes none as large.
-    """
-    digest = hashlib.sha256()
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            known = os.fstat(file.fileno())
-            if not stat.S_ISREG(known.st_mode) or known.st_size > untrusted.LOG_BYTES:  # a pipe would block
-                return None
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    except OSError:
-        return None
-    return digest.hexdigest()
-
-
 # -- reading
 
 
@@ -293,16 +275,23 @@ def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSO
     A `rehearsal` reads records of simulated nodes alone, and what is none refuses them. `most` and `follow` are those
     of `untrusted`.
     """
+    with RecordFiles(path, follow=follow) as files:
+        return read_from(files, rehearsal=rehearsal, most=most)
+
+
+def read_from(files: RecordFiles, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES) -> Run:
+    """Read a record as `read`, from files that are open."""
     try:
-        run = parse(untrusted.read_json(path, most=most, follow=follow), path)
+        run = parse(files.record(most), files)
     except BadFile as bad:
         raise BadRecord(*bad.args) from None
-    demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
+    demand_kind(files.path, simulated=run.simulated, rehearsal=rehearsal)
     return run
 
 
-def parse(raw: Any, path: Path) -> Run:
-    """Return the run that the content of the record at `path` holds, which is used up, as `read`. Raises BadRecord."""
+def parse(raw: Any, files: RecordFiles) -> Run:
+    """Return the run that the content of a record holds, which is used up, as `read`. Raises BadRecord."""
+    path = files.path
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
     if raw["schema"] != SCHEMA or isinstance(raw["schema"], bool):
@@ -314,24 +303,26 @@ def parse(raw: Any, path: Path) -> Run:
     except structured.Misfit as misfit:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
     demand_visible(path, run.devices)
-    run.path, run.sealed = path, sealed
-    run.objections = (*_changed(run), *anew.objections(run, kept_in(run.baseline)))
+    run.path, run.file_sha256, run.sealed = path, files.sha256(path.name) or "", sealed
+    run.objections = (*_changed(run, files), *anew.objections(run, kept_in(run.baseline)))
     if run.objections:
         run.closing = anew.not_believed(run)
     return run
 
 
-def _changed(run: Run) -> Iterator[str]:
+def _changed(run: Run, files: RecordFiles) -> Iterator[str]:
     """Yield what has another hash than the record states: itself, its telemetry, or the record that it judges again."""
     if run.sha256 != run.sealed:
         stated = f"its hash is {run.sealed[:12]}, it states {run.sha256[:12] or 'none'}"
         yield f"the record was changed after it was written: {stated}"
-    origin, folder = run.judged_from, run.path.absolute().parent
-    files = {folder / Path(run.telemetry.get("file", "")).name: run.telemetry.get("sha256")}
-    files |= {folder / origin["record"]: origin.get("sha256")} if origin else {}
-    for path, sha256 in files.items():
-        if sha256 and untrusted.exists(path) and hash_file(path) != sha256:
-            yield f"{path} was changed: it has another hash than the record states"
+    changed = "was changed: it has another hash than the record states"
+    side, sha256 = Path(run.telemetry.get("file", "")).name, run.telemetry.get("sha256")
+    if side and sha256 and files.has(side) and files.sha256(side) != sha256:
+        yield f"{run.path.with_name(side).absolute()} {changed}"
+    origin = run.judged_from
+    path = run.path.absolute().parent / origin["record"] if origin else Path()
+    if origin.get("sha256") and untrusted.exists(path) and untrusted.sha256(path) != origin["sha256"]:
+        yield f"{path} {changed}"
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:

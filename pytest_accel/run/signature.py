@@ -9,7 +9,6 @@ Source: ssh-keygen(1), -Y sign and ALLOWED SIGNERS; the format is PROTOCOL.sshsi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -24,10 +23,12 @@ from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, statement
+from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.statement import STATEMENT, SUMS
 
 NAMESPACE = "accel-record"
 """What the signature is for: ssh-keygen refuses one that was made for anything else."""
+PATTERN = frozenset("*?!")
 SECONDS = 60.0
 """How long ssh-keygen may take; a key on a token waits for a touch."""
 
@@ -52,23 +53,30 @@ class Verification:
         return self.run.word if self.run else ""
 
 
-def sign(folder: Path, key: Path, *, ask: bool) -> Path:
+def sign(path: Path, key: Path, *, ask: bool) -> Path:
     """Write statement, sums and signature beside a record, and return the signature. Raises BadFile and NotSigned.
 
-    `key` is a private key, or the public key of one that the agent holds. With `ask`, a person may be asked for its
-    passphrase.
+    `path` is the record or its folder. `key` is a private key, or the public key of one that the agent holds. With
+    `ask`, a person may be asked for its passphrase.
     """
-    run = record.read(record.find(folder))
-    folder = run.path.absolute().parent
-    if run.objections:
-        raise BadFile(f"{run.path}: is not signed: {run.objections[0]}")
-    files = statement.files_of(run)
-    stated = statement.text_of(run, files)
-    sums = statement.sums(files, stated)
-    made = _signature(sums.encode(), key, ask=ask)
-    for name, each in {STATEMENT: stated, SUMS: sums, f"{SUMS}.sig": made}.items():
-        record.replace_file(folder / name, each)
-    return folder / f"{SUMS}.sig"
+    with RecordFiles(record.find(path)) as files:
+        demand_name(files.path)
+        run = record.read_from(files)
+        if run.objections:
+            raise BadFile(f"{run.path}: is not signed: {run.objections[0]}")
+        sums = statement.sums_of_files(run, files)
+    stated = statement.text_of(run, sums)
+    text = statement.sums(sums, stated)
+    made = _signature(text.encode(), key, ask=ask)
+    for name, content in {STATEMENT: stated, SUMS: text, f"{SUMS}.sig": made}.items():
+        record.replace_file(run.path.absolute().with_name(name), content)
+    return run.path.absolute().with_name(f"{SUMS}.sig")
+
+
+def demand_name(path: Path) -> None:
+    """Raise BadFile for a record under another name: the sums name record.json, which is another file."""
+    if path.name != record.FILE:
+        raise BadFile(f"{path}: only {record.FILE} is signed and verified, under no other name")
 
 
 def demand_key(key: Path) -> None:
@@ -103,80 +111,103 @@ def _ssh_keygen(action: str, *words: str, data: bytes = b"", ask: bool = False) 
 # -- verifying
 
 
-def verify(
-    folder: Path, signers: Path, *, signer: str | None = None, nonce: str | None = None, revoked: Path | None = None
-) -> Verification:
-    """Return what a signed record proves to whoever trusts a list of signers (`man ssh-keygen`, ALLOWED SIGNERS).
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count, and for which run."""
 
-    `signer` is the name that has to have signed, else any of the list may have. `nonce` is what the run was given.
-    Raises BadFile if there is no record, or no list.
+    signers: Path
+    """The list of signers (ssh-keygen(1), ALLOWED SIGNERS)."""
+    signer: str | None = None
+    """The name that has to have signed; None for any of the list."""
+    nonce: str | None = None
+    """What the run was given; None for any."""
+    revoked: Path | None = None
+    """Keys that count no more (ssh-keygen(1), -r)."""
+
+
+def verify(files: RecordFiles, trust: Trust, run: Run | None = None) -> Verification:
+    """Return what a signed record proves; `run` is the record where it was read from these files already.
+
+    Raises BadFile if there is no list of signers, and for a record under another name.
     """
-    path = record.find(folder)
-    place = path.absolute().parent
-    if not untrusted.exists(path):
-        raise BadFile(f"{path}: there is no record")
-    untrusted.read_text(signers)
+    demand_name(files.path)
     try:
-        data = untrusted.read_bytes(place / SUMS, follow=False)
+        data, signed = files.read(SUMS), files.read(f"{SUMS}.sig")
         stated = statement.sums_of(untrusted.decode(data, SUMS))
-        own = untrusted.read_bytes(place / f"{SUMS}.sig", follow=False)
     except BadFile as bad:
         return Verification("", [f"the record is not signed: {bad}"])
-    who, why = _signer(data, own, signers, signer, revoked)
+    who, why = _signer(data, signed, trust)
     objections = [f"{SUMS}.sig: {why}"] if why else []
-    objections += _altered(stated, place)
     try:
-        run = record.read(path, follow=False)
+        run = run or record.read_from(files)
     except BadFile as bad:
-        return Verification(who, [*objections, str(bad)])
+        return Verification(who, [*objections, *_altered(stated, files), str(bad)])
+    objections += _altered(stated, files)
+    objections += [f"{SUMS} has no line for {name}" for name in statement.names_of(run, files) if name not in stated]
     objections += run.objections
-    objections += _other_statement(run, stated, place)
+    wanted = statement.text_of(run, {name: sha256 for name, sha256 in stated.items() if name != STATEMENT})
+    if not _is_statement(files, wanted):
+        objections.append(f"{STATEMENT} does not follow from the record")
     given = run.run.get("nonce", "")
-    if nonce is not None and given != nonce:
-        objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {nonce!r}")
+    if trust.nonce is not None and given != trust.nonce:
+        objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {trust.nonce!r}")
     return Verification(who, objections, run)
 
 
-def _signer(
-    data: bytes, signature: bytes, signers: Path, demanded: str | None, revoked: Path | None
-) -> tuple[str, str]:
-    """Return the name of who signed some bytes; if it is empty, also why nobody who is trusted did."""
-    why = f"no key of {signers} made this signature, or it is not valid today"
+def _signer(data: bytes, signature: bytes, trust: Trust) -> tuple[str, str]:
+    """Return who signed some bytes, by a line of the list; if that is empty, also why nobody who is trusted did.
+
+    A key may have several lines, each for a purpose of its own. ssh-keygen names the first one, so that this is taken
+    away where it does not hold.
+    """
+    why = f"no key of {trust.signers} made this signature, or it is not valid today"
+    more = ["-r", str(trust.revoked)] if trust.revoked else []
+    lines = untrusted.read_text(trust.signers).splitlines()
     with tempfile.TemporaryDirectory(prefix="accel-verify-") as folder:
-        of_signature = Path(folder, "signature")
+        of_signature, of_lines = Path(folder, "signature"), Path(folder, "signers")
         of_signature.write_bytes(signature)
-        known = ["-f", str(signers), "-s", str(of_signature)]
-        names = [demanded]
-        if demanded is None:
-            listed = _ssh_keygen("find-principals", *known)
-            names = [] if listed.returncode else [*listed.stdout.decode(errors="replace").splitlines()]
-        for name in filter(None, names):
-            more = ["-r", str(revoked)] if revoked else []
-            done = _ssh_keygen("verify", *known, "-I", name, "-n", NAMESPACE, *more, data=data)
-            if not done.returncode:
-                return name, ""
-            said = (done.stderr + done.stdout).decode(errors="replace")
-            why = f"ssh-keygen refuses it{' (is the key revoked?)' if more else ''}: {' '.join(said.split())}"
+        known = ["-f", str(of_lines), "-s", str(of_signature)]
+        while lines:
+            of_lines.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            names = [trust.signer] if trust.signer else _listed(known)
+            for name in sorted(names, key=_is_pattern):
+                done = _ssh_keygen("verify", *known, "-I", name, "-n", NAMESPACE, *more, data=data)
+                if not done.returncode:
+                    return (f"a key that is listed for {','.join(names)}" if _is_pattern(name) else name), ""
+                said = (done.stderr + done.stdout).decode(errors="replace")
+                why = f"ssh-keygen refuses it{' (is the key revoked?)' if more else ''}: {' '.join(said.split())}"
+            others = [line for line in lines if _names_in(line) != ",".join(names)]
+            lines = [] if trust.signer or len(others) == len(lines) else others
     return "", why
 
 
-def _altered(stated: Mapping[str, str], place: Path) -> list[str]:
-    """Return an objection for every file that is not as the sums say, or that they leave out."""
-    lacking = [name for name in (record.FILE, STATEMENT) if name not in stated]
-    same = {name: record.hash_file(place / name) for name in stated if not (place / name).is_symlink()}
-    differ = [name for name, each in stated.items() if same.get(name) != each]
-    return [
-        *(f"{SUMS} has no line for {name}" for name in lacking),
-        *(f"{name} is not the file that was signed" for name in differ),
-    ]
+def _listed(known: Sequence[str]) -> list[str]:
+    """Return the names and patterns of the first line of a list whose key made a signature; empty if there is none."""
+    found = _ssh_keygen("find-principals", *known)
+    return [] if found.returncode else found.stdout.decode(errors="replace").splitlines()
 
 
-def _other_statement(run: Run, stated: Mapping[str, str], place: Path) -> list[str]:
-    """Return an objection if the statement does not follow from the record, and one if its telemetry has no sum."""
-    wanted = statement.text_of(run, {name: each for name, each in stated.items() if name != STATEMENT})
-    telemetry = run.telemetry.get("file", "")
-    found = [f"{SUMS} has no line for {telemetry}"] if telemetry and telemetry not in stated else []
-    with contextlib.suppress(BadFile):
-        if untrusted.read_json(place / STATEMENT, follow=False) == json.loads(wanted):
-            return found
-    return [*found, f"{STATEMENT} does not follow from the record"]
+def _is_pattern(name: str) -> bool:
+    """Return True for a pattern of a list of signers (ssh_config(5), PATTERNS), which names nobody."""
+    return not PATTERN.isdisjoint(name)
+
+
+def _names_in(line: str) -> str:
+    """Return the names of a line of a list of signers, which may be quoted."""
+    line = line.strip()
+    return line[1:].partition('"')[0] if line.startswith('"') else line.partition(" ")[0].partition("\t")[0]
+
+
+def _altered(stated: Mapping[str, str], files: RecordFiles) -> list[str]:
+    """Return an objection for every file that is not as the sums say, and where they leave out the statement."""
+    lacking = [] if STATEMENT in stated else [f"{SUMS} has no line for {STATEMENT}"]
+    differ = [name for name, sha256 in stated.items() if files.sha256(name) != sha256]
+    return [*lacking, *(f"{name} is not the file that was signed" for name in differ)]
+
+
+def _is_statement(files: RecordFiles, wanted: str) -> bool:
+    """Return True if the statement beside a record says what is wanted."""
+    try:
+        return bool(untrusted.parse_json(files.read(STATEMENT), STATEMENT) == json.loads(wanted))
+    except BadFile:
+        return False

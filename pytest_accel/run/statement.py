@@ -11,16 +11,18 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run import record
+from pytest_accel.run import record, summaries
+from pytest_accel.run.record_files import RecordFiles
 
 STATEMENT, SUMS = "statement.json", "SHA256SUMS"
 PAGE = "report.html"
 """The name of the page beside its record (--accel-report)."""
+BESIDE = (record.TELEMETRY, record.PACKED, summaries.SUMMARY, PAGE)
+"""The files beside a record that are read as a part of it."""
 TYPE = "https://in-toto.io/Statement/v1"
 """https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md"""
 PREDICATE = "https://github.com/pytest-accel/pytest-accel/acceptance/v1"
@@ -29,17 +31,20 @@ LINE = re.compile(r"([0-9a-f]{64}) [ *]([^/\0]+)")
 """A line of SHA256SUMS: a sum, and the name of a file beside it."""
 
 
-def files_of(run: Run) -> dict[str, str]:
-    """Return the SHA-256 of the record, of its telemetry and of the page beside it, by name. Raises BadFile."""
-    folder, telemetry = run.path.absolute().parent, run.telemetry.get("file", "")
-    names = [record.FILE, *([telemetry] if telemetry else []), *([PAGE] if (folder / PAGE).exists() else [])]
-    return {name: _sum_of(folder / name) for name in names}
+def names_of(run: Run, files: RecordFiles) -> list[str]:
+    """Return the names of the files that the sums of a record have to hold, without the statement. Raises BadFile."""
+    telemetry = run.telemetry.get("file", "")
+    return list(dict.fromkeys([record.FILE, *filter(None, [telemetry]), *filter(files.has, BESIDE)]))
 
 
-def _sum_of(path: Path) -> str:
-    found = record.hash_file(path)
-    if found is None:
-        raise BadFile(f"{path}: cannot be read, so that it cannot be signed")
+def sums_of_files(run: Run, files: RecordFiles) -> dict[str, str]:
+    """Return the SHA-256 of the files of a record, by name. Raises BadFile."""
+    found: dict[str, str] = {}
+    for name in names_of(run, files):
+        sha256 = files.sha256(name)
+        if sha256 is None:
+            raise BadFile(f"{files.path.with_name(name)}: cannot be read, so that it cannot be signed")
+        found[name] = sha256
     return found
 
 

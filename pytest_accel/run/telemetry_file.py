@@ -14,7 +14,6 @@ from typing import IO, Any
 from pytest_accel.core import untrusted
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.run.record import hash_file
 
 SUFFIX = ".gz"
 MOST_READINGS = 2_500_000
@@ -34,7 +33,7 @@ def find(record: Run, folder: Path) -> Path:
     path = folder / name
     if Path(name).name != name or not untrusted.exists(path):
         raise BadFile(f"{name} is not beside the record")
-    if hash_file(path) != record.telemetry.get("sha256"):
+    if untrusted.sha256(path) != record.telemetry.get("sha256"):
         raise BadFile(f"{name} is not the file that the record states the hash of")
     return path
 

@@ -15,7 +15,9 @@ import tabled
 from accepted_nodes import node, save_whole
 
 from pytest_accel.cli.main import main
+from pytest_accel.core import untrusted
 from pytest_accel.run import record, signature
+from pytest_accel.run.record_files import RecordFiles
 
 TABLES = tabled.tables("run/signature")
 
@@ -45,7 +47,7 @@ class Signed:
     def sums(self) -> None:
         """Write the sums anew, as somebody would who changed a file."""
         names = [line.partition("  ")[2] for line in (self.folder / "SHA256SUMS").read_text().splitlines()]
-        lines = [f"{record.hash_file(self.folder / name)}  {name}\n" for name in names]
+        lines = [f"{untrusted.sha256(self.folder / name)}  {name}\n" for name in names]
         (self.folder / "SHA256SUMS").write_text("".join(lines))
 
     def sign(self, key: str, *, namespace: str = "accel-record") -> None:
@@ -224,6 +226,7 @@ def test_a_run_signs_its_record(tmp_path: Path, keys: Path) -> None:
     ran = as_user.pytest(tmp_path, *options, f"--accel-output={tmp_path / 'out'}", sku=None)
     assert f"signed: {tmp_path / 'out'}/SHA256SUMS.sig" in ran.out
     (tmp_path / "signers").write_text(f"supplier {(keys / 'supplier.pub').read_text()}")
-    found = signature.verify(tmp_path / "out", tmp_path / "signers", nonce="PO-1")
+    with RecordFiles(tmp_path / "out" / record.FILE) as files:
+        found = signature.verify(files, signature.Trust(tmp_path / "signers", nonce="PO-1"))
     assert found.signer == "supplier"
     assert found.objections == []

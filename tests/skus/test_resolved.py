@@ -9,8 +9,9 @@ import tabled
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.untrusted import sha256
 from pytest_accel.judging.closing.line import circumstances
-from pytest_accel.run.record import hash_file, sku_entry
+from pytest_accel.run.record import sku_entry
 from pytest_accel.skus import loader, requirements, resolved
 
 OWN = tabled.content("skus/agreed.yaml")
@@ -77,7 +78,7 @@ def test_a_file_that_extends_another_is_printed_as_one(tmp_path: Path, capsys: p
     assert overridden(made) == overridden(own) == {"stream.triad", "inventory.clock_max"}
     file = tmp_path / "resolved.yaml"
     assert set(made.files) == {str(file), "vendor/nvidia.yaml", "classes.yaml"}, "no file of the product"
-    assert sku_entry(made, str(file))["files"][str(file)] == hash_file(file)
+    assert sku_entry(made, str(file))["files"][str(file)] == sha256(file)
 
 
 def test_a_resolved_file_has_no_implausible_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_accel.core import untrusted
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, Run
@@ -30,6 +30,7 @@ from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
+from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.views.html.words import bounds_of
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
@@ -124,25 +125,30 @@ class Records:
     """A line, path and reason, on every file that could not be used."""
 
 
-def read(paths: Sequence[Path]) -> Records:
-    """Read records, in several processes if they are many."""
+Examine = Callable[[NodeRecord, Run, RecordFiles], NodeRecord]
+"""Returns what the buyer says of a record that was read from these files."""
+
+
+def read(paths: Sequence[Path], examine: Examine) -> Records:
+    """Read and examine records, in several processes if they are many."""
     found = Records()
-    for one, why in in_processes(_read, paths):
+    for one, why in in_processes(partial(_read, examine), paths):
         found.nodes += [one] if one else []
         found.refused += [why] if why else []
     return found
 
 
-def _read(path: Path) -> tuple[NodeRecord | None, str]:
+def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
     """Return a record, or why its file could not be used; neither if it does not claim to be a record."""
     try:
-        raw = untrusted.read_json(path)
-        if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
-            return None, ""
-        run = record.parse(raw, path)
-        if run.judged_from:
-            return None, f"{path}: {AGAIN.format(record=run.judged_from.get('record', 'not named'))}"
-        return _node(run), ""
+        with RecordFiles(path) as files:
+            raw = files.record()
+            if path.name != FILE and not (isinstance(raw, dict) and "schema" in raw):
+                return None, ""
+            run = record.parse(raw, files)
+            if run.judged_from:
+                return None, f"{path}: {AGAIN.format(record=run.judged_from.get('record', 'not named'))}"
+            return examine(_node(run), run, files), ""
     except BadFile as bad:
         return None, str(bad)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:

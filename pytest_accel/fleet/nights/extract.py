@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
@@ -118,9 +117,7 @@ def columns(of: type[StoredFigure | StoredRun]) -> dict[str, str]:
 
 def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[StoredFigure]]:
     """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
-    raw = untrusted.read_bytes(path)
-    run = record.parse(untrusted.parse_json(raw, str(path)), path)
-    record.demand_kind(path, simulated=run.simulated, rehearsal=rehearsal)
+    run = record.read(path, rehearsal=rehearsal)
     found = folder_summary.of_series(summaries.summary(run), run)
     if found.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
@@ -136,7 +133,7 @@ def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[Stored
     identity = "\0".join((found.host, found.started, *uuids)).encode("utf-8", "surrogatepass")
     kept = StoredRun(
         id=hashlib.sha256(identity).hexdigest()[:16],
-        content=hashlib.sha256(raw).hexdigest(),
+        content=run.file_sha256,
         record=_text(str(path.absolute()), 4096),
         night=found.began.astimezone(timezone.utc).date(),
         node=_text(found.host),
