@@ -20,21 +20,55 @@ from pytest_accel.run.record import TELEMETRY, write
 from pytest_accel.run.terms import Terms
 
 SKU = shipped.load("h100-sxm")
-LIMITS = Terms(SKU, SKU.platforms["hgx8"], "standard", tuple(record(0).devices)).limits
+
+
+def terms_of(made: Run) -> Terms:
+    """The terms of an acceptance of a node."""
+    return Terms(SKU, SKU.platforms[made.run["platform"]], "standard", tuple(made.devices), named=True)
+
+
+LIMITS = terms_of(record(0)).limits
+
+
+def passing(limit: Limit) -> Any:
+    """A value that holds a limit."""
+    if limit.floor is not None:
+        return max(limit.floor * 1.05, (limit.warn or 0.0) * 1.05)
+    if limit.ceiling is not None:
+        return limit.ceiling / 2 if limit.warn is None else limit.warn
+    return limit.one_of[0] if limit.one_of else "the same" if limit.same_on_all else limit.equals
+
+
+def whole(made: Run) -> Run:
+    """A drawn node with a good value of everything else that an acceptance requires."""
+    measured = {(each.metric, each.subject) for each in made.measurements}
+    terms = terms_of(made)
+    for metric, subject, _ in terms.circumstances().required:
+        if (metric, subject) not in measured:
+            value, limit = passing(terms.limits[metric]), terms.limits[metric]
+            details = {"on_all": {each.name: value for each in made.devices}} if limit.same_on_all else {}
+            made.measurements.append(Measurement(metric, subject, limit.unit, value, details=details))
+    return made
+
+
+def instead(made: Run, found: Measurement) -> None:
+    """Enter a measurement in place of the one that is there."""
+    others = [each for each in made.measurements if (each.metric, each.subject) != (found.metric, found.subject)]
+    made.measurements = [*others, found]
 
 
 def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Run:
     """A node whose verdicts follow from its drawn figures; as another one it has that one's boards."""
-    made = record(number if as_board_of is None else as_board_of)
+    made = whole(record(number if as_board_of is None else as_board_of))
     made.run["host"] = f"node{number}"
     if fails:
-        bad = Measurement("health.remap_failure", made.devices[3].uuid, "count", 1)
-        made.measurements.append(bad)
-    return judged(made, LIMITS, **changed)
+        instead(made, Measurement("health.remap_failure", made.devices[3].uuid, "count", 1))
+    return judged(made, **changed)
 
 
-def judged(made: Run, limits: Mapping[str, Limit], **changed: Any) -> Run:
+def judged(made: Run, limits: Mapping[str, Limit] | None = None, **changed: Any) -> Run:
     """The record with the verdicts of these limits, which an acceptance requires, and the closing line of those."""
+    limits = limits or terms_of(made).limits
     verdicts = [*(judge([each], limits.get(each.metric)) for each in made.measurements), *not_applicable(made)]
     around = Circumstances(
         required=[each.key for each in verdicts if each.limit],

@@ -65,16 +65,14 @@ class Buyer:
             unknown = f"made as {one.sku}, which is no shipped SKU (--sku names the buyer's threshold file)"
             return replace(one, objection=unknown) if one.accepts else one
         stated = set(one.files.values()) == set(sku.files.values())
-        made = "its limits are not those of the files that it states" if stated else _made(one.files, sku)
+        made = "it is judged otherwise by the files that it states" if stated else _made(one.files, sku)
         try:
-            terms = rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run)
-            if stated and not rejudge.limits_moved(rejudge.limits_of(run), terms.limits):
-                return one
-            again = rejudge.judge_again(run, terms)
+            again = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
         except WrongUse as wrong:
             return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
         line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
-        return judged_again(one, again, f"{made}; by the buyer's limits: {line}")
+        same = stated and again.word == one.word
+        return judged_again(one, again, "" if same else f"{made}; by the buyer's limits: {line}")
 
 
 @cache

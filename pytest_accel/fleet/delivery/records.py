@@ -179,13 +179,14 @@ def _node(run: Run) -> NodeRecord:
 
 
 def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
-    """Return a record with what its measurements are by other limits: they may reject it, and accept nothing.
+    """Return a record with what its measurements are by the buyer's limits.
 
-    `words` say whose limits judged it, and how it closes by them.
+    `words` say which files judged it otherwise, and how it closes by the buyer's; empty if it closes as it states. They
+    may reject it, and accept nothing.
     """
     found = replace(one, faults=list(_faults(again)), measured=list(_figures(again.verdicts)))
     judged = replace(found, word=again.word, line=words)
-    return judged if judged.rejects else replace(found, objection=words)
+    return judged if words and judged.rejects else replace(found, objection=words)
 
 
 def _faults(run: Run) -> Iterator[Fault]:
