@@ -16,12 +16,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from pytest_accel.core import exits, structured
+from pytest_accel.core import clock, exits, structured
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.pipe import die_with_parent
 from pytest_accel.core.run import Run
@@ -113,7 +112,7 @@ def _last_reading(folder: Path, run: Run) -> str:
     with contextlib.suppress(BadFile):
         times += [each["at"] for each in telemetry_file.readings(folder / record.TELEMETRY) if "at" in each]
     last = max(times, default=0.0)
-    return datetime.fromtimestamp(last, timezone.utc).isoformat(timespec="seconds") if last else run.started
+    return clock.iso(last) if last else run.started
 
 
 # -- going on
@@ -154,7 +153,8 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     stopped: Closing | None = None
     while True:
         closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
-        if closing.exit == exits.REJECTED or hours_done(series.runs) >= hours or stopped:
+        over = hours_done(series.runs) >= hours or judging.unreliable(series.runs)
+        if closing.exit == exits.REJECTED or over or stopped:
             break
         longest = max((each.seconds for each in series.runs), default=0.0)
         if deadline.left < max(SHORTEST, longest):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import IO, Any
 
+from pytest_accel.core import clock
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note
@@ -17,6 +18,7 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.judging.closing import series
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
@@ -93,7 +95,7 @@ class Session:
         self.ledger.begin(folder)
         self.fabric.meet()
         if before := self.setup.before:
-            self.pool.sensor.follow(before.run.get("counted", {}), before.run.get("host_counted"))
+            self.pool.sensor.follow(*series.counts(before, clock.boot_id(), clock.epoch()))
         self.measuring.note_host()
 
     # -- checking
