@@ -19,9 +19,9 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
-from pytest_accel.judging.closing import series
+from pytest_accel.judging.closing import anew, series
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.history import History, terms_of
+from pytest_accel.judging.verdicts.history import History, kept_in, terms_of
 from pytest_accel.judging.verdicts.judge import worst
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
@@ -235,7 +235,16 @@ class Ledger:
         self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
-        return closing
+        return self.believed()
+
+    def believed(self) -> Closing:
+        """Return the result: NOT JUDGED, in the record as well, if it does not follow from what was measured."""
+        ours = self.record
+        ours.objections = ours.objections or anew.objections(ours, kept_in(ours.baseline))
+        if ours.objections:
+            ours.closing = anew.not_believed(ours)
+            self.save()
+        return ours.closing
 
 
 def _user() -> str:
