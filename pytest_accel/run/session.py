@@ -26,7 +26,7 @@ from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
-from pytest_accel.run.options import NONE, Options, Refused
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
@@ -207,13 +207,11 @@ class Session:
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
         setup, ledger = self.setup, self.ledger
-        no_past = setup.node and setup.options.baseline == NONE  # a rehearsal
-        earlier = [] if no_past else ledger.record.earlier_attempts
         returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
-            rejected_before=[*returned, *earlier_records.rejected_before(earlier, ledger.names)],
+            rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,
