@@ -105,7 +105,7 @@ def pytest_accel_verdict(verdict, item):
 }
 """What a conftest.py may do to the objects that the hooks get."""
 OURS = """
-def pytest_accel_verdict(verdict, item):
+def pytest_{hook}():
     for each in gc.get_objects():
         if type(each) is Verdict and each.status is Status.FAIL:
             change(each, status=Status.PASS)
@@ -135,9 +135,12 @@ def test_what_a_hook_does_to_what_it_gets_changes_no_result(tmp_path: Path, atta
     assert done.statuses("inventory.count") == {"node": "FAIL"}
 
 
-def test_a_result_that_does_not_follow_from_what_was_measured_is_not_judged(tmp_path: Path) -> None:
-    """It is told by the closing file, the summary, the JUnit file and the page too."""
-    write(tmp_path, conftest=CHANGES + OURS, test_mine=BROKEN)
+@pytest.mark.parametrize(("hook", "junit"), [("accel_verdict", "NOT JUDGED"), ("accel_closing", "REJECTED")])
+def test_a_result_that_does_not_follow_from_what_was_measured_is_not_judged(
+    tmp_path: Path, hook: str, junit: str
+) -> None:
+    """It is told by the closing file, the summary and the page too, and by the JUnit file, if that is written later."""
+    write(tmp_path, conftest=CHANGES + OURS.format(hook=hook), test_mine=BROKEN)
     env = {"PYTEST_ACCEL_CLOSING_FILE": str(tmp_path / "line")}
     done = simulated(tmp_path, "--accel-level=quick", "--junitxml=junit.xml", "--accel-report=page.html", env=env)
     assert done.exit == 6, done.out
@@ -147,7 +150,7 @@ def test_a_result_that_does_not_follow_from_what_was_measured_is_not_judged(tmp_
     summary = json.loads((done.folder / "summary.json").read_text(encoding="utf-8"))
     for told in (done.record["closing"], summary):
         assert (told["word"], told["exit"], told["line"]) == ("NOT JUDGED", 6, done.closing)
-    assert 'name="accel.result" value="NOT JUDGED"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
+    assert f'name="accel.result" value="{junit}"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     assert why in html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
 
 
@@ -166,14 +169,14 @@ def test_count(accel_check, accel_devices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack", [*ATTACKS.values(), OURS])
+@pytest.mark.parametrize("attack", [*ATTACKS.values(), OURS.format(hook="accel_verdict")])
 def test_no_conftest_accepts_a_node_that_is_rejected(tmp_path: Path, attack: str) -> None:
     node = "sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-compute, device: 0, by: 0.6}]\n"
     (tmp_path / "node.yaml").write_text(node, encoding="utf-8")
     write(tmp_path, conftest=CHANGES + attack)
     options = ("--accel-simulate=node.yaml", "--accel-level=quick", "--accel-output=out", "--junitxml=junit.xml")
     done = as_user.pytest(tmp_path, *options, "--accel-report=page.html", sku=None, paths=(), output=tmp_path / "out")
-    assert done.exit == (6 if attack == OURS else 1), done.out
+    assert done.exit == (6 if "gc." in attack else 1), done.out
     told = [done.out, *(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.*ml"))]
     told += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json")]
     assert [text for text in told if "ACCEPTED" in text] == []
