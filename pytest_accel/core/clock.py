@@ -8,9 +8,16 @@ share, continues from there.
 from __future__ import annotations
 
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
-_epoch = time.time() - time.monotonic()
+
+def epoch_now() -> float:
+    """Return the wall-clock time at which CLOCK_MONOTONIC was zero, as the wall clock is set now."""
+    return time.time() - time.monotonic()
+
+
+_epoch = epoch_now()
 
 
 def boot_id() -> str:
@@ -35,3 +42,8 @@ def adopt(other: float) -> None:
 def now() -> float:
     """Return the time of the run in seconds since the epoch."""
     return _epoch + time.monotonic()
+
+
+def iso(seconds: float) -> str:
+    """Return a time in seconds since the epoch as ISO 8601, in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")

@@ -158,6 +158,9 @@ class RunEntry(TimeSpent, total=False):
 
     started: str
     ended: str
+    epochs: tuple[float, float]
+    """When CLOCK_MONOTONIC of this boot was zero by the wall clock, at `started` and at `ended`: the second is another
+    one if the wall clock was set meanwhile, or the host slept. Times of measurements count from the first."""
     host: str
     boot: str
     """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""

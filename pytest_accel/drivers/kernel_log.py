@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import select
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core import clock
 from pytest_accel.drivers import kernel_messages
 from pytest_accel.drivers.interface import DriverProblem
 
@@ -156,7 +156,7 @@ def past(path: Path = LOG) -> list[dict[str, Any]]:
 
     The log holds what was logged since the boot, or a part of it if it is full. Raises DriverProblem as `follow` does.
     """
-    booted, reports = time.time() - time.monotonic(), Reports()
+    booted, reports = clock.epoch(), Reports()
     log = _open(path, os.SEEK_SET)
     try:
         found = [event for record in _held(log, path) for event in reports.take(record)] + reports.end()

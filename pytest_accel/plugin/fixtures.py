@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         _tell(item, found)
         _publish(request, session, verdicts[0])
         _conclude(session, found)
-        return verdicts
+        return copy.deepcopy(verdicts)  # a test may change what it gets, and not what the run has judged
 
     return check
 
@@ -141,8 +142,9 @@ def _tell(item: pytest.Item, verdicts: list[Verdict]) -> None:
     Raises RuntimeError for an assertion, a failure or a skip of the hook: none of them says anything about the device.
     """
     try:
-        for each in verdicts:
-            item.config.hook.pytest_accel_verdict(verdict=each, item=item)
+        hook = item.config.hook.pytest_accel_verdict
+        for each in verdicts if hook.get_hookimpls() else ():
+            hook(verdict=copy.deepcopy(each), item=item)
     except (AssertionError, pytest.fail.Exception, pytest.skip.Exception) as error:
         raise RuntimeError(f"pytest_accel_verdict: {type(error).__name__}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import html
 import os
 import re
@@ -357,10 +358,13 @@ class Acceptance:
         reports.add_properties(self._config, junit_properties.of_run(self.accel_session))
         try:
             yield
-            self._config.hook.pytest_accel_closing(record=self.accel_session.ledger.record, closing=closing)
+            if (hook := self._config.hook.pytest_accel_closing).get_hookimpls():
+                told = copy.deepcopy(self.accel_session.ledger.record)  # whatever a hook does to it
+                hook(record=told, closing=told.closing)
         except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
-            closing = self.accel_session.broken_after(failure)
+            self.accel_session.broken_after(failure)
+        closing = self.accel_session.ledger.believed()  # what ran since may have reached what was judged
         session.exitstatus = closing.exit  # whatever another plugin made of it
         closing_file.write(closing.line)
         width = self._width() if self._is_terminal() else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_accel_verdict(verdict: Verdict, item: pytest.Item) -> None:
-    """Take a verdict of a test as soon as it is given; a repeat may still replace it.
+    """Take a copy of a verdict of a test as soon as it is given; a repeat may still replace it.
 
     An exception fails the test as an error of its own: the run is BROKEN, unless a device is rejected.
     """
@@ -21,7 +21,7 @@ def pytest_accel_verdict(verdict: Verdict, item: pytest.Item) -> None:
 
 @pytest.hookspec
 def pytest_accel_closing(record: Run, closing: Closing) -> None:
-    """Take the record and the result of a run, after the record was written: `closing.line`, `.word` and `.exit`.
+    """Take copies of the record and the result of a run, after it was written: `closing.line`, `.word` and `.exit`.
 
     An exception is told in the closing line: the run is BROKEN, unless a device is rejected.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import pwd
+import time
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest_accel
@@ -19,8 +19,9 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.judging.closing import anew, series
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.history import History, terms_of
+from pytest_accel.judging.verdicts.history import History, kept_in, terms_of
 from pytest_accel.judging.verdicts.judge import worst
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
@@ -70,7 +71,8 @@ class Ledger:
         options, node = self._setup.options, self._setup.node
         cleared, kept = environment.found(os.environ)
         self.record.run = {
-            "started": now(),
+            "started": clock.iso(clock.now()),
+            "epochs": (clock.epoch(), clock.epoch()),
             "host": node_name(),
             "boot": clock.boot_id(),
             "command": list(options.command),
@@ -211,8 +213,12 @@ class Ledger:
             measured = {each.metric for each in self.record.measurements}
             self.record.sku = record.sku_entry(sku, self._setup.options.sku, measured)
         self.record.notes += self._setup.waivers.notes(self.verdicts)
-        self.record.run["ended"] = now()
+        epoch = clock.epoch_now()  # one reading for both, so that they agree
+        self.record.run["ended"] = clock.iso(epoch + time.monotonic())
+        self.record.run["epochs"] = (clock.epoch(), epoch)
         self.record.run = {**self.record.run, **self._pool.spent()}
+        if how := series.clock_set(self.record):
+            self.record.notes.append(f"{how} while the run went on: its hours do not count in a series")
         self.record.state = "interrupted" if interrupted else "finished"
 
     def close(self, around: Circumstances) -> Closing:
@@ -229,12 +235,16 @@ class Ledger:
         self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
-        return closing
+        return self.believed()
 
-
-def now() -> str:
-    """Return the time in UTC, in ISO 8601 to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    def believed(self) -> Closing:
+        """Return the result: NOT JUDGED, in the record as well, if it does not follow from what was measured."""
+        ours = self.record
+        ours.objections = ours.objections or anew.objections(ours, kept_in(ours.baseline))
+        if ours.objections:
+            ours.closing = anew.not_believed(ours)
+            self.save()
+        return ours.closing
 
 
 def _user() -> str:

@@ -1,8 +1,8 @@
 """Repeats complete runs for the hours of --accel-hours, each in a process of its own, and keeps their folder.
 
 The folder of a series holds the records of its runs (run-1, run-2 ...) and what follows from them: series.json, and a
-summary like that of a run. Nothing is read back but the records, so that the next start goes on where the last one was
-stopped or killed: at most one run is lost.
+summary like that of a run. The next start goes on from the records where the last one was stopped or killed: at most
+one run is lost. series.json only tells it which runs there were, and that the series was rejected.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from pytest_accel.core import exits, structured
+from pytest_accel.core import clock, exits, structured, untrusted
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.pipe import die_with_parent
 from pytest_accel.core.run import Run
@@ -50,15 +49,23 @@ class Series:
     runs: list[SeriesRun] = field(default_factory=list)
     last: Run | None = None
     """The record of the last whole run."""
+    rejected: str = ""
+    """The closing line that it was rejected with; empty if it was not."""
 
     @staticmethod
     def read(folder: Path) -> Series:
-        """Read the records in a folder. Raises Refused for one that is damaged or was changed."""
-        found = Series(folder)
-        named = [(int(match[1]), path) for path in folder.glob("run-*") if (match := OF_RUN.fullmatch(path.name))]
-        for number, path in sorted(named):
-            if (path / record.FILE).exists():
-                found.add(number)
+        """Read the records in a folder. Raises Refused for one that is damaged, was changed, or is missing."""
+        found, told = Series(folder), folder / FILE
+        paths = folder.glob(f"run-*/{record.FILE}")
+        numbers = [int(match[1]) for path in paths if (match := OF_RUN.fullmatch(path.parent.name))]
+        try:
+            stated: Any = untrusted.read_json(told) if told.exists() else {"runs": (), "closing": {"word": ""}}
+            numbers += [int(run["number"]) for run in stated["runs"]]
+            found.rejected = stated["closing"]["line"] if stated["closing"]["word"] == "REJECTED" else ""
+        except (BadFile, LookupError, TypeError, ValueError) as bad:
+            raise Refused(f"--accel-output: {told} is damaged: {bad}; begin a new series in another folder") from None
+        for number in range(1, max(numbers, default=0) + 1):  # what a removed run has found is not forgotten
+            found.add(number)
         return found
 
     @property
@@ -113,7 +120,7 @@ def _last_reading(folder: Path, run: Run) -> str:
     with contextlib.suppress(BadFile):
         times += [each["at"] for each in telemetry_file.readings(folder / record.TELEMETRY) if "at" in each]
     last = max(times, default=0.0)
-    return datetime.fromtimestamp(last, timezone.utc).isoformat(timespec="seconds") if last else run.started
+    return clock.iso(last) if last else run.started
 
 
 # -- going on
@@ -152,9 +159,13 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     hours, granted, deadline = options.hours or 0.0, waivers(options.waivers), Deadline(options.time_limit)
     series = Series.read(folder_of(options))
     stopped: Closing | None = None
+    if series.rejected:  # whatever its records are by now
+        tell(series.rejected)
+        return exits.REJECTED
     while True:
         closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
-        if closing.exit == exits.REJECTED or hours_done(series.runs) >= hours or stopped:
+        over = hours_done(series.runs) >= hours or judging.unreliable(series.runs)
+        if closing.exit == exits.REJECTED or over or stopped:
             break
         longest = max((each.seconds for each in series.runs), default=0.0)
         if deadline.left < max(SHORTEST, longest):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import IO, Any
 
+from pytest_accel.core import clock
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note
@@ -17,6 +18,7 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.judging.closing import series
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
@@ -24,7 +26,7 @@ from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
-from pytest_accel.run.options import NONE, Options, Refused
+from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.request import request_of
@@ -93,7 +95,7 @@ class Session:
         self.ledger.begin(folder)
         self.fabric.meet()
         if before := self.setup.before:
-            self.pool.sensor.follow(before.run.get("counted", {}), before.run.get("host_counted"))
+            self.pool.sensor.follow(*series.counts(before, clock.boot_id(), clock.epoch()))
         self.measuring.note_host()
 
     # -- checking
@@ -205,13 +207,11 @@ class Session:
     def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
         """Return everything besides the verdicts that decides the closing line."""
         setup, ledger = self.setup, self.ledger
-        no_past = setup.node and setup.options.baseline == NONE  # a rehearsal
-        earlier = [] if no_past else ledger.record.earlier_attempts
         returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
         return replace(
             setup.terms.circumstances(),
             names=ledger.names,
-            rejected_before=[*returned, *earlier_records.rejected_before(earlier, ledger.names)],
+            rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

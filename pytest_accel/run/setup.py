@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +110,7 @@ class Setup:
     @property
     def follows_directly(self) -> bool:
         """True if the run before it in a series ended just now: the devices are as idle as it found them."""
-        return self.before is not None and series.directly(self.before, clock.boot_id(), clock.now())
+        return self.before is not None and series.directly(self.before, clock.boot_id(), time.monotonic())
 
     @property
     def elapsed(self) -> float:

@@ -15,7 +15,17 @@ from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.closing.series import DIRECTLY, SeriesRun, closing, directly, merged, unfinished
+from pytest_accel.judging.closing.series import (
+    DIRECTLY,
+    SeriesRun,
+    clock_set,
+    closing,
+    counts,
+    directly,
+    merged,
+    seconds_of,
+    unfinished,
+)
 from pytest_accel.skus.waivers import Waivers
 
 LIMITS = ("stream.copy", "matmul.bf16", "health.ecc")
@@ -125,12 +135,62 @@ def test_long_pauses_are_no_acceptance_and_stops_are_no_pauses() -> None:
 
 
 def test_a_run_follows_directly_in_the_same_boot_and_soon() -> None:
-    before = Run(run={"boot": "b", "ended": "2026-11-25T12:00:00+00:00"})
-    noon = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
-    assert directly(before, "b", noon + 30)
-    assert not directly(before, "b", noon + DIRECTLY + 1)
-    assert not directly(before, "c", noon + 30)
-    assert not directly(Run(run={"boot": "b"}), "b", noon), "it never ended"
+    before = timed("2026-11-25T11:00:00", "2026-11-25T12:00:00")
+    assert directly(before, "b", NOON - BOOTED + 30)
+    assert not directly(before, "b", NOON - BOOTED + DIRECTLY + 1)
+    assert not directly(before, "c", NOON - BOOTED + 30)
+    assert not directly(Run(run={"boot": "b"}), "b", NOON), "it never ended"
+
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
+BOOTED = NOON - 7200
+"""When the host was booted, by the clock as it is at first."""
+DAYS = 72 * HOUR
+
+
+def timed(started: str, ended: str, step: float = 0.0) -> Run:
+    """A run during which the wall clock was set by `step`."""
+    times = {"started": f"{started}+00:00", "ended": f"{ended}+00:00", "epochs": (BOOTED, BOOTED + step)}
+    return Run(run={"boot": "b", **times})  # type: ignore[typeddict-item]
+
+
+def test_a_run_takes_what_its_monotonic_clock_counts_and_says_that_the_wall_clock_was_set() -> None:
+    forth = timed("2026-11-25T12:00:00", "2026-11-28T12:00:05", DAYS)
+    back = timed("2026-11-25T12:00:00", "2026-11-25T11:30:05", -HOUR / 2)
+    assert (seconds_of(forth), clock_set(forth)) == (5.0, "the clock of the host was set by +72 h 0 min")
+    assert (seconds_of(back), clock_set(back)) == (5.0, "the clock of the host was set by -0 h 30 min")
+    slewed = timed("2026-11-25T12:00:00", "2026-11-25T13:00:59", 59)
+    assert (seconds_of(slewed), clock_set(slewed)) == (3600.0, "")
+    assert directly(forth, "b", NOON - BOOTED + 35)
+    assert not directly(back, "b", NOON - BOOTED + DIRECTLY + 6)
+
+
+def test_nothing_is_accepted_by_hours_in_which_the_clock_was_set() -> None:
+    how = "the clock of the host was set by +72 h 0 min"
+    for hours in (2, 72):
+        found = closed([run(1), run(2, clock_set=how)], told(), hours)
+        assert (found.word, found.exit) == ("NOT JUDGED", 6)
+        assert f"; {how} during run 2: begin a new series; 2 runs in 2 " in found.line
+    broken = run(2, told(stream_copy=Status.FAIL), clock_set=how)
+    assert closed([run(1), broken], told()).word == "REJECTED"
+    assert closed([run(1), run(2, whole=False, state="interrupted", clock_set=how)], told(), 1).word == "ACCEPTED"
+
+
+def test_a_pause_of_the_load_within_a_boot_is_as_long_whatever_the_wall_clock_says() -> None:
+    late = HOUR + DIRECTLY - 60
+    for step in (DAYS, -DAYS, -540.0):
+        moved = run(2, loaded=(late + step, 2 * HOUR + step), epoch=step)
+        assert "the load may pause for 5% of the time" in closed([run(1), moved], told()).line
+        assert closed([run(1), run(2, loaded=(HOUR + step, 2 * HOUR + step), epoch=step)], told()).word == "ACCEPTED"
+
+
+def test_counts_of_the_run_before_have_the_times_of_this_run() -> None:
+    before = timed("2026-11-25T11:00:00", "2026-11-25T12:00:00")
+    before.run["counted"] = {"GPU-0": {"at": NOON, "numbers": {"ecc": 1}}}
+    before.run["host_counted"] = {"at": NOON, "answers": {}}
+    devices, host = counts(before, "b", BOOTED + DAYS)
+    assert (devices["GPU-0"], host) == ({"at": NOON + DAYS, "numbers": {"ecc": 1}}, {"at": NOON + DAYS, "answers": {}})
+    assert counts(before, "c", BOOTED + DAYS)[0]["GPU-0"]["at"] == NOON, "another boot: the wall clock is all there is"
 
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

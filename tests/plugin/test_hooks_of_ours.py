@@ -38,8 +38,8 @@ def test_parts(accel_check, accel_device, subtests):
 
 
 def simulated(folder: Path, *options: str, env: dict[str, str] | None = None, autoload: bool = False) -> Ran:
-    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", *options)
-    return as_user.pytest(folder, *options, sku=None, env=env, autoload=autoload)
+    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", "--accel-output=out", *options)
+    return as_user.pytest(folder, *options, sku=None, output=folder / "out", env=env, autoload=autoload)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,102 @@ def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) 
     assert done.exit == 3, done.out
     assert done.closing.startswith("SIMULATED BROKEN ")
     assert "Traceback" not in done.out
+
+
+ATTACKS = {
+    "closing": """
+def pytest_accel_closing(record, closing):
+    change(closing, line="ACCEPTED 1/1 devices", word="ACCEPTED", exit=0)
+    change(record.closing, line="ACCEPTED 1/1 devices", word="ACCEPTED", exit=0)
+    record.verdicts.clear()
+""",
+    "verdict": """
+def pytest_accel_verdict(verdict, item):
+    change(verdict, status=Status.PASS)
+""",
+    "limit": """
+def pytest_accel_verdict(verdict, item):
+    if verdict.limit:
+        change(verdict.limit, floor=0.0, ceiling=None)
+""",
+}
+"""What a conftest.py may do to the objects that the hooks get."""
+OURS = """
+def pytest_{hook}():
+    for each in gc.get_objects():
+        if type(each) is Verdict and each.status is Status.FAIL:
+            change(each, status=Status.PASS)
+"""
+"""What it may do to those that the run itself has."""
+CHANGES = """
+import gc
+from pytest_accel.core.verdict import Status, Verdict
+
+def change(it, **fields):
+    for name, value in fields.items():
+        object.__setattr__(it, name, value)
+"""
+BROKEN = """
+@accel_limit(unit="count", floor=9)
+def test_count(accel_check, accel_devices):
+    accel_check(probes.inventory, fact="count")
+"""
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_a_hook_does_to_what_it_gets_changes_no_result(tmp_path: Path, attack: str) -> None:
+    write(tmp_path, conftest=CHANGES + ATTACKS[attack], test_mine=BROKEN)
+    done = simulated(tmp_path, "--accel-level=quick")
+    assert (done.exit, done.record["closing"]["word"]) == (1, "REJECTED"), done.out
+    assert done.closing.startswith("SIMULATED REJECTED node: inventory.count 8")
+    assert done.statuses("inventory.count") == {"node": "FAIL"}
+
+
+@pytest.mark.parametrize(("hook", "junit"), [("accel_verdict", "NOT JUDGED"), ("accel_closing", "REJECTED")])
+def test_a_result_that_does_not_follow_from_what_was_measured_is_not_judged(
+    tmp_path: Path, hook: str, junit: str
+) -> None:
+    """It is told by the closing file, the summary and the page too, and by the JUnit file, if that is written later."""
+    write(tmp_path, conftest=CHANGES + OURS.format(hook=hook), test_mine=BROKEN)
+    env = {"PYTEST_ACCEL_CLOSING_FILE": str(tmp_path / "line")}
+    done = simulated(tmp_path, "--accel-level=quick", "--junitxml=junit.xml", "--accel-report=page.html", env=env)
+    assert done.exit == 6, done.out
+    why = "SIMULATED NOT JUDGED the record is not believed: node inventory.count is PASS at 8, floor 9, and FAIL at 8"
+    assert done.closing.startswith(why)
+    assert (tmp_path / "line").read_text(encoding="utf-8").startswith(why)
+    summary = json.loads((done.folder / "summary.json").read_text(encoding="utf-8"))
+    for told in (done.record["closing"], summary):
+        assert (told["word"], told["exit"], told["line"]) == ("NOT JUDGED", 6, done.closing)
+    assert f'name="accel.result" value="{junit}"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
+    assert why in html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
+def test_what_a_test_does_to_its_verdicts_changes_no_result(tmp_path: Path) -> None:
+    changing = """
+@accel_limit(unit="count", floor=8)
+def test_count(accel_check, accel_devices):
+    for each in accel_check(probes.inventory, fact="count"):
+        object.__setattr__(each, "value", 99.0)
+        object.__setattr__(each.limit, "floor", 1.0)
+"""
+    write(tmp_path, test_mine=changing)
+    done = simulated(tmp_path, "--accel-level=quick")
+    assert {each["value"] for each in done.record["verdicts"]} == {8}, done.out
+    assert 8.0 in [each.get("floor") for each in done.record["limits"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", [*ATTACKS.values(), OURS.format(hook="accel_verdict")])
+def test_no_conftest_accepts_a_node_that_is_rejected(tmp_path: Path, attack: str) -> None:
+    node = "sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-compute, device: 0, by: 0.6}]\n"
+    (tmp_path / "node.yaml").write_text(node, encoding="utf-8")
+    write(tmp_path, conftest=CHANGES + attack)
+    options = ("--accel-simulate=node.yaml", "--accel-level=quick", "--accel-output=out", "--junitxml=junit.xml")
+    done = as_user.pytest(tmp_path, *options, "--accel-report=page.html", sku=None, paths=(), output=tmp_path / "out")
+    assert done.exit == (6 if "gc." in attack else 1), done.out
+    told = [done.out, *(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.*ml"))]
+    told += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json")]
+    assert [text for text in told if "ACCEPTED" in text] == []
 
 
 @pytest.mark.parametrize(("words", "says"), TABLES["options"])

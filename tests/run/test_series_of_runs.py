@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -201,11 +202,15 @@ def test_errors_that_are_counted_between_two_runs_are_in_the_next(tmp_path: Path
     assert node.told[-1].endswith("found in run 2")
 
 
+@pytest.mark.parametrize("step", [0.0, 2e6, -2e6])
 def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
+    """Also if the wall clock was set between them."""
     node = Node(tmp_path)
     node.series(0.0001)
+    monkeypatch.setattr(clock, "_epoch", clock.epoch() + step)
+    monkeypatch.setattr(clock, "epoch_now", clock.epoch)
     between = [{"number": 79, "at": clock.now(), "address": "", "text": "GPU has fallen off the bus", "pid": None}]
     before = [{**between[0], "at": clock.now() - 1e6}]
     taken = CalledSensor.send
@@ -249,6 +254,20 @@ def test_the_idle_gate_is_passed_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(gates) == 1
 
 
+def test_a_series_ends_where_the_wall_clock_was_set_and_does_not_count_its_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, unset = Node(tmp_path), clock.epoch_now
+    monkeypatch.setattr(clock, "epoch_now", lambda: unset() + 72 * 3600)
+    assert node.series(72) == exits.NOT_JUDGED
+    *_, line = node.told
+    assert "; the clock of the host was set by +72 h 0 min during run 1: begin a new series; 1 run in 0.00" in line
+    assert "the clock of the host was set by +72 h 0 min while the run went on" in " ".join(node.record(1).notes)
+    monkeypatch.undo()
+    assert node.series(72) == exits.NOT_JUDGED
+    assert node.told[2:] == [line], "no run follows"
+
+
 def test_simulated_time_goes_on_from_run_to_run(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.series(0.008)
@@ -272,6 +291,36 @@ def test_what_is_no_series_is_refused(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(Refused, match="begin a new series in another folder"):
         node.series(1.0)
+
+
+def test_a_series_of_which_a_run_is_missing_is_refused(tmp_path: Path) -> None:
+    node, series = Node(tmp_path), tmp_path / "series"
+    node.series(0.008)
+    last = len(node.told) - 1
+    for number in (last, 1):
+        kept = (series / f"run-{number}").rename(tmp_path / "kept")
+        with pytest.raises(Refused, match=rf"run-{number}/record.json: .*; begin a new series in another folder"):
+            node.series(1.0)
+        kept.rename(series / f"run-{number}")
+    (series / "series.json").unlink()
+    shutil.rmtree(series / "run-1")
+    with pytest.raises(Refused, match=r"run-1/record.json: .*; begin a new series"):
+        node.series(1.0)
+    (series / "series.json").write_text("[]")
+    with pytest.raises(Refused, match=r"series.json is damaged: .*; begin a new series"):
+        node.series(1.0)
+
+
+def test_a_series_that_was_rejected_stays_so_whatever_its_records_are(tmp_path: Path) -> None:
+    node, series = Node(tmp_path, "{fault: slow-memory, device: 0, by: 0.4, at: 12}"), tmp_path / "series"
+    assert node.series(1.0) == exits.REJECTED
+    line = node.told[-1]
+    last = len(node.told) - 1
+    assert last > 1
+    shutil.rmtree(series / f"run-{last}")
+    shutil.copytree(series / "run-1", series / f"run-{last}")
+    assert node.series(0.0001) == exits.REJECTED
+    assert node.told[-1] == line
 
 
 def test_no_run_begins_that_would_outlast_the_time_limit(tmp_path: Path) -> None:

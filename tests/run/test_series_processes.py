@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,43 @@ def test_a_signal_ends_the_run_and_the_series(folder: Folder) -> None:
     assert "INTERRUPTED (SIGTERM)" in folder.log.read_text().splitlines()[-1]
     (run,) = folder.told["runs"]
     assert (run["state"], run["whole"]) == ("interrupted", False)
+
+
+STEPPED = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+int clock_gettime(clockid_t which, struct timespec *at) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(which, at);
+    FILE *file = which == CLOCK_REALTIME ? fopen(getenv("STEP_FILE"), "r") : NULL;
+    long seconds = 0;
+    if (file) {
+        if (fscanf(file, "%ld", &seconds) == 1) at->tv_sec += seconds;
+        fclose(file);
+    }
+    return status;
+}
+"""
+"""A library that sets the wall clock alone by the seconds in a file, as `date -s` does."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_a_step_of_the_wall_clock_is_no_burn_in(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, library, step = folder.path / "step.c", folder.path / "step.so", folder.path / "step"
+    source.write_text(STEPPED)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    monkeypatch.setenv("STEP_FILE", str(step))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    series = folder.begin(*FACTS, "--accel-hours=72")
+    folder.until((folder.path / "series/run-1/telemetry.jsonl").exists)
+    step.write_text("259200")
+    assert series.wait(120) == 6
+    line = folder.log.read_text().splitlines()[-1]
+    assert "; the clock of the host was set by +72 h 0 min during run 1: begin a new series; 1 run in 0" in line
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import DidNotEnd
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Circumstances, CountedEntry, HostCountedEntry, Run
 from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted
@@ -28,6 +28,8 @@ DIRECTLY = 600.0
 between them is a pause of the load. After a longer time the series was stopped meanwhile."""
 LEFT = "the hours are not over"
 """What the closing line says of a series that can go on."""
+SET = 60.0
+"""Seconds by which the wall clock may be set during a run. NTP slews, which both clocks follow, what is less."""
 MOST_PAUSED = 0.05
 """The largest share of the time in which the devices may have no load between two runs."""
 
@@ -55,6 +57,10 @@ class SeriesRun:
     terms: Mapping[str, str]
     """What is the same in all runs of a series."""
     simulated: bool = False
+    epoch: float = 0.0
+    """The time in `loaded` at which CLOCK_MONOTONIC of its boot was zero."""
+    clock_set: str = ""
+    """By how much the clock of the host was set during it, in words; empty if it was not."""
 
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
@@ -75,14 +81,29 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
         run.simulated,
+        _epochs(run)[0],
+        clock_set(run),
     )
 
 
+def _epochs(run: Run) -> tuple[float, float]:
+    return run.run.get("epochs", (0.0, 0.0))
+
+
 def seconds_of(run: Run) -> float:
-    """Return how long a run took, 0 if it did not end; of a simulated node its own clock counts, if that is ahead."""
+    """Return how long a run took by CLOCK_MONOTONIC, 0 if it did not end; of a simulated node by its own if ahead."""
     began, ended = moment(run.started), moment(run.run.get("ended", ""))
-    took = (ended - began).total_seconds() if began and ended else 0.0
+    first, last = _epochs(run)
+    took = (ended.timestamp() - last) - (began.timestamp() - first) if began and ended else 0.0
     return max(took, run.run.get("seconds", {}).get("device", 0.0)) if run.simulated else took
+
+
+def clock_set(run: Run) -> str:
+    """Return in words by how much the clock of the host was set while a run went on; empty if it was not."""
+    first, last = _epochs(run)
+    hours, minutes = divmod(round(abs(last - first) / 60), 60)
+    sign = "-" if last < first else "+"
+    return f"the clock of the host was set by {sign}{hours} h {minutes} min" if abs(last - first) > SET else ""
 
 
 def _loaded(run: Run) -> tuple[float, float] | None:
@@ -92,9 +113,19 @@ def _loaded(run: Run) -> tuple[float, float] | None:
 
 
 def directly(before: Run, boot: str, now: float) -> bool:
-    """Return True if a run that begins `now` (seconds since the epoch), in this boot, follows directly on another."""
+    """Return True if a run that begins `now` (CLOCK_MONOTONIC of this boot) follows directly on another."""
     ended = moment(before.run.get("ended", ""))
-    return before.run.get("boot") == boot and ended is not None and 0 <= now - ended.timestamp() <= DIRECTLY
+    if ended is None or before.run.get("boot") != boot:
+        return False
+    return 0 <= now - (ended.timestamp() - _epochs(before)[1]) <= DIRECTLY
+
+
+def counts(before: Run, boot: str, epoch: float) -> tuple[dict[str, CountedEntry], HostCountedEntry | None]:
+    """Return the last counts of the run before, of devices and host, at their times by a run that has this `epoch`."""
+    shift = epoch - before.run.get("epochs", (epoch,))[0] if before.run.get("boot") == boot else 0.0
+    devices, host = before.run.get("counted", {}), before.run.get("host_counted")
+    moved = {uuid: CountedEntry(at=each["at"] + shift, numbers=each["numbers"]) for uuid, each in devices.items()}
+    return moved, HostCountedEntry(at=host["at"] + shift, answers=host["answers"]) if host else None
 
 
 def hours_done(runs: Sequence[SeriesRun]) -> float:
@@ -129,8 +160,11 @@ def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
 
 def paused(runs: Sequence[SeriesRun]) -> float:
     """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
-    pairs = [(one.loaded, two.loaded) for one, two in pairwise(runs) if one.whole]  # any other was stopped
-    pauses = [max(0.0, then[0] - now[1]) for now, then in pairs if now and then]
+    pauses = [
+        max(0.0, two.loaded[0] - one.loaded[1] - (two.epoch - one.epoch if one.boot == two.boot else 0.0))
+        for one, two in pairwise(runs)
+        if one.whole and one.loaded and two.loaded  # any other was stopped
+    ]
     pause, loads = sum(each for each in pauses if each <= DIRECTLY), [each.loaded for each in runs if each.loaded]
     return pause / (pause + sum(end - begin for begin, end in loads)) if loads else 0.0
 
@@ -150,7 +184,7 @@ def closing(
     against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
     left = done < hours
     simulated = any(each.simulated for each in runs)
-    cut = LEFT if left else None
+    cut = unreliable(runs) or (LEFT if left else None)
     found = close(verdicts, replace(around, simulated=simulated, no_acceptance=against, cut_short=cut))
     if stopped and found.word != "REJECTED":
         found = stopped
@@ -161,6 +195,12 @@ def closing(
     told += [f"found in run {first}"] * (first > 0)
     finds = last.closing.finds if last else ""
     return replace(found, line=f"{found.line}; {', '.join(told)}", finds=finds)
+
+
+def unreliable(runs: Sequence[SeriesRun]) -> str:
+    """Return in which whole run the clock was set, so that no hours are accepted; empty without one."""
+    found = (run for run in runs if run.whole and run.clock_set)
+    return next((f"{run.clock_set} during run {run.number}: begin a new series" for run in found), "")
 
 
 def _differing(runs: Sequence[SeriesRun]) -> list[str]:
