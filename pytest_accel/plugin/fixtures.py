@@ -27,13 +27,13 @@ def _accel_subject(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
     """Return the device that this test is about; the test runs once for each device."""
-    return next(device for device in _session(request).setup.devices if device.uuid == _accel_subject)
+    return copy.deepcopy(next(each for each in _session(request).setup.devices if each.uuid == _accel_subject))
 
 
 @pytest.fixture
 def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
     """Return all devices; a test that uses this fixture runs once, for the node."""
-    return list(_session(request).setup.devices)
+    return copy.deepcopy(list(_session(request).setup.devices))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def accel_sku(request: pytest.FixtureRequest) -> Sku:
     sku = _session(request).setup.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
-    return sku
+    return copy.deepcopy(sku)  # as all that a test gets: it cannot change by what others are judged
 
 
 @pytest.fixture

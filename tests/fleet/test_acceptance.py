@@ -326,8 +326,9 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
     for part, host in enumerate(("node0.a", "node0.b")):
         devices = drawn.devices[4 * part : 4 * part + 4]
         here = [each for each in drawn.measurements if each.subject in {device.uuid for device in devices}]
-        run = {**drawn.run, "platform": "hgx4"}
-        half = judged(whole(replace(drawn, devices=devices, measurements=here, run=run)))
+        half = replace(drawn, devices=devices, measurements=here, run={**drawn.run})
+        half.run["platform"] = "hgx4"
+        half = judged(whole(half))
         save(on_host(half, host), tmp_path / "records" / host)
     status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
     assert (status, found["of_devices"]["missing"]) == (6, 0)
