@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import raw_record
 from accepted_nodes import LIMITS, judged, node
 from delivered import made, needs_openssh, save, told
 from known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
+from pytest_accel.run.record import seal
 from pytest_accel.skus import loader
 
 pytestmark = needs_openssh
@@ -160,3 +163,15 @@ def test_a_file_of_the_supplier_for_a_product_that_is_not_shipped(tmp_path: Path
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
     assert f"made as {own}, which is no shipped SKU (--sku names the buyer's threshold file)" in found["reasons"][1]
+
+
+def test_a_record_under_another_name_beside_a_signed_one_is_unsigned(tmp_path: Path) -> None:
+    folder = save(node(0), tmp_path / "records" / "node0").parent
+    raw = raw_record.read(folder)
+    raw["notes"].append("another record")
+    raw["run"]["started"] = "2026-11-20T02:00:00+00:00"  # it is newer, and counts
+    raw["sha256"] = seal(raw)
+    (folder / "zz.json").write_text(json.dumps(raw))
+    status, found = told(tmp_path)
+    assert (status, found["nodes"][0]["signed_by"]) == (6, "")
+    assert "unsigned: only record.json is signed, under no other name" in found["reasons"][1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -230,3 +231,74 @@ def test_a_run_signs_its_record(tmp_path: Path, keys: Path) -> None:
         found = signature.verify(files, signature.Trust(tmp_path / "signers", nonce="PO-1"))
     assert found.signer == "supplier"
     assert found.objections == []
+
+
+def test_only_record_json_is_signed_and_verified(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sums name record.json: a record beside it under another name would be proven by the signature of that."""
+    other = signed.folder / "other.json"
+    shutil.copy(signed.folder / "record.json", other)
+    for command in (["verify", f"--allowed-signers={signed.signers}"], ["sign", f"--key={signed.keys / 'supplier'}"]):
+        assert main([command[0], str(other), command[1]]) == 4
+        assert "other.json: only record.json is signed and verified, under no other name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.json", "telemetry.jsonl.gz"])
+def test_a_file_beside_the_record_that_the_sums_do_not_name(
+    signed: Signed, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    sums = (signed.folder / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (signed.folder / "SHA256SUMS").write_text("".join(line for line in sums if not line.endswith(f"  {name}\n")))
+    (signed.folder / name).write_text("<h1>ACCEPTED</h1>")
+    signed.sign("supplier")
+    status, out = signed.verified(capsys)
+    assert (status, f"against it: SHA256SUMS has no line for {name}" in out) == (6, True)
+
+
+@pytest.mark.parametrize("nonce", ["", "  "])
+def test_an_empty_nonce_is_refused(signed: Signed, capsys: pytest.CaptureFixture[str], nonce: str) -> None:
+    """An empty variable of the shell would prove a record that was made without one."""
+    with pytest.raises(SystemExit) as ended:
+        signed.verified(capsys, f"--nonce={nonce}")
+    assert ended.value.code == 4
+
+
+def test_a_list_of_revoked_keys_that_is_not_there(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(signed.folder), f"--allowed-signers={signed.signers}", "--revoked=nofile"]) == 4
+    assert "nofile: cannot be read: No such file" in capsys.readouterr().err
+
+
+LISTS = {
+    "another purpose first": ('git@sup namespaces="git" {key}\nacc@sup namespaces="accel-record" {key}\n', "acc@sup"),
+    "quoted names, out of date first": (
+        '"old@sup,git@sup" valid-before="20200101" {key}\n"x@sup" namespaces="git" {key}\nacc@sup {key}\n',
+        "acc@sup",
+    ),
+    "a pattern before a name": ("*@sup,acc@sup {key}\n", "acc@sup"),
+    "patterns alone": ("!evil@sup,*@sup {key}\n", "a key that is listed for !evil@sup,*@sup"),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_every_line_of_a_key_is_tried_and_a_pattern_is_no_name(
+    signed: Signed, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    text, name = LISTS[case]
+    signed.signers.write_text(text.format(key=" ".join((signed.keys / "supplier.pub").read_text().split()[:2])))
+    status, out = signed.verified(capsys)
+    assert (status, out.splitlines()[0]) == (0, f"signed by {name}")
+
+
+def test_what_else_lies_in_the_folder_takes_no_proof_away(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(signed.folder / "SHA256SUMS.x.sig")
+    (signed.folder / "notes.txt").write_text("of the buyer")
+    assert signed.verified(capsys)[0] == 0
+
+
+def test_telemetry_in_another_folder(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    """The name that a record states leads to no file of the reader's machine."""
+    raw = json.loads((signed.folder / "record.json").read_text())
+    raw["telemetry"]["file"] = "../../etc/passwd"
+    raw["sha256"] = record.seal(raw)
+    (signed.folder / "record.json").write_text(json.dumps(raw))
+    assert main(["sign", str(signed.folder), f"--key={signed.keys / 'supplier'}"]) == 4
+    assert "'../../etc/passwd' is not the name of a file beside it" in capsys.readouterr().err
