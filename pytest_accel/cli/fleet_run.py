@@ -33,6 +33,7 @@ from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
 from pytest_accel.run.options import AUTO
+from pytest_accel.run.processes.supervisor import python
 from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
@@ -264,7 +265,7 @@ def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
 
 def _demand_known(words: Sequence[str]) -> None:
     """Raise BadFile for an option that pytest does not know, which else every node would say."""
-    asked = [sys.executable, "-m", "pytest", *words, "--markers"]  # which ends once the options are read
+    asked = python("pytest", *words, "--markers")  # which ends once the options are read
     done = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == exits.WRONG:
         told = next((line for line in done.stderr.splitlines() if ": error: " in line), done.stderr)

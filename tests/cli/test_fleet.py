@@ -420,11 +420,11 @@ def test_what_the_operator_asks_of_sbatch_idle_nodes_and_what_follows_a_run(slur
     expected = {each.name: each.skipped for each in load(slurm.run).expected}
     assert expected == {"n1": "", "n2": "allocated", "n3": "mixed"}
     script = (tmp_path / "script").read_text()
-    assert script.index("-m pytest") < script.index(after)
-    short = re.sub(r".*-m pytest.*&", "(exit 6) &", script)
+    assert script.index(" pytest --accel-sku") < script.index(after)
+    short = re.sub(r".* pytest --accel-sku.*&", "(exit 6) &", script)
     assert subprocess.run(["/bin/sh", "-c", short], check=False).returncode == 6
     assert (tmp_path / "told").read_text() == f"6 {slurm.run}\n"
-    slow = re.sub(r".*-m pytest.*&", "(trap 'sleep 1; exit 2' TERM; sleep 60 & wait) &", script)
+    slow = re.sub(r".* pytest --accel-sku.*&", "(trap 'sleep 1; exit 2' TERM; sleep 60 & wait) &", script)
     process = subprocess.Popen(["/bin/sh", "-c", slow])
     time.sleep(1)
     process.terminate()
@@ -520,7 +520,9 @@ def test_a_fabric_run_is_one_job_on_all_nodes_that_can_start_one(slurm: Slurm) -
     assert line.startswith("sbatch --parsable --exclusive --mem=0 --no-requeue --export=ALL -w n[1-2] -N2 -n2 -J ac")
     assert re.search(r"-J accel-\S+-fabric -o \S+/jobs/fabric-%j.out -t20 .*--qos=low --no-kill$", line)
     script = said[said.index("#!/bin/sh") :]
-    assert re.search(r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -m pytest ", script)
+    assert re.search(
+        r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -c '.*' pytest --", script
+    )
     words = {"--accel-sku=cpu", "-v", "--accel-fabric", "--accel-time-limit=1140", f"--accel-output={slurm.run}"}
     assert words - set(script.split()) == set()
     assert not slurm.run.exists()

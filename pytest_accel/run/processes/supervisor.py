@@ -33,9 +33,9 @@ other ranks have noticed it."""
 
 START = (
     "import sys; sys.path = [*filter(None, sys.path)]; "
-    "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+    'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 )
-"""The program of a child, whose first argument is the module to run. `python -m` would put the current folder first on
+"""The program of `python`, whose first argument is the module to run. `python -m` would put the current folder first on
 sys.path, so that a random.py or pynvml.py in it would be imported; `-P` needs Python 3.11. With `python -c` the current
 folder is the empty entry, which is removed before anything but `sys` (built in) is imported."""
 
@@ -60,6 +60,11 @@ PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
 
+def python(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module by this interpreter, and imports nothing from the current folder."""
+    return [sys.executable, "-c", START, module, *arguments]
+
+
 class Child:
     """A child process that runs `module` and exchanges messages as lines of JSON. Its standard error goes to `log`."""
 
@@ -72,7 +77,7 @@ class Child:
         self._kills_before = deaths.out_of_memory_kills()
         with _log(log) as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, module, str(os.getpid()), repr(clock.epoch())],
+                python(module, str(os.getpid()), repr(clock.epoch())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
