@@ -20,6 +20,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import closing_lines, interrupts, junit_properties, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
+from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run import signature
 from pytest_accel.run.launcher import launch_of
@@ -416,6 +417,7 @@ class Acceptance:
         and of the collection are counted.
         """
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
+        accel_session.loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
         if skipped := len(self._reports.not_run):
             accel_session.setup.rule_out(f"{counted(skipped, 'test')} skipped before measuring anything")
         if passed := len(self._own_passed):

@@ -55,6 +55,8 @@ class SeriesRun:
     terms: Mapping[str, str]
     """What is the same in all runs of a series."""
     simulated: bool = False
+    beside: Sequence[str] = ()
+    """That of `Circumstances.loaded`."""
 
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
@@ -75,6 +77,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
         run.simulated,
+        run.circumstances.loaded if run.circumstances else (),
     )
 
 
@@ -145,7 +148,8 @@ def closing(
     """
     done, share = hours_done(runs), paused(runs)
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
-    around = (last.circumstances if last else None) or Circumstances()
+    beside = list(dict.fromkeys(name for run in runs for name in run.beside))
+    around = replace((last.circumstances if last else None) or Circumstances(), loaded=beside)
     against = [*around.no_acceptance, *_differing(runs)]
     against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
     left = done < hours
