@@ -174,7 +174,7 @@ class RunEntry(TimeSpent, total=False):
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
     loaded: list[str]
     """What pytest loaded or obeyed beside its command line and the installed distributions: "conftest.py of /data",
-    "plugin ours of /data/ours.py", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
+    "plugin ours of /data", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
     PYTEST_ADDOPTS alike. Absent if there was nothing, and in a run that did not end."""
     counted: dict[str, CountedEntry]
     """The last reading of the error counters, by UUID: the next run of a series counts from there."""

@@ -6,10 +6,7 @@ import os
 import shlex
 import site
 import sys
-import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +15,9 @@ from pytest_accel.core.printable import printable
 
 VARIABLES = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTEST_ADDOPTS")
 """Environment variables by which other code is loaded, or other options are given."""
-INSTALLED = (
-    *(*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("stdlib")),
-    Path(pytest.__file__).parents[1],  # a .pth file may have added it
-)
-"""The folders of installed distributions."""
+SITES = map(Path, [*site.getsitepackages(), site.getusersitepackages()])
+INSTALLED = {Path(os.__file__).parent, Path(pytest.__file__).parents[1], *SITES}
+"""The folders of installed distributions: a .pth file may have added that of pytest."""
 OF_CHECKOUT = Path(pytest_accel.__file__).parents[1] / "conftest.py"
 """A file of this project, which pytest reads in a run from the checkout."""
 
@@ -30,32 +25,21 @@ OF_CHECKOUT = Path(pytest_accel.__file__).parents[1] / "conftest.py"
 def loaded(config: pytest.Config) -> list[tuple[str, str]]:
     """Return each by its name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
     found = [(name, f"{name}={text}") for name in VARIABLES if (text := os.environ.get(name))]
-    if config.inipath and (words := config.getini("addopts")):
-        found.append(
-            (f"addopts of {config.inipath.name}", f"addopts of {config.inipath}: {shlex.join(map(str, words))}")
-        )
-    return [(printable(name), printable(text)) for name, text in dict.fromkeys([*found, *_plugins(config)])]
-
-
-def _plugins(config: pytest.Config) -> Iterator[tuple[str, str]]:
-    """Yield the conftest.py files and the plugins that are part of no installed distribution."""
+    if (ini := config.inipath) and (words := config.getini("addopts")):
+        found.append((f"addopts of {ini.name}", f"addopts of {ini}: {shlex.join(map(str, words))}"))
     manager = config.pluginmanager
     # An editable install is in a folder of its own, and known by the package of its entry point.
-    known = {"_pytest", "pytest_accel", *(_package(plugin) for plugin, _ in manager.list_plugin_distinfo())}
+    known = {"_pytest", "pytest_accel", *(_module(plugin)[0] for plugin, _ in manager.list_plugin_distinfo())}
     for _, plugin in manager.list_name_plugin():
-        file = getattr(_module(plugin), "__file__", None)
-        if not isinstance(file, str) or _package(plugin) in known or Path(file) == OF_CHECKOUT:
-            continue
-        if Path(file).name == "conftest.py":
-            yield "conftest.py", f"conftest.py of {Path(file).parent}"
-        elif not any(Path(file).is_relative_to(folder) for folder in INSTALLED):
-            yield (name := f"plugin {_module(plugin).__name__}"), f"{name} of {file}"
+        package, name, file = _module(plugin)
+        if file.suffix and file != OF_CHECKOUT and package not in known and INSTALLED.isdisjoint(file.parents):
+            name = file.name if file.name == "conftest.py" else f"plugin {name}"
+            found.append((name, f"{name} of {file.parent}"))
+    return [(printable(name), printable(text)) for name, text in dict.fromkeys(found)]
 
 
-def _module(plugin: object) -> Any:
-    """Return the module of a plugin, which may be a class or an object."""
-    return sys.modules.get(getattr(plugin, "__module__", ""), plugin)
-
-
-def _package(plugin: object) -> str:
-    return str(getattr(_module(plugin), "__name__", "")).partition(".")[0]
+def _module(plugin: object) -> tuple[str, str, Path]:
+    """Return package, name and file of the module of a plugin, which may be a class or an object; empty for none."""
+    module = sys.modules.get(getattr(plugin, "__module__", ""), plugin)
+    name = str(getattr(module, "__name__", ""))
+    return name.partition(".")[0], name, Path(str(getattr(module, "__file__", None) or ""))

@@ -48,11 +48,11 @@ def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too
         f"PYTHONPATH={place}",
         "PYTEST_ADDOPTS=-p pytest_timeout",
         f"addopts of {place}/pytest.ini: -p theirs",
-        f"plugin theirs of {place}/theirs.py",
-        f"plugin mine of {place}/mine.py",
+        f"plugin theirs of {place}",
+        f"plugin mine of {place}",
         f"conftest.py of {place}",
     ]
-    line = [as_user.BIN / "pytest-accel", "judge", ran.folder]
+    line = [str(as_user.BIN / "pytest-accel"), "judge", str(ran.folder)]
     again = subprocess.run(line, capture_output=True, text=True, check=False)
     assert f"JUDGED AGAIN {ran.closing}\n" in again.stdout, again.stdout
 
