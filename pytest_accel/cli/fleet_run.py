@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -162,6 +163,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Submit the jobs that are needed. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
+    shown = shlex.quote(str(folder))
     end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
     fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
@@ -186,10 +188,10 @@ def run(chosen: argparse.Namespace) -> int:
         finally:
             progress.end()
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
-            print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
+            print(f"{counted(submitted, 'job')} submitted; wait for the results: pytest-accel fleet wait {shown}")
     if left:
         which = f"{counted(len(left), 'node')} left when {submitter.ended}"
-        print(f"{which}; 'pytest-accel fleet run --output {folder}' submits their jobs", file=sys.stderr)
+        print(f"{which}; submit their jobs: pytest-accel fleet run --output {shown}", file=sys.stderr)
     if chosen.wait:
         return _wait(folder, end and max(0.0, end - time.monotonic()), cancel_waiting=True)
     return exits.NOT_JUDGED if left else exits.HOLDS
@@ -290,7 +292,7 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
     )
     for option, differs in other:
         if differs:
-            raise BadFile(f"{option}: {folder} was begun otherwise ({' '.join(fleet.arguments)}); name a new folder")
+            raise BadFile(f"{option}: {folder} was begun otherwise ({shlex.join(fleet.arguments)}); name a new folder")
     reservation = chosen.reservation or fleet.reservation
     fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
     fleet = replace(fleet, sbatch=_sbatch(chosen) or fleet.sbatch, after=chosen.after or fleet.after)
@@ -329,7 +331,7 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(each for each in fleet.expected if each.name == nodes[0])
-        print(printable(f"the first one: {' '.join(submission.command_of(fleet, folder, first))}"))
+        print(printable(f"the first one: {shlex.join(submission.command_of(fleet, folder, first))}"))
         print(submission.script_of(fleet, folder), end="")
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 import html
 import os
 import re
+import shlex
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def _signed(folder: Path, key: Path) -> terminal.Line:
     try:
         return f"signed: {signature.sign(folder, key, ask=False)}", ""
     except (WrongUse, OSError) as error:
-        return f"not signed: {printable(str(error))}; later: pytest-accel sign {folder} --key {key}", "yellow"
+        later = shlex.join(["pytest-accel", "sign", str(folder), "--key", str(key)])
+        return f"not signed: {printable(str(error))}; later: {later}", "yellow"
 
 
 class Acceptance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -225,7 +226,7 @@ def test_a_full_queue_is_waited_for_until_the_timeout(more: tuple[str, ...], slu
     status, told = slurm.start("--sku=cpu", "--timeout=0.01", *more)
     assert status == 6
     assert "1 job submitted" in told
-    again = f"'pytest-accel fleet run --output {slurm.run}' submits their jobs"
+    again = f"submit their jobs: pytest-accel fleet run --output {slurm.run}"
     assert f"2 nodes left when --timeout was over; {again}" in told
     assert slurm.submitted() == [("n1", "8")]
     if more == ("--wait",):
@@ -397,6 +398,19 @@ def test_what_a_run_is_continued_with_is_used_or_refused(slurm: Slurm) -> None:
     assert "no job for n2 of --again: drained: fan\n" in told
     assert "1 job for n1\n" in told
     assert "-t20 --reservation=repair" in told
+
+
+def test_commands_that_are_shown_can_be_pasted(slurm: Slurm) -> None:
+    slurm.run = slurm.folder / "a b;touch x"
+    slurm.takes_one_job()
+    _, told = slurm.start("--sku=cpu", "--timeout=0.01")
+
+    shown = [line.rpartition(": ")[2] for line in told.splitlines() if ": pytest-accel fleet " in line]
+    words = [
+        ["pytest-accel", "fleet", "wait", str(slurm.run)],
+        ["pytest-accel", "fleet", "run", "--output", str(slurm.run)],
+    ]
+    assert sorted(map(shlex.split, shown)) == sorted(words)
 
 
 def test_the_job_that_is_shown_is_the_one_that_is_submitted(slurm: Slurm) -> None:
