@@ -77,7 +77,7 @@ class Circumstances:
     """True for a simulated node: its verdicts say nothing about hardware."""
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
-    loaded: Sequence[str] = ()
+    loaded: tuple[str, ...] = ()
     """The names of what `RunEntry.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
     cut_short: str | None = None
     """The reason why not every test was run, where the run is judged all the same; or None."""

@@ -216,7 +216,7 @@ class Session:
             setup.terms.circumstances(),
             names=ledger.names,
             rejected_before=[*returned, *earlier_records.rejected_before(earlier, ledger.names)],
-            loaded=list(dict(self.loaded)),
+            loaded=tuple(dict(self.loaded)),
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

@@ -148,7 +148,7 @@ def closing(
     """
     done, share = hours_done(runs), paused(runs)
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
-    beside = list(dict.fromkeys(name for run in runs for name in run.beside))
+    beside = tuple(dict.fromkeys(name for run in runs for name in run.beside))
     around = replace((last.circumstances if last else None) or Circumstances(), loaded=beside)
     against = [*around.no_acceptance, *_differing(runs)]
     against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
