@@ -28,8 +28,9 @@ def loaded(config: pytest.Config) -> list[tuple[str, str]]:
     if (ini := config.inipath) and (words := config.getini("addopts")):
         found.append((f"addopts of {ini.name}", f"addopts of {ini}: {shlex.join(map(str, words))}"))
     manager = config.pluginmanager
-    # An editable install is in a folder of its own, and known by the package of its entry point.
-    known = {"_pytest", "pytest_accel", *(_module(plugin)[0] for plugin, _ in manager.list_plugin_distinfo())}
+    # The files of an editable install are in a folder of its own, and its metadata where others are installed.
+    by_entry = [(plugin, Path(str(dist.locate_file("")))) for plugin, dist in manager.list_plugin_distinfo()]
+    known = {"_pytest", "pytest_accel", *(_module(plugin)[0] for plugin, place in by_entry if place in INSTALLED)}
     for _, plugin in manager.list_name_plugin():
         package, name, file = _module(plugin)
         if file.suffix and file != OF_CHECKOUT and package not in known and INSTALLED.isdisjoint(file.parents):

@@ -65,6 +65,18 @@ def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> 
     assert " with " not in accepted(place, autoload=True).closing
 
 
+def test_a_plugin_that_is_installed_in_a_folder_of_its_own_is_named(place: Path) -> None:
+    """Whoever can write into a folder that Python searches can put the metadata of a distribution there."""
+    (place / "mine.py").touch()
+    about = place / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: mine\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text("[pytest11]\nmine = mine\n", encoding="utf-8")
+    ran = accepted(place, autoload=True, env={"PYTHONPATH": str(place)})
+
+    assert ran.closing.endswith("; with PYTHONPATH, plugin mine)")
+
+
 def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     (place / "site").mkdir()
     (place / "site" / "conftest.py").touch()
