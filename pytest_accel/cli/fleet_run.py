@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
 from pytest_accel.run.options import AUTO
+from pytest_accel.run.processes.supervisor import python
 from pytest_accel.skus import loader
 
 MINUTES = {"quick": 10, "standard": 30}
@@ -161,6 +163,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Submit the jobs that are needed. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
+    shown = shlex.quote(str(folder))
     end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
     fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
     if chosen.dry_run:
@@ -185,10 +188,10 @@ def run(chosen: argparse.Namespace) -> int:
         finally:
             progress.end()
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
-            print(f"{counted(submitted, 'job')} submitted; 'pytest-accel fleet wait {folder}' waits for the results")
+            print(f"{counted(submitted, 'job')} submitted; wait for the results: pytest-accel fleet wait {shown}")
     if left:
         which = f"{counted(len(left), 'node')} left when {submitter.ended}"
-        print(f"{which}; 'pytest-accel fleet run --output {folder}' submits their jobs", file=sys.stderr)
+        print(f"{which}; submit their jobs: pytest-accel fleet run --output {shown}", file=sys.stderr)
     if chosen.wait:
         return _wait(folder, end and max(0.0, end - time.monotonic()), cancel_waiting=True)
     return exits.NOT_JUDGED if left else exits.HOLDS
@@ -264,7 +267,7 @@ def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
 
 def _demand_known(words: Sequence[str]) -> None:
     """Raise BadFile for an option that pytest does not know, which else every node would say."""
-    asked = [sys.executable, "-m", "pytest", *words, "--markers"]  # which ends once the options are read
+    asked = python("pytest", *words, "--markers")  # which ends once the options are read
     done = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == exits.WRONG:
         told = next((line for line in done.stderr.splitlines() if ": error: " in line), done.stderr)
@@ -289,7 +292,7 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
     )
     for option, differs in other:
         if differs:
-            raise BadFile(f"{option}: {folder} was begun otherwise ({' '.join(fleet.arguments)}); name a new folder")
+            raise BadFile(f"{option}: {folder} was begun otherwise ({shlex.join(fleet.arguments)}); name a new folder")
     reservation = chosen.reservation or fleet.reservation
     fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
     fleet = replace(fleet, sbatch=_sbatch(chosen) or fleet.sbatch, after=chosen.after or fleet.after)
@@ -328,7 +331,7 @@ def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(each for each in fleet.expected if each.name == nodes[0])
-        print(printable(f"the first one: {' '.join(submission.command_of(fleet, folder, first))}"))
+        print(printable(f"the first one: {shlex.join(submission.command_of(fleet, folder, first))}"))
         print(submission.script_of(fleet, folder), end="")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 
 VARIABLE = "PYTEST_ACCEL_CLOSING_FILE"
@@ -12,8 +13,13 @@ MOST_BYTES = 4096
 
 
 def write(line: str) -> None:
-    """Write the closing line into the file that the environment names, if any. A failure changes no verdict."""
-    path = os.environ.get(VARIABLE)
-    if path:
-        with suppress(OSError), open(path, "wb") as file:
-            file.write(line.encode(errors="backslashreplace")[:MOST_BYTES])
+    """Write the closing line into the file that the environment names, if any. A failure changes no verdict.
+
+    Only a regular file is written: root may have inherited the variable, a link leads anywhere, and a pipe would block.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    if path := os.environ.get(VARIABLE):
+        with suppress(OSError), open(os.open(path, flags, 0o666), "wb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.truncate(0)
+                file.write(line.encode(errors="backslashreplace")[:MOST_BYTES])

@@ -77,6 +77,8 @@ class Circumstances:
     """True for a simulated node: its verdicts say nothing about hardware."""
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
+    loaded: tuple[str, ...] = ()
+    """The names of what `RunEntry.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
     cut_short: str | None = None
     """The reason why not every test was run, where the run is judged all the same; or None."""
     interrupted: str | None = None
@@ -173,6 +175,10 @@ class RunEntry(TimeSpent, total=False):
     """The folder of the record."""
     environment: dict[str, dict[str, str]]
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
+    loaded: list[str]
+    """What pytest loaded or obeyed beside its command line and the installed distributions: "conftest.py of /data",
+    "plugin ours of /data", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
+    PYTEST_ADDOPTS alike. Absent if there was nothing, and in a run that did not end."""
     counted: dict[str, CountedEntry]
     """The last reading of the error counters, by UUID: the next run of a series counts from there."""
     host_counted: HostCountedEntry

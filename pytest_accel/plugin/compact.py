@@ -19,7 +19,7 @@ TOLD = "accel_told"
 def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
     """Return True if only the packaged suite runs, and the user asked neither for more nor for tracebacks."""
     given = [str(word) for word in config.invocation_params.args]
-    return not own_paths and config.option.verbose == 0 and not any(word.startswith("--tb") for word in given)
+    return not own_paths and config.getoption("verbose", 0) == 0 and not any(word.startswith("--tb") for word in given)
 
 
 class Compact:

@@ -7,6 +7,7 @@ import copy
 import html
 import os
 import re
+import shlex
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import closing_lines, interrupts, junit_properties, page_file, reports
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
+from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.stash import REPLAY, SESSION, SUBJECT, measures
 from pytest_accel.run import signature
 from pytest_accel.run.launcher import launch_of
@@ -76,7 +78,8 @@ def _signed(folder: Path, key: Path) -> terminal.Line:
     try:
         return f"signed: {signature.sign(folder, key, ask=False)}", ""
     except (WrongUse, OSError) as error:
-        return f"not signed: {printable(str(error))}; later: pytest-accel sign {folder} --key {key}", "yellow"
+        later = shlex.join(["pytest-accel", "sign", str(folder), "--key", str(key)])
+        return f"not signed: {printable(str(error))}; later: {later}", "yellow"
 
 
 class Acceptance:
@@ -420,6 +423,7 @@ class Acceptance:
         and of the collection are counted.
         """
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
+        accel_session.loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
         if skipped := len(self._reports.not_run):
             accel_session.setup.rule_out(f"{counted(skipped, 'test')} skipped before measuring anything")
         if passed := len(self._own_passed):

@@ -220,10 +220,15 @@ STUCK = "pytest-accel-health.stuck"
 
 
 def remember_stuck(pid: int, folder: Path = FOLDER) -> None:
-    """Note that a process hangs. Where that fails, the next check starts another sensor."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with suppress(OSError), open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
-        file.write(f"{pid} {_start_of(pid)}\n")
+    """Note that a process hangs. Where that fails, the next check starts another sensor.
+
+    The file is always a new one, since another user may have put a link to any file in its place, also a hard one.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with suppress(OSError):
+        (folder / STUCK).unlink(missing_ok=True)
+        with open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
+            file.write(f"{pid} {_start_of(pid)}\n")
 
 
 def stuck_sensor(folder: Path = FOLDER) -> str | None:

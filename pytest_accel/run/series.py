@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +32,7 @@ from pytest_accel.run import device_lock, record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
 from pytest_accel.run.folder_summary import OF_RUN
 from pytest_accel.run.options import FIRST, FOLLOWS, Options, Refused
-from pytest_accel.run.processes.supervisor import START
+from pytest_accel.run.processes.supervisor import python
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.terms import waivers
 
@@ -200,7 +199,7 @@ def start_run(arguments: Sequence[str], level: str, folder: Path, before: str, s
     added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
     added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
     process = subprocess.Popen(
-        [sys.executable, "-c", START, "pytest", *arguments, *added],
+        python("pytest", *arguments, *added),
         env={**os.environ, FOLLOWS: before},
         preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
     )

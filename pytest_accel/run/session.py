@@ -54,6 +54,8 @@ class Session:
         self.errors = Errors()
         self.own_tests = ""
         """The user's own tests that took a device and passed, in words."""
+        self.loaded: Sequence[tuple[str, str]] = ()
+        """The names of files, plugins and variables that may change what the run does, and each in full."""
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks: list[IO[bytes]] = []
@@ -190,6 +192,8 @@ class Session:
             self._keep_unreached()
         self.stop()
         self.ledger.complete(interrupted=interrupted is not None)
+        if self.loaded:
+            self.ledger.record.run["loaded"] = [text for _, text in self.loaded]
         around = self._circumstances(interrupted, ended)
         return self._close(replace(around, cut_short=self.deadline.ended if cut_short else None))
 
@@ -212,6 +216,7 @@ class Session:
             setup.terms.circumstances(),
             names=ledger.names,
             rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
+            loaded=tuple(dict(self.loaded)),
             day=ledger.record.run.get("started", "")[:10],
             no_acceptance=setup.no_acceptance,
             filtered=setup.filtered,

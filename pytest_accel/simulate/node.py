@@ -31,6 +31,9 @@ THRESHOLD_KEYS = frozenset({"extends", "vendor", "match", "datasheet", "limits"}
 DEFAULT_DEVICES = 1
 """Number of devices on a platform that declares none."""
 
+MOST_DEVICES = 230
+"""The most devices of a node. Each has a PCI bus of its own: a domain has 256, and the first 26 are not theirs."""
+
 
 @dataclass(frozen=True)
 class PlantedFault:
@@ -129,6 +132,11 @@ def product_of(found: dict[str, Any], root: Located, path: Path) -> tuple[str, S
     if platform is None:
         known = yaml_nodes.nearest(wanted, sku.platform_names)
         raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
+    if (platform.devices or 0) > MOST_DEVICES:
+        where = root.data.get("platform", root.data["sku"]).where
+        raise BadFile(
+            f"{where}: {platform.name} has {platform.devices} devices; at most {MOST_DEVICES} can be simulated"
+        )
     return asked, sku, platform
 
 

@@ -26,7 +26,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def escaped(words: object, most: int = LONG) -> str:
     """Return a text as Markdown that shows it as it is: no markup, no link, no notification, no line break.
 
-    A text of more than `most` characters is cut off.
+    A text of more than `most` characters is cut off; 0 means no limit.
     """
     plain = MARKS.sub(r"\\\1", printable(str(words), most))
     plain = plain.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"

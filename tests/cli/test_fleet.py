@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -225,7 +226,7 @@ def test_a_full_queue_is_waited_for_until_the_timeout(more: tuple[str, ...], slu
     status, told = slurm.start("--sku=cpu", "--timeout=0.01", *more)
     assert status == 6
     assert "1 job submitted" in told
-    again = f"'pytest-accel fleet run --output {slurm.run}' submits their jobs"
+    again = f"submit their jobs: pytest-accel fleet run --output {slurm.run}"
     assert f"2 nodes left when --timeout was over; {again}" in told
     assert slurm.submitted() == [("n1", "8")]
     if more == ("--wait",):
@@ -399,6 +400,19 @@ def test_what_a_run_is_continued_with_is_used_or_refused(slurm: Slurm) -> None:
     assert "-t20 --reservation=repair" in told
 
 
+def test_commands_that_are_shown_can_be_pasted(slurm: Slurm) -> None:
+    slurm.run = slurm.folder / "a b;touch x"
+    slurm.takes_one_job()
+    _, told = slurm.start("--sku=cpu", "--timeout=0.01")
+
+    shown = [line.rpartition(": ")[2] for line in told.splitlines() if ": pytest-accel fleet " in line]
+    words = [
+        ["pytest-accel", "fleet", "wait", str(slurm.run)],
+        ["pytest-accel", "fleet", "run", "--output", str(slurm.run)],
+    ]
+    assert sorted(map(shlex.split, shown)) == sorted(words)
+
+
 def test_the_job_that_is_shown_is_the_one_that_is_submitted(slurm: Slurm) -> None:
     slurm.put(sinfo=shown("idle", name="n@1"))
     status, told = slurm.start("--sku=cpu", "--dry-run")
@@ -420,11 +434,11 @@ def test_what_the_operator_asks_of_sbatch_idle_nodes_and_what_follows_a_run(slur
     expected = {each.name: each.skipped for each in load(slurm.run).expected}
     assert expected == {"n1": "", "n2": "allocated", "n3": "mixed"}
     script = (tmp_path / "script").read_text()
-    assert script.index("-m pytest") < script.index(after)
-    short = re.sub(r".*-m pytest.*&", "(exit 6) &", script)
+    assert script.index(" pytest --accel-sku") < script.index(after)
+    short = re.sub(r".* pytest --accel-sku.*&", "(exit 6) &", script)
     assert subprocess.run(["/bin/sh", "-c", short], check=False).returncode == 6
     assert (tmp_path / "told").read_text() == f"6 {slurm.run}\n"
-    slow = re.sub(r".*-m pytest.*&", "(trap 'sleep 1; exit 2' TERM; sleep 60 & wait) &", script)
+    slow = re.sub(r".* pytest --accel-sku.*&", "(trap 'sleep 1; exit 2' TERM; sleep 60 & wait) &", script)
     process = subprocess.Popen(["/bin/sh", "-c", slow])
     time.sleep(1)
     process.terminate()
@@ -520,7 +534,9 @@ def test_a_fabric_run_is_one_job_on_all_nodes_that_can_start_one(slurm: Slurm) -
     assert line.startswith("sbatch --parsable --exclusive --mem=0 --no-requeue --export=ALL -w n[1-2] -N2 -n2 -J ac")
     assert re.search(r"-J accel-\S+-fabric -o \S+/jobs/fabric-%j.out -t20 .*--qos=low --no-kill$", line)
     script = said[said.index("#!/bin/sh") :]
-    assert re.search(r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -m pytest ", script)
+    assert re.search(
+        r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -c '.*' pytest --", script
+    )
     words = {"--accel-sku=cpu", "-v", "--accel-fabric", "--accel-time-limit=1140", f"--accel-output={slurm.run}"}
     assert words - set(script.split()) == set()
     assert not slurm.run.exists()

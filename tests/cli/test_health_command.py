@@ -323,3 +323,22 @@ def test_a_sensor_that_could_not_be_killed_is_not_started_again(tmp_path: Path) 
     assert check.stuck_sensor(tmp_path) is None, "it has ended"
     (tmp_path / check.STUCK).write_text(f"{os.getpid()} 1\n")
     assert check.stuck_sensor(tmp_path) is None, "another process has its number"
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_the_note_on_a_stuck_sensor_overwrites_no_file_that_is_linked_in_its_place(
+    tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    (tmp_path / "victim").write_text("kept", encoding="utf-8")
+    link(tmp_path / "victim", tmp_path / check.STUCK)
+    check.remember_stuck(os.getpid(), tmp_path)
+
+    assert (tmp_path / "victim").read_text(encoding="utf-8") == "kept"
+    assert check.stuck_sensor(tmp_path)
+
+
+def test_what_cannot_be_replaced_by_the_note_is_left(tmp_path: Path) -> None:
+    (tmp_path / check.STUCK / "of another user").mkdir(parents=True)
+    check.remember_stuck(os.getpid(), tmp_path)
+
+    assert check.stuck_sensor(tmp_path) is None

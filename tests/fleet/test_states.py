@@ -441,6 +441,14 @@ def test_a_forged_reason_stays_in_its_line_and_a_list_of_nodes_is_whole() -> Non
     assert "\\|" in report.markdown(fleet(), nodes, ",".join)
 
 
+def test_the_report_in_markdown_shows_markup_from_outside_as_text() -> None:
+    forged = 'node1"><script>alert(1)</script>'
+    asked = replace(fleet(), arguments=(f"-k={forged}",), others=(forged,))
+    lines = report.markdown(asked, [NodeResult(forged, State.NO_RESULT, f"[{forged}](https://x)")], ",".join)
+
+    assert ("<script" in lines, lines.count("&lt;script"), lines.count("]("), lines.count("\\](")) == (False, 4, 1, 1)
+
+
 # -- draining
 
 SLOW = Failure("A401", "gpu3", "matmul.bf16")

@@ -60,6 +60,7 @@ def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
         (full(matmul_bf16=Status.MARGINAL), {}, "ACCEPTED 2/2 devices (1 marginal: gpu1 matmul.bf16)"),
         (full(), {"overridden": 1}, "ACCEPTED 2/2 devices (1 limit overridden)"),
         (full(), {"overridden": 2, "own_file": "a.yaml"}, "ACCEPTED 2/2 devices (2 limits overridden; by a.yaml)"),
+        (full(), {"loaded": ("LD_PRELOAD", "conftest.py")}, "ACCEPTED 2/2 devices (with LD_PRELOAD, conftest.py)"),
         # cannot exist here, and says why: what is required leaves it out
         ([*full(), verdict("peer_copy.one_way", "GPU-0", Status.NOT_APPLICABLE)], {}, "ACCEPTED 2/2 devices"),
     ],

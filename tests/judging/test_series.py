@@ -73,6 +73,11 @@ def test_a_series_whose_runs_hold_is_accepted_and_says_its_time() -> None:
     assert found.line.endswith("; 2 runs in 2 h, load paused for 0.5%")
 
 
+def test_a_series_names_what_any_of_its_runs_loaded() -> None:
+    found = closed([run(1, beside=("LD_PRELOAD",)), run(2, beside=("conftest.py", "LD_PRELOAD"))], told())
+    assert found.line.startswith("ACCEPTED 2/2 devices (with LD_PRELOAD, conftest.py); 2 runs")
+
+
 def test_a_limit_that_one_run_breaks_is_broken_and_what_it_finds_marginal_is_counted() -> None:
     found = closed([run(1), run(2, told(stream_copy=Status.FAIL)), run(3)], told(), 3)
     assert (found.word, found.exit, "gpu1: stream.copy" in found.line) == ("REJECTED", 1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import tabled
 from as_user import BIN, write
 
 from pytest_accel.cli import main as command
+from pytest_accel.core import closing_file
 from pytest_accel.plugin import exit_status
 from pytest_accel.run.options import time_limit
 
@@ -103,6 +105,34 @@ def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) 
     env = {"PYTEST_ACCEL_CLOSING_FILE": str(message)}
     ran = as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", "-k", "inventory_node", sku=None, paths=(), env=env)
     assert message.read_text(encoding="utf-8") == ran.closing
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_only_a_regular_file_gets_the_closing_line(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may have inherited the variable from whoever called it."""
+    victim, named = tmp_path / "victim", tmp_path / "named"
+    victim.write_text("kept", encoding="utf-8")
+    if kind == "link":
+        named.symlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(named)
+    else:
+        named.mkdir()
+    monkeypatch.setenv(closing_file.VARIABLE, str(named))
+    reader = os.open(named, os.O_RDONLY | os.O_NONBLOCK)
+    closing_file.write("ACCEPTED")
+
+    assert victim.read_text(encoding="utf-8") == "kept"
+    assert kind != "pipe" or os.read(reader, 9) == b""
+    os.close(reader)
+
+
+def test_the_closing_line_replaces_what_the_file_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "named").write_text("REJECTED gpu0: an older one", encoding="utf-8")
+    monkeypatch.setenv(closing_file.VARIABLE, str(tmp_path / "named"))
+    closing_file.write("ACCEPTED")
+
+    assert (tmp_path / "named").read_text(encoding="utf-8") == "ACCEPTED"
 
 
 # -- commands

@@ -537,6 +537,15 @@ def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
 # -- surroundings
 
 
+def test_the_packaged_suite_runs_without_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text("sku: h100-sxm\nplatform: single\n", encoding="utf-8")
+    words = ["--accel-simulate=good.yaml", "--accel-level=quick", f"--accel-output={tmp_path / 'out'}"]
+    silent = as_user.pytest(tmp_path, *words, "-p", "no:terminal", sku=None, paths=(), output=tmp_path / "out")
+
+    assert (silent.exit, silent.out) == (0, "")
+    assert silent.record["closing"]["word"] == "ACCEPTED"
+
+
 @pytest.mark.devices
 def test_no_colour_and_no_terminal(tmp_path: Path) -> None:
     """NO_COLOR and a pipe are respected, --color=yes colours the closing line.

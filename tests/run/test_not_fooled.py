@@ -109,6 +109,19 @@ def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: s
     assert ran.closing.startswith("SIMULATED BROKEN test_matmul.py::test_matmul[gpu0-bf16]")
 
 
+def test_what_a_library_prints_in_a_worker_is_no_message_of_it(tmp_path: Path) -> None:
+    lines = [f'{{"event": "{event}"}}' for event in ("finding", "opened", "error", "tuning", "at", "done", "reading")]
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if any(each.endswith(('.worker', '.sensor')) for each in sys.orig_argv):\n"
+        f"    os.write(1, {chr(10).join([*lines, '']).encode()!r})\n",
+        encoding="utf-8",
+    )
+    ran = simulated(tmp_path, "-k", "stream")
+
+    assert (ran.exit, ran.closing.partition(" limits")[0]) == (6, "SIMULATED HELD 4/4"), ran.out
+
+
 # -- what one device alone does not say
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -302,3 +304,14 @@ def test_telemetry_in_another_folder(signed: Signed, capsys: pytest.CaptureFixtu
     (signed.folder / "record.json").write_text(json.dumps(raw))
     assert main(["sign", str(signed.folder), f"--key={signed.keys / 'supplier'}"]) == 4
     assert "'../../etc/passwd' is not the name of a file beside it" in capsys.readouterr().err
+
+
+def test_the_command_that_signs_later_can_be_pasted(tmp_path: Path, keys: Path) -> None:
+    key, output = tmp_path / "a key;touch x", tmp_path / "a b"
+    shutil.copy2(keys / "supplier", key)
+    as_user.write(tmp_path, test_mine=f"def test_it(accel_device):\n    os.remove({str(key)!r})\n")
+    options = ("--accel-simulate=h100-sxm", f"--accel-sign={key}", f"--accel-output={output}")
+    ran = as_user.pytest(tmp_path, *options, "-k", "gpu0", sku=None)
+
+    (later,) = re.findall(r"^not signed: .*; later: (.*)$", ran.out, re.MULTILINE)
+    assert shlex.split(later) == ["pytest-accel", "sign", str(output), "--key", str(key)]

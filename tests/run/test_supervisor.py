@@ -39,6 +39,9 @@ def send(event, **fields):
 def receive():
     return json.loads(sys.stdin.readline())
 
+keys = "metric unit value samples statistic seconds peak conditions details subject".split()
+result = dict.fromkeys(keys)
+
 """
 PATIENCE = 60.0
 Start = Callable[..., Child]
@@ -169,7 +172,8 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 
 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
-    calls = called(start, 'receive()\nsend("finding", value=1)\nsend("done")\ninput()', "receive()\ntime.sleep(1000)")
+    found = 'receive()\nsend("finding", **result)\nsend("done")\ninput()'
+    calls = called(start, found, "receive()\ntime.sleep(1000)")
     conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
     assert calls[0].findings
     assert calls[0].trouble is None
@@ -210,6 +214,21 @@ def test_log_on_a_full_disk(tmp_path: Path) -> None:
         child.kill("enough")
 
 
+GARBAGE = (
+    *('{"event":"finding","x":1}', '{"event":"opened"}', '{"event":"opened","software":{}}', '{"event":"error"}'),
+    *('{"event":"at"}', '{"event":"tuning"}', '{"event":"block"}', '{"event":["done"]}', '{"event":"died"}', "[1]"),
+)
+
+
+def test_lines_that_look_like_messages_are_none(start: Start) -> None:
+    """A library that prints JSON of its own says nothing of the device."""
+    (call,) = called(start, f"for line in {GARBAGE}:\n    print(line, flush=True)\n{STEPS.format(pause=0)}")
+    conduct([call], patience=PATIENCE)
+
+    assert (call.state, call.trouble, len(call.blocks), len(call.findings)) == ("over", None, 1, 1)
+    assert all(line in call.child.log.read_text() for line in GARBAGE if "done" not in line and "{}" not in line)
+
+
 STEPS = """
 assert receive()["event"] == "call"
 time.sleep({pause})
@@ -219,7 +238,7 @@ send("block", seconds=1, at=time.time())
 time.sleep(0.1)
 send("settled")
 assert receive()["event"] == "release"
-send("finding", at=time.time())
+send("finding", **result, at=time.time())
 send("done")
 input()
 """

@@ -5,6 +5,7 @@ The report knows what was asked, and which job was the last one of a node.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,4 +37,5 @@ def _as_reported(one: NodeRecord, run: Path, report: dict[Path, states.NodeResul
     found = replace(one, counted=result is not None, started=started)
     if not one.accepted or (result and result.state in states.HOLDS):
         return found
-    return replace(found, objection=f"'pytest-accel fleet report {run}' does not count this result, and says why")
+    shown = shlex.quote(str(run))
+    return replace(found, objection=f"its run does not count this result; why: pytest-accel fleet report {shown}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs.run_folder import Fleet
 from pytest_accel.fleet.jobs.states import NodeResult, State, counts, exit_status, in_words
-from pytest_accel.views.markdown import table
+from pytest_accel.views.markdown import escaped, table
 
 MOST_LINES = 60
 """Most lines of a report as text or Markdown, whatever the size of the fleet."""
@@ -79,14 +80,11 @@ def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
 
 def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as Markdown."""
-    begun = f"`{printable(' '.join(fleet.arguments))}`, " if fleet.arguments else ""
-    cells = [
-        [printable(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in (state.value, names, why)]
-        for state, names, why in rows(nodes, fold)
-    ]
-    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {printable(fleet.created)}", ""]
+    begun = f"{escaped(shlex.join(fleet.arguments), 0)}, " if fleet.arguments else ""
+    cells = [[escaped(cell, 0) for cell in (state.value, names, why)] for state, names, why in rows(nodes, fold)]
+    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {escaped(fleet.created)}", ""]
     lines += table(("state", "nodes", "reason"), cells)
-    return "\n".join([*lines, *("", *notes(fleet)) * bool(notes(fleet))]) + "\n"
+    return "\n".join([*lines, *("", *(escaped(each, 0) for each in notes(fleet))) * bool(notes(fleet))]) + "\n"
 
 
 def notes(fleet: Fleet) -> list[str]:

@@ -6,7 +6,6 @@ import math
 import os
 import re
 import shlex
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pytest_accel.fleet.jobs import run_folder, slurm
 from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
+from pytest_accel.run.processes.supervisor import python
 from pytest_accel.run.record_folder import file_name
 
 SAVE_EVERY = 50
@@ -99,7 +99,7 @@ def script_of(fleet: Fleet, folder: Path) -> str:
         else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
     )
     on_nodes = SRUN if fleet.joint else ()
-    words = [*on_nodes, sys.executable, "-m", "pytest", *fleet.arguments, *limit, f"--accel-output={folder}"]
+    words = [*on_nodes, *python("pytest", *fleet.arguments, *limit, f"--accel-output={folder}")]
     if not fleet.after:
         return f"#!/bin/sh\nexec {shlex.join(words)}\n"
     lines = [

@@ -17,6 +17,8 @@ from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness, requirements
 
 SIMULATED = "SIMULATED"
+MOST_LOADED = 8
+"""The most names of loaded files, plugins and variables that the line of an acceptance shows."""
 WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
 """The results of a run, with which its closing line begins."""
 
@@ -99,7 +101,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     own = f" with {around.own_tests}" if around.own_tests else ""
-    notes = _notes([*_worth(limits, around), *_qualifiers(limits, around)])
+    loaded = f"with {listed(around.loaded, MOST_LOADED)}" if around.loaded else ""
+    notes = _notes([*_worth(limits, around), *_qualifiers(limits, around), loaded])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 
 

@@ -61,6 +61,8 @@ class SeriesRun:
     """The time in `loaded` at which CLOCK_MONOTONIC of its boot was zero."""
     clock_set: str = ""
     """By how much the clock of the host was set during it, in words; empty if it was not."""
+    beside: Sequence[str] = ()
+    """That of `Circumstances.loaded`."""
 
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
@@ -83,6 +85,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         run.simulated,
         _epochs(run)[0],
         clock_set(run),
+        run.circumstances.loaded if run.circumstances else (),
     )
 
 
@@ -179,7 +182,8 @@ def closing(
     """
     done, share = hours_done(runs), paused(runs)
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
-    around = (last.circumstances if last else None) or Circumstances()
+    beside = tuple(dict.fromkeys(name for run in runs for name in run.beside))
+    around = replace((last.circumstances if last else None) or Circumstances(), loaded=beside)
     against = [*around.no_acceptance, *_differing(runs)]
     against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
     left = done < hours

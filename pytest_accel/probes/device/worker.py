@@ -132,8 +132,7 @@ class Worker:
             self.compute = _open(message, self._gate, self._devices)
             self._pipe.send("opened", software=_software(self.compute))
         elif message["event"] == "try dtypes" and self.compute is not None:
-            self._pipe.send("finding", fast_paths=fast_paths.try_all(self.compute))
-            self._pipe.send("done")
+            self._pipe.send("tried", fast_paths=fast_paths.try_all(self.compute))
         elif self.compute is not None:
             _call(message, self.compute, self._gate, self._pipe)
 

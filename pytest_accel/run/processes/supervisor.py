@@ -33,9 +33,9 @@ other ranks have noticed it."""
 
 START = (
     "import sys; sys.path = [*filter(None, sys.path)]; "
-    "import runpy; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+    'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 )
-"""The program of a child, whose first argument is the module to run. `python -m` would put the current folder first on
+"""The program of `python`, whose first argument is the module to run. `python -m` would put the current folder first on
 sys.path, so that a random.py or pynvml.py in it would be imported; `-P` needs Python 3.11. With `python -c` the current
 folder is the empty entry, which is removed before anything but `sys` (built in) is imported."""
 
@@ -59,6 +59,22 @@ long as most candidates are slower."""
 PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
+RESULT = {"metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "subject"}
+NEEDED: Mapping[str, set[str]] = {
+    "at": {"frames"}, "block": {"seconds", "at"}, "step": {"what", "subjects"}, "tuning": {"begins"},
+    "opened": {"software"}, "tried": {"fast_paths"}, "finding": RESULT, "error": {"kind", "reason"},
+    "died": {"reason"}, "hung": {"reason"},
+    "reading": {"uuid", "at"}, "hearing": {"source", "deaf"}, "unread": {"uuid", "reason"},
+}  # fmt: skip
+"""The keys that a message has to have, by its event."""
+ENDS = {"open": "opened", "try dtypes": "tried"}
+"""The event that ends a request, where it is not "done". Another one ends none: a library may print what looks so."""
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module by this interpreter, and imports nothing from the current folder."""
+    return [sys.executable, "-c", START, module, *arguments]
+
 
 class Child:
     """A child process that runs `module` and exchanges messages as lines of JSON. Its standard error goes to `log`."""
@@ -72,7 +88,7 @@ class Child:
         self._kills_before = deaths.out_of_memory_kills()
         with _log(log) as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, module, str(os.getpid()), repr(clock.epoch())],
+                python(module, str(os.getpid()), repr(clock.epoch())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -144,7 +160,7 @@ class Child:
         return text.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _message(self, line: bytes) -> Message | None:
-        """Return a line as a message. Any other line, printed before the child took over its pipe, goes to the log.
+        """Return a line as a message. Any other line, such as what a library of the child prints, goes to the log.
 
         What drivers and devices state of themselves enters here. A text that is not printable arrives with a backslash,
         since JSON is sent in ASCII.
@@ -153,7 +169,7 @@ class Child:
             message = json.loads(line)
         except (ValueError, RecursionError):
             message = None
-        if isinstance(message, dict) and "event" in message:
+        if isinstance(message, dict) and message.keys() >= NEEDED.get(str(message.get("event")), {"event"}):
             return printable_data(message, TEXT_CHARACTERS) if b"\\" in line or len(line) > TEXT_CHARACTERS else message
         with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
@@ -295,8 +311,8 @@ class WorkerCall:
             self.tuning = message["begins"]
         elif event == "finding":
             self.findings.append(message)
-        elif event in ("done", "opened"):
-            self.findings += [message] if event == "opened" else []
+        elif event == ENDS.get(self.request["event"], "done"):
+            self.findings += [message] if event != "done" else []
             self.state = "over"
         elif event in ("error", "died", "hung"):
             self.trouble = _of_tuning(message) if self.tuning else message

@@ -305,7 +305,7 @@ class WorkerPool:
                 log = "the log of its worker" if trouble.get("kind") == "need" else call.child.log.name
                 failed[group] = {**trouble, "reason": f"{trouble['reason']} (see {log})"}
             else:
-                self.software.update(call.findings[0]["software"])
+                self.software.update(call.findings[-1]["software"])
         return failed
 
     def _open_again(self, failed: Mapping[Group, Message]) -> dict[Group, Message]:
@@ -349,7 +349,7 @@ class WorkerPool:
         calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
         with self.timeline.on("starting"):
             self._conduct(calls)
-        self.fast_paths = fastest(found["fast_paths"] for call in calls for found in call.findings)
+        self.fast_paths = fastest(call.findings[-1]["fast_paths"] for call in calls if not call.trouble)
 
     def _lost(self, group: Group) -> bool:
         """Return True if the group is not measured any more, and note why in `_unopened`.
