@@ -15,6 +15,10 @@ LOWEST_PORT, PORTS = 20_000, 10_000
 """Ports of the store, below those that Linux gives out by itself (from 32768 on). The id of the job chooses one."""
 
 
+OF_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+"""Variables that are the same in all tasks of one start, and others in the next one."""
+
+
 @dataclass(frozen=True)
 class Rendezvous:
     """The agents of a fabric run, of which one runs on every node."""
@@ -25,6 +29,8 @@ class Rendezvous:
     port: int
     hosted: bool = False
     """True if the launcher runs the store itself, as torchrun does."""
+    job: str = ""
+    """What names the job, the step and the attempt that all agents are of."""
     names: tuple[str, ...] = ()
     """The names of the nodes by rank; empty where the launcher does not state them."""
 
@@ -51,13 +57,15 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
             f"--accel-fabric: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of its node on "
             "every node, and MASTER_PORT to a free port of it"
         )
-    job = re.sub(r"\D", "", launch.job)
-    port = environment.get("MASTER_PORT", str(LOWEST_PORT + int(job or 0) % PORTS))
+    number = int(re.sub(r"\D", "", launch.job) or 0)
+    port = environment.get("MASTER_PORT", str(LOWEST_PORT + number % PORTS))
     if not port.isdigit() or not 0 < int(port) < 2**16:
         raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     names = tuple(names_of(listed)) if listed and launch.name == "slurm" else ()
-    return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, names if len(names) == launch.nodes else ())
+    job = "/".join([*(environment.get(name, "") for name in OF_JOB), str(launch.nodes)])
+    names = names if len(names) == launch.nodes else ()
+    return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, job, names)
 
 
 def first_of(listed: str) -> str:

@@ -16,7 +16,7 @@ from pytest_accel.core.messages import Outcome
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
-from pytest_accel.run.fabric.store import PREFIX, FabricStore
+from pytest_accel.run.fabric.store import FabricStore
 from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous, interface_to
 
@@ -27,6 +27,8 @@ OPENING_SECONDS = 120.0
 """Seconds that a node may need in a round beside its measuring: a worker that was killed is started again."""
 
 
+ROUNDED = 1e-6
+"""The error of a figure as a message holds it, as a fraction."""
 TOGETHER: tuple[RoundKind, ...] = ("domain", "all")
 """The rounds in which all devices of all nodes of a group are ranks of one process group."""
 
@@ -41,6 +43,8 @@ class Agent:
         self._interface = interface_to(there.host)
         self.connections: Counter[str] = Counter()
         """The connections that the ranks of this node had to other nodes in pairs, by kind."""
+        self._best = 0.0
+        """The largest value that this node has measured itself, in GB/s."""
 
     @property
     def longest(self) -> float:
@@ -52,13 +56,14 @@ class Agent:
 
         None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
         """
-        number = 0
-        while task := self._store.take(Task, f"task/{self._there.rank}/{number}", 4 * self.longest, self._tell):
+        rank, number, told = self._there.rank, 0, f"node/{self._there.rank}"
+        while task := self._store.take(Task, f"task/{rank}/{number}", 4 * self.longest, self._tell, again=told):
             if task.kind == "end":
                 with contextlib.suppress(Exception):  # rank 0 may have gone already
-                    self._store.put(f"left/{self._there.rank}", {})
-                return task.part
-            self._store.put(f"report/{task.number}/{self._there.rank}", self.measure(task))
+                    self._store.put(f"left/{rank}", {})
+                return measured_here(task.part, self._best)
+            told = f"report/{task.number}/{rank}"
+            self._store.put(told, self.measure(task))
             number += 1
         return None
 
@@ -74,12 +79,14 @@ class Agent:
         if task.kind not in TOGETHER:
             for each in (finding for outcome in outcomes for finding in outcome.findings):
                 self.connections.update(each["details"].get("account", {}).get("connections", {}))
-        return report_of(outcomes, found)
+        report = report_of(outcomes, found)
+        self._best = max(self._best, report.value or 0.0)
+        return report
 
     def _ranks(self, task: Task) -> list[GroupRank]:
         """Return where each device meets the others of the group; of a pair only its equal one."""
         each = len(self._devices)
-        name = f"tcp://{self._there.host}:{self._there.port}/{PREFIX}/group/{task.number}/{task.group}"
+        name = self._store.group(f"group/{task.number}/{task.group}")
         account = str(self._pool.meeting / "fabric.rank")
         where = {"interface": self._interface or HERE}
         return [
@@ -88,6 +95,13 @@ class Agent:
             else GroupRank(name, task.place * each + rail, task.nodes * each, f"{account}{rail}", **where)
             for rail in range(each)
         ]
+
+
+def measured_here(part: FabricPart | None, best: float) -> FabricPart | None:
+    """Return what rank 0 found of a node; unmeasured if it is good by more than the best that the node measured."""
+    if part is None or part.found != "good" or 0.0 < (part.score or 0.0) <= best * (1 + ROUNDED):
+        return part
+    return FabricPart("unmeasured", text="rank 0 calls this node good by a value that it did not measure itself")
 
 
 def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:

@@ -53,8 +53,9 @@ class FabricRun:
 
     def meet(self) -> None:
         """Run the store, or connect to it, before anything is measured. Raises Refused if that is not possible."""
-        if self._setup.rendezvous:
-            self._store = FabricStore(self._setup.rendezvous, ARRIVING_SECONDS)
+        if self._setup.rendezvous and self._setup.secret:
+            self._store = FabricStore(self._setup.rendezvous, ARRIVING_SECONDS, self._setup.secret)
+            self._ledger.record.notes += [self._store.note] * bool(self._store.note)
 
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
@@ -84,6 +85,8 @@ class FabricRun:
         lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
         fabric = lead.run(self._asked(there), own)
         lead.dismiss(fabric)  # before the file is written, which may fail
+        if self._setup.secret:
+            self._setup.secret.forget()
         self._keep(fabric)
         return self._by(agent, node_parts(fabric)[0])
 
