@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import fabric_peer
 from tabled import content
 
 from pytest_accel.core.fabric import Fabric
@@ -68,9 +69,10 @@ class Nodes:
 
     def __init__(self, count: int, folder: Path, rates: Mapping[int, int]) -> None:
         self.count, self.folder = count, folder
-        self._rates = {node: rates.get(node, RATE) for node in range(count)}
+        self._rates = {node: rates.get(node, RATE) for node in range(count + 1)}  # the last one is that of a peer
         self._mark = f"f{os.getpid() % 10000}x"
         self._runs: dict[int, subprocess.Popen[bytes]] = {}
+        self._peer: subprocess.Popen[bytes] | None = None
 
     def build(self) -> None:
         """Make the bridge and the namespaces, and shape the links."""
@@ -89,7 +91,7 @@ class Nodes:
 
     def remove(self) -> None:
         """End the runs that are left, and remove the namespaces and the bridge."""
-        for run in self._runs.values():
+        for run in filter(None, [*self._runs.values(), self._peer]):
             run.kill()
             run.wait()
         links = [["link", "del", f"{self._name(node)}v"] for node in self._rates]  # a namespace in use would keep it
@@ -105,7 +107,7 @@ class Nodes:
 
     def start(self, *options: str, absent: tuple[int, ...] = (), extra: Mapping[int, Mapping[str, str]] = {}) -> None:
         """Begin a fabric run on every node that is not `absent`. `extra` are environment variables by node."""
-        for node in set(self._rates) - set(absent):
+        for node in set(range(self.count)) - set(absent):
             environment = {
                 **os.environ,
                 "SLURMD_NODENAME": f"node{node}",
@@ -128,9 +130,19 @@ class Nodes:
                     command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
                 )
 
+    def start_peer(self, file: Path) -> None:
+        """Begin `fabric_peer.py` beside the nodes; `wait` ends it."""
+        command = [*self._in(self.count), sys.executable, fabric_peer.__file__, "10.79.0.1", str(PORT), str(file)]
+        with open(self.folder / "peer.log", "wb") as log:
+            self._peer = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
     def wait(self, seconds: float = 300.0) -> dict[int, int]:
         """Return the exit status of each run."""
-        return {node: run.wait(seconds) for node, run in self._runs.items()}
+        exits = {node: run.wait(seconds) for node, run in self._runs.items()}
+        if self._peer:
+            self._peer.kill()
+            self._peer.wait()
+        return exits
 
     def kill(self, node: int) -> None:
         """Kill the run of a node."""

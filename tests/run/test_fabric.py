@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -166,6 +167,8 @@ def test_what_is_under_no_seal_of_the_run_is_ignored_and_what_is_removed_comes_a
     other.put("report/0/1", Report("measured", 1.0))
     (key,) = [key for key in _keys(peer) if b"measured" in peer.get(key)]
     sent = peer.get(key)
+    other.close()
+    time.sleep(0.5)
     for forged in (b"[" * 100, sent.replace(b"1.0", b"9.0"), b"x" * (2 << 20)):
         peer.set(key, forged)
         assert store.take(Report, "report/0/1", 0.3) is None
@@ -174,7 +177,6 @@ def test_what_is_under_no_seal_of_the_run_is_ignored_and_what_is_removed_comes_a
     peer.delete_key(store._seal.key("task/1/0"))
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(other.take, Task, "task/1/0", 5.0)
-        assert store.take(Report, "report/2/1", 1.0, again="task/1/0") is None
         assert waiting.result() == Task("pairs")
 
 

@@ -56,14 +56,13 @@ class Agent:
 
         None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
         """
-        rank, number, told = self._there.rank, 0, f"node/{self._there.rank}"
-        while task := self._store.take(Task, f"task/{rank}/{number}", 4 * self.longest, self._tell, again=told):
+        rank, number = self._there.rank, 0
+        while task := self._store.take(Task, f"task/{rank}/{number}", 4 * self.longest, self._tell):
             if task.kind == "end":
                 with contextlib.suppress(Exception):  # rank 0 may have gone already
                     self._store.put(f"left/{rank}", {})
                 return measured_here(task.part, self._best)
-            told = f"report/{task.number}/{rank}"
-            self._store.put(told, self.measure(task))
+            self._store.put(f"report/{rank}/{task.number}", self.measure(task))
             number += 1
         return None
 

@@ -42,7 +42,7 @@ class Lead:
         until = time.monotonic() + LEAVING_SECONDS
         for rank in range(1, self._there.nodes):
             if not fabric.nodes[rank].left_out:
-                self._store.take(dict, f"left/{rank}", until - time.monotonic(), again=self._last(rank))
+                self._store.take(dict, f"left/{rank}", until - time.monotonic())
 
     def _nodes(self, own: FabricNode) -> list[FabricNode]:
         """Return the nodes once they are ready; one that is late is left out, and so is one of other devices."""
@@ -51,7 +51,7 @@ class Lead:
         for rank in range(1, self._there.nodes):
             name = self._there.name_of(rank)
             self._tell(f"fabric: waiting for {name}")
-            node = self._store.take(FabricNode, f"node/{rank}", until - time.monotonic(), again="hello")
+            node = self._store.take(FabricNode, f"node/{rank}", until - time.monotonic())
             late = f"it did not arrive within {self._longest:.0f} s of rank 0"
             found.append(node or FabricNode(name, own.devices, left_out=late))
         counts = [each.devices for each in found if not each.left_out]
@@ -78,14 +78,9 @@ class Lead:
     def _report(self, number: int, rank: int, until: float) -> Report:
         """Return the report of a node, or that there is none."""
         waiting = f"fabric round {number}: waiting for {self._there.name_of(rank)}"
-        key, seconds = f"report/{number}/{rank}", until - time.monotonic()
-        tell, again = lambda spent: self._tell(f"{waiting}, {spent:.0f} s"), self._last(rank)
-        found = self._store.take(Report, key, seconds, tell, again=again)
+        key, seconds = f"report/{rank}/{number}", until - time.monotonic()
+        found = self._store.take(Report, key, seconds, lambda spent: self._tell(f"{waiting}, {spent:.0f} s"))
         return found or Report("no report", text=f"its agent did not answer within {self._longest:.0f} s")
-
-    def _last(self, rank: int) -> str:
-        """Return the name of the last task that a node was sent."""
-        return f"task/{rank}/{self._sent[rank] - 1}"
 
     def _send(self, rank: int, task: Task) -> None:
         self._store.put(f"task/{rank}/{self._sent[rank]}", task)

@@ -64,6 +64,9 @@ class FabricRun:
             part = self._simulated(self._setup.cluster) if self._setup.cluster else self._part()
         except StoreLost as lost:
             part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
+        finally:
+            if self._store:
+                self._store.close()
         return measurement_of(part, request, began, clock.now())
 
     def _part(self) -> FabricPart:

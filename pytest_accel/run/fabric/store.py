@@ -27,7 +27,7 @@ T = TypeVar("T")
 PAUSE, NODES_ASKING = 0.1, 2000
 """Seconds between two questions whether a message is there, and by how many nodes these are prolonged by a second."""
 AGAIN_SECONDS = 2.0
-"""Seconds after which a message that was not answered is left once more."""
+"""Seconds after which the newest messages are left again, in a run of few nodes."""
 LONGEST = 1 << 20
 """Bytes of the longest message that is read."""
 MOST_DEVICES, MOST_GB_PER_S = 1024, 1e6
@@ -54,6 +54,7 @@ class FabricStore:
         distributed = importlib.import_module("torch.distributed")  # here alone pytest itself loads torch
         self._there, self._pause = there, PAUSE + there.nodes / NODES_ASKING
         self._sender, self._sent = secrets.token_hex(8), dict[str, tuple[str, str]]()
+        self._closed = threading.Event()
         until, runs, self.note = time.monotonic() + seconds, there.rank == 0 and not there.hosted, ""
         own = secret.create() if there.rank == 0 else ""  # before anybody can connect, so that nobody reads an old one
         try:
@@ -70,6 +71,7 @@ class FabricStore:
             what = "rank 0 cannot listen" if runs else f"rank 0 was not reached within {seconds:.0f} s"
             raise Refused(f"--accel-fabric: {what} at {self._where}: {main_line(error)}; see MASTER_PORT") from None
         self._seal = self._begun(own) if there.rank == 0 else self._joined(secret, until, seconds)
+        threading.Thread(target=self._repeat, daemon=True).start()
 
     @property
     def _where(self) -> str:
@@ -112,8 +114,23 @@ class FabricStore:
 
     def put(self, name: str, message: Any) -> None:
         """Leave a message. Raises StoreLost."""
-        self._sent[name] = self._seal.key(name), self._seal.sealed(name, self._sender, message)
-        self._ask(self._store.set, *self._sent[name])
+        kind, _, rank = name.partition("/")
+        newest = self._seal.key(name), self._seal.sealed(name, self._sender, message)
+        self._sent[f"{kind}/{rank.partition('/')[0]}"] = newest
+        self._ask(self._store.set, *newest)
+
+    def _repeat(self) -> None:
+        """Leave the newest message of each kind and rank again: whoever reaches the store can change and remove it."""
+        while not self._closed.wait(AGAIN_SECONDS * (1 + self._there.nodes / NODES_ASKING)):
+            try:
+                for key, text in list(self._sent.values()):
+                    self._ask(self._store.set, key, text)
+            except StoreLost:
+                return
+
+    def close(self) -> None:
+        """Leave no message again."""
+        self._closed.set()
 
     def take(
         self,
@@ -121,23 +138,17 @@ class FabricStore:
         name: str,
         seconds: float,
         tick: Callable[[float], None] = lambda spent: None,
-        *,
-        again: str = "",
     ) -> T | None:
         """Return a message once it is there, None if it is not within `seconds`. What is not of this run is ignored.
 
-        `tick` is called with the seconds spent. `again` is the own message that is answered: it is left once more now
-        and then, since whoever reaches the store can remove it. It asks again and again, since torch logs every wait
-        that found nothing. Raises StoreLost.
+        `tick` is called with the seconds spent. It asks again and again, since torch logs every wait that found
+        nothing. Raises StoreLost.
         """
-        began, due = time.monotonic(), AGAIN_SECONDS
+        began = time.monotonic()
         while (found := self._read(kind, name)) is None:
             spent = time.monotonic() - began
             if spent >= seconds:
                 return None
-            if again and spent >= due:
-                due = spent + AGAIN_SECONDS
-                self._ask(self._store.set, *self._sent[again])
             tick(spent)
             time.sleep(self._pause)
         return found
