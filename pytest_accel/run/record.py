@@ -179,9 +179,9 @@ def _text(record: Run) -> str:
     return structured.lines(plain)
 
 
-def replace_file(path: Path, text: str, *, sync: bool = True) -> None:
+def replace_file(path: Path, text: str, *, sync: bool = True, mode: int = 0o666) -> None:
     """Replace a file atomically. Raises OSError and leaves the old file as it was."""
-    temporary = _temporary(path, text, sync=sync)
+    temporary = _temporary(path, text, sync=sync, mode=mode)
     try:
         temporary.replace(path)
     except BaseException:
@@ -189,14 +189,14 @@ def replace_file(path: Path, text: str, *, sync: bool = True) -> None:
         raise
 
 
-def _temporary(path: Path, text: str, *, sync: bool = True) -> Path:
+def _temporary(path: Path, text: str, *, sync: bool = True, mode: int = 0o666) -> Path:
     """Write `text` to a new file beside `path` and return its path. Raises OSError, and leaves no file then.
 
     Nobody can have put a link in its place, since its name cannot be guessed and it must not exist.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -15,8 +15,12 @@ LOWEST_PORT, PORTS = 20_000, 10_000
 """Ports of the store, below those that Linux gives out by itself (from 32768 on). The id of the job chooses one."""
 
 
-OF_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""Variables that are the same in all tasks of one start, and others in the next one."""
+OF_JOB = {
+    "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
+    "torchrun": ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    "mpi": ("PMIX_NAMESPACE",),
+}
+"""Variables that are the same in all tasks of one start, and others in the next one, by launcher."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
         raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     names = tuple(names_of(listed)) if listed and launch.name == "slurm" else ()
-    job = "/".join([*(environment.get(name, "") for name in OF_JOB), str(launch.nodes)])
+    job = "/".join([*(environment.get(name, "") for name in OF_JOB.get(launch.name, ())), str(launch.nodes)])
     names = names if len(names) == launch.nodes else ()
     return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, job, names)
 

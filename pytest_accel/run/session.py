@@ -233,6 +233,7 @@ class Session:
     def stop(self) -> None:
         """End every process of the run and unlock the devices. It may be called twice."""
         self.pool.stop()
+        self.fabric.stop()
         for lock in self._locks:
             lock.close()
         self._locks = []

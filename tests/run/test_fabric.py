@@ -169,7 +169,7 @@ def test_what_is_under_no_seal_of_the_run_is_ignored_and_what_is_removed_comes_a
     sent = peer.get(key)
     other.close()
     time.sleep(0.5)
-    for forged in (b"[" * 100, sent.replace(b"1.0", b"9.0"), b"x" * (2 << 20)):
+    for forged in (b"[" * 100, sent.replace(b"1.0", b"9.0"), sent[:64] + b"x" * (2 << 20)):
         peer.set(key, forged)
         assert store.take(Report, "report/0/1", 0.3) is None
     peer.set(store._seal.key("report/1/1"), sent)
@@ -203,7 +203,7 @@ def test_a_node_of_another_job_is_no_member(
 ) -> None:
     there = Rendezvous(0, 2, "127.0.0.1", unused_tcp_port, job="7/0")
     store = FabricStore(there, 5.0, secret())
-    with pytest.raises(Refused, match=r"no rank 0 of this run was there within 1 s at 127\.0\.0\.1"):
+    with pytest.raises(Refused, match=r"no rank 0 of this run answers at 127\.0\.0\.1:.*: another job uses"):
         FabricStore(replace(there, rank=1, job=job), 1.0, secret(text))
     assert store.take(dict, "agent/1", 0.2) is None
 
@@ -213,7 +213,7 @@ def test_the_store_listens_at_the_address_of_rank_0_alone(unused_tcp_port: int, 
     sockets = [each.laddr for each in psutil.Process().net_connections() if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in sockets if each.port == unused_tcp_port} == {"127.0.0.1"}
     assert store.note == ""
-    with pytest.raises(Refused, match=r"rank 0 cannot listen at 127\.0\.0\.1:.*in use; see MASTER_PORT"):
+    with pytest.raises(Refused, match=r"rank 0 cannot listen at 127\.0\.0\.1:.*in use.*see MASTER_PORT"):
         FabricStore(Rendezvous(0, 2, "127.0.0.1", unused_tcp_port), 5.0, secret())
 
 
@@ -240,7 +240,7 @@ def test_a_run_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(Refused, match=r"name a folder that all nodes share \(--accel-output\), or set PYTEST"):
         Secret(None)
     monkeypatch.setenv(VARIABLE, "short")
-    with pytest.raises(Refused, match="PYTEST_ACCEL_FABRIC_SECRET is too short: give it 32 characters or more"):
+    with pytest.raises(Refused, match="to the same 32 or more characters on every node"):
         Secret(None)
     assert VARIABLE not in os.environ, "no worker needs it"
 

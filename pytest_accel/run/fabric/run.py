@@ -57,6 +57,12 @@ class FabricRun:
             self._store = FabricStore(self._setup.rendezvous, ARRIVING_SECONDS, self._setup.secret)
             self._ledger.record.notes += [self._store.note] * bool(self._store.note)
 
+    def stop(self) -> None:
+        """Send nothing more; the secret that rank 0 made ends with the run."""
+        if self._store and self._setup.rendezvous and self._setup.secret:
+            self._store.close()
+            self._setup.secret.forget() if self._setup.rendezvous.rank == 0 else None
+
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
         began = clock.now()
@@ -64,9 +70,6 @@ class FabricRun:
             part = self._simulated(self._setup.cluster) if self._setup.cluster else self._part()
         except StoreLost as lost:
             part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
-        finally:
-            if self._store:
-                self._store.close()
         return measurement_of(part, request, began, clock.now())
 
     def _part(self) -> FabricPart:
@@ -88,8 +91,6 @@ class FabricRun:
         lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
         fabric = lead.run(self._asked(there), own)
         lead.dismiss(fabric)  # before the file is written, which may fail
-        if self._setup.secret:
-            self._setup.secret.forget()
         self._keep(fabric)
         return self._by(agent, node_parts(fabric)[0])
 

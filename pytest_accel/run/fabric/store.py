@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import ipaddress
@@ -12,11 +13,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from pytest_accel.core.fabric import FabricNode, Report
 from pytest_accel.core.structured import Misfit, structure
+from pytest_accel.core.untrusted import BadFile
 from pytest_accel.probes.device.error_class import main_line
 from pytest_accel.run.fabric.secret import Seal, Secret
 from pytest_accel.run.options import Refused
@@ -28,6 +31,7 @@ PAUSE, NODES_ASKING = 0.1, 2000
 """Seconds between two questions whether a message is there, and by how many nodes these are prolonged by a second."""
 AGAIN_SECONDS = 2.0
 """Seconds after which the newest messages are left again, in a run of few nodes."""
+ABSENT = "-"
 LONGEST = 1 << 20
 """Bytes of the longest message that is read."""
 MOST_DEVICES, MOST_GB_PER_S = 1024, 1e6
@@ -45,66 +49,68 @@ class FabricStore:
 
     def __init__(self, there: Rendezvous, seconds: float, secret: Secret) -> None:
         """Run the store, or connect to it and to its run within `seconds`. Raises Refused if neither is possible."""
+        self._there, self._pause = there, PAUSE + there.nodes / NODES_ASKING
+        self._where, self.note = f"{there.host}:{there.port}", ""
+        self._sent: dict[str, tuple[str, str]] = {}
+        """Key and text of the newest message of each kind and rank."""
+        self._closed = threading.Event()
+        # Rank 0 makes the secret before anybody can connect, so that nobody takes an earlier one for it.
+        self._seal = Seal(secret.create() if there.rank == 0 else "", there.job)
+        until = time.monotonic() + seconds
+        self._store = self._connected(seconds)
+        try:
+            self._begin() if there.rank == 0 else self._join(secret, until)
+        except StoreLost as lost:
+            raise Refused(f"--accel-fabric: the store at {self._where} is lost: {lost}") from None
+        threading.Thread(target=self._repeat, daemon=True).start()
+
+    def _connected(self, seconds: float) -> Any:
+        """Return the store of torch. Raises Refused."""
+        there, runs = self._there, self._there.rank == 0 and not self._there.hosted
         try:
             found = socket.getaddrinfo(there.host, there.port, type=socket.SOCK_STREAM)
         except OSError as error:
             why = f"the name of rank 0, {there.host}, does not resolve on this node: {error.strerror or error}"
             raise Refused(f"--accel-fabric: {why}; set MASTER_ADDR to an address that all nodes reach") from None
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
-        distributed = importlib.import_module("torch.distributed")  # here alone pytest itself loads torch
-        self._there, self._pause = there, PAUSE + there.nodes / NODES_ASKING
-        self._sender, self._sent = secrets.token_hex(8), dict[str, tuple[str, str]]()
-        self._closed = threading.Event()
-        until, runs, self.note = time.monotonic() + seconds, there.rank == 0 and not there.hosted, ""
-        own = secret.create() if there.rank == 0 else ""  # before anybody can connect, so that nobody reads an old one
+        torch = importlib.import_module("torch")  # here alone pytest itself loads it
+        stores = importlib.import_module("torch.distributed")
+        how: dict[str, Any] = {"is_master": runs, "wait_for_workers": False, "timeout": timedelta(seconds=seconds)}
         try:
-            handle, self.note = _bound(there.host, found) if runs else (None, "")
-            self._store: Any = distributed.TCPStore(
-                there.host,
-                there.port,
-                is_master=runs,
-                wait_for_workers=False,
-                timeout=timedelta(seconds=seconds),
-                master_listen_fd=handle,
-            )
+            if runs and (handle := _bound(there.host, found)) is not None:
+                how |= {"master_listen_fd": handle, "use_libuv": torch.__version__ >= (2, 8)}  # which took none before
+            elif runs:
+                self.note = f"{there.host} is no address of this node: the store of the fabric run listens on all"
+            return stores.TCPStore(there.host, there.port, **how)
         except (RuntimeError, OSError) as error:
             what = "rank 0 cannot listen" if runs else f"rank 0 was not reached within {seconds:.0f} s"
             raise Refused(f"--accel-fabric: {what} at {self._where}: {main_line(error)}; see MASTER_PORT") from None
-        self._seal = self._begun(own) if there.rank == 0 else self._joined(secret, until, seconds)
-        threading.Thread(target=self._repeat, daemon=True).start()
 
-    @property
-    def _where(self) -> str:
-        return f"{self._there.host}:{self._there.port}"
-
-    def _begun(self, secret: str) -> Seal:
-        """Tell the others the id of a new run, and return its seal."""
-        self._seal = Seal(secret, self._there.job)
+    def _begin(self) -> None:
+        """Tell the others the id of a new run. Raises Refused where there is one already."""
         run = secrets.token_hex(16)
-        self._claim("hello", {"run": run}, "holds an earlier run of this job: start the launcher anew")
-        return Seal(secret, run)
+        self._claim("hello", run, "holds an earlier run of this job: start the launcher anew")
+        self._seal = replace(self._seal, run=run)
 
-    def _joined(self, secret: Secret, until: float, seconds: float) -> Seal:
-        """Return the seal of the run of rank 0, as the only agent of this rank."""
-        while True:
-            self._seal = Seal(secret.read(), self._there.job)
-            if self._seal.secret and (hello := self._read(dict, "hello")):
-                break
+    def _join(self, secret: Secret, until: float) -> None:
+        """Wait for the id of the run, and take part in it as the only agent of this rank. Raises Refused."""
+        job, rank = self._there.job, self._there.rank
+        while not (run := self._read(str, "hello")):
             if time.monotonic() > until:
                 raise Refused(
-                    f"--accel-fabric: no rank 0 of this run was there within {seconds:.0f} s at {self._where}: another "
-                    f"job may use that port (see MASTER_PORT), or {secret.where} is not that of rank 0"
+                    f"--accel-fabric: no rank 0 of this run answers at {self._where}: another job uses the port (see "
+                    "MASTER_PORT), or the nodes do not have the same secret"
                 )
             time.sleep(self._pause)
-        self._seal = Seal(self._seal.secret, hello["run"])
-        self._claim(f"agent/{self._there.rank}", {}, f"has another agent of rank {self._there.rank}: start one a node")
-        return self._seal
+            self._seal = Seal(secret.read(), job)
+        self._seal = replace(self._seal, run=run)
+        self._claim(f"agent/{rank}", secrets.token_hex(16), f"has another agent of rank {rank}: start one a node")
 
-    def _claim(self, name: str, message: Any, why: str) -> None:
+    def _claim(self, name: str, message: str, why: str) -> None:
         """Leave a message that nobody else may have left. Raises Refused, or StoreLost."""
-        key, text = self._seal.key(name), self._seal.sealed(name, self._sender, message)
-        found = self._ask(self._store.compare_set, key, "", text)
-        if found.decode(errors="replace") != text and self._seal.opened(name, found):
+        if self._read(str, name) is None:
+            self._ask(self._store.compare_set, self._seal.key(name), "", self._seal.sealed(name, message))
+        if self._read(str, name) not in (None, message):
             raise Refused(f"--accel-fabric: the store at {self._where} {why}")
         self.put(name, message)
 
@@ -114,19 +120,15 @@ class FabricStore:
 
     def put(self, name: str, message: Any) -> None:
         """Leave a message. Raises StoreLost."""
-        kind, _, rank = name.partition("/")
-        newest = self._seal.key(name), self._seal.sealed(name, self._sender, message)
-        self._sent[f"{kind}/{rank.partition('/')[0]}"] = newest
+        newest = self._seal.key(name), self._seal.sealed(name, message)
+        self._sent["/".join(name.split("/")[:2])] = newest
         self._ask(self._store.set, *newest)
 
     def _repeat(self) -> None:
-        """Leave the newest message of each kind and rank again: whoever reaches the store can change and remove it."""
-        while not self._closed.wait(AGAIN_SECONDS * (1 + self._there.nodes / NODES_ASKING)):
-            try:
-                for key, text in list(self._sent.values()):
-                    self._ask(self._store.set, key, text)
-            except StoreLost:
-                return
+        """Leave the newest messages again: whoever reaches the store can change and remove them."""
+        with contextlib.suppress(StoreLost):  # whoever waits sees it as well
+            while not self._closed.wait(AGAIN_SECONDS * (1 + self._pause)):
+                self._ask(self._store.multi_set, *map(list, zip(*self._sent.values(), strict=True)))
 
     def close(self) -> None:
         """Leave no message again."""
@@ -155,14 +157,13 @@ class FabricStore:
 
     def _read(self, kind: type[T], name: str) -> T | None:
         """Return a message of this run, None if there is none. Raises StoreLost."""
-        key = self._seal.key(name)
-        raw = self._ask(self._store.get, key) if self._ask(self._store.check, [key]) else b""
-        opened = self._seal.opened(name, raw) if 0 < len(raw) <= LONGEST else None
+        # The one question of torch that never waits, also where somebody deletes the key: it exchanges nothing.
+        raw = self._ask(self._store.compare_set, self._seal.key(name), ABSENT, ABSENT)
         try:
-            found = structure(kind, opened[1]) if opened else None
-        except Misfit:
+            content = self._seal.opened(name, raw) if len(raw) <= LONGEST else None
+            return None if content is None or not _fits(found := structure(kind, content)) else found
+        except (BadFile, Misfit):
             return None
-        return found if found is not None and _fits(found) else None
 
     def _ask(self, call: Callable[..., Any], *words: Any) -> Any:
         """Return what a call of the store returns. Raises StoreLost if it fails, or does not return in time."""
@@ -194,21 +195,17 @@ def _fits(message: object) -> bool:
     return True
 
 
-def _bound(host: str, addresses: Sequence[Any]) -> tuple[int | None, str]:
-    """Return a socket that is bound to the address of a host alone; None, and a note, if that is none of this node.
+def _bound(host: str, addresses: Sequence[Any]) -> int | None:
+    """Return the handle of a socket at the address of a host alone; None if that is none of this node.
 
     A name may resolve to the loopback on its own node, as on Debian. Raises OSError for a port that is in use.
     """
-    for family, kind, protocol, _, address in addresses:
+    for family, *_, address in addresses:
         if ipaddress.ip_address(address[0]).is_loopback and host not in ("localhost", address[0]):
             continue
-        own = socket.socket(family, kind, protocol)
         try:
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            own.bind(address)
-            return own.detach(), ""
+            return socket.create_server(address, family=family, backlog=socket.SOMAXCONN).detach()
         except OSError as error:
-            own.close()
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    return None, f"--accel-fabric: {host} is no address of an interface of this node: the store listens on all of them"
+    return None
