@@ -22,7 +22,7 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
-from pytest_accel.judging.records.limit_differences import differences, facts_of
+from pytest_accel.judging.records.limit_differences import differences
 from pytest_accel.judging.verdicts.background import background_of
 from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.judge import judge
@@ -104,7 +104,7 @@ def limits_of(record: Run) -> dict[str, Limit]:
 def limits_moved(then: Mapping[str, Limit], now: Mapping[str, Limit]) -> dict[str, list[str]]:
     """Return the differences in the limits on the same metrics, by metric."""
     both = [metric for metric in then if metric in now]
-    found = {metric: differences(facts_of(then[metric]), facts_of(now[metric])) for metric in both}
+    found = {metric: differences(then[metric], now[metric]) for metric in both}
     return {metric: differences for metric, differences in found.items() if differences}
 
 
