@@ -114,8 +114,6 @@ def _judge_record(chosen: argparse.Namespace) -> int:
     screen.show(_belief(old))
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
-    moved = rejudge.limits_moved(rejudge.limits_of(old), rejudge.limits_of(new))
-    screen.show([(f"limit: {metric}: {', '.join(said)}", "yellow") for metric, said in moved.items()])
     screen.show(differences.changed(judged_otherwise(old, new)))
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])

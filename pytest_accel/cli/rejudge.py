@@ -22,7 +22,6 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
-from pytest_accel.judging.records.limit_differences import differences
 from pytest_accel.judging.verdicts.background import background_of
 from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.judge import judge
@@ -94,18 +93,6 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
         verdicts=[each for each in record.verdicts if each.metric in metrics or each.metric not in delivery.METRICS],
         packing_list=packing_entry(boards),
     )
-
-
-def limits_of(record: Run) -> dict[str, Limit]:
-    """Return the limits that judged a record, by metric, without the markers of tests."""
-    return {each.metric: each.limit for each in record.verdicts if each.limit and not _by_marker(each)}
-
-
-def limits_moved(then: Mapping[str, Limit], now: Mapping[str, Limit]) -> dict[str, list[str]]:
-    """Return the differences in the limits on the same metrics, by metric."""
-    both = [metric for metric in then if metric in now]
-    found = {metric: differences(then[metric], now[metric]) for metric in both}
-    return {metric: differences for metric, differences in found.items() if differences}
 
 
 def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:

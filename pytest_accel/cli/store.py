@@ -31,7 +31,6 @@ node was not judged or is gone, or a device is in two places or its values are u
 SQL = """Print the SQL that makes a view of each question which 'store show' asks, over the files of a store, for
 DuckDB and what reads its files, such as Grafana or Superset: pytest-accel store sql STORE | duckdb fleet.db"""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
-PRUNE = "Remove one night of a store, or all but the last ones. Without --yes it prints what it would remove."
 FORMATS: Final = ("text", "prometheus", "json")
 NAMED: Final = 10
 """Most files that are named one by one."""
@@ -193,43 +192,9 @@ def _device(chosen: argparse.Namespace) -> int:
     return exits.NOT_JUDGED if any(each.doubled for each in found) else exits.HOLDS
 
 
-# -- prune
-
-
-def _declare_prune(parser: argparse.ArgumentParser) -> None:
-    _store(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--keep-nights", metavar="N", type=_count, help="how many nights stay, the last ones")
-    which.add_argument("--night", metavar="YYYY-MM-DD", type=_day, help="the night that is removed")
-    parser.add_argument("--yes", action="store_true", help="remove them")
-
-
-def _prune(chosen: argparse.Namespace) -> int:
-    """Remove nights, or print what would be removed; return 0. Raises BadFile for a night that is not there."""
-    from pytest_accel.fleet.nights import store
-
-    store.is_simulated(chosen.store)  # demands a store
-    every = store.sizes(chosen.store)
-    night = chosen.night and chosen.night.isoformat()
-    gone = [each for each in every if each == night] if night else list(every)[: -chosen.keep_nights]
-    if night and not gone:
-        raise BadFile(f"--night: {chosen.store} holds no night {night}")
-    if chosen.yes:
-        store.prune(chosen.store, gone)
-    what = "removed" if chosen.yes else "would remove"
-    for each in gone:
-        print(f"{what} {each}: {every[each] / 1e6:.1f} MB")
-    stay = [size for each, size in every.items() if each not in gone]
-    print(f"{counted(len(stay), 'night')} with {sum(stay) / 1e6:.1f} MB stay")
-    if gone and not chosen.yes:
-        print("nothing was removed; --yes removes them")
-    return 0
-
-
 ACTIONS: Actions = {
     "add": Subcommand("add records to a store", ADD, _declare_add, _add),
     "show": Subcommand("show a night, worst first", SHOW, _declare_show, _show),
     "sql": Subcommand("print the SQL of the questions", SQL, _declare_sql, _sql),
     "device": Subcommand("show the past of one device", DEVICE, _declare_device, _device),
-    "prune": Subcommand("remove old nights", PRUNE, _declare_prune, _prune),
 }

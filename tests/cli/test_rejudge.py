@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tabled
 
-from pytest_accel.cli.rejudge import judge_again, limits_moved, limits_of
+from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Circumstances, Run
@@ -119,27 +119,6 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     assert (result.what, result.then, result.now) == ("result", "ACCEPTED", "REJECTED")
     assert (word(new), new.closing.exit) == ("REJECTED", 1)
     assert word(judge_again(new, terms(sku()))) == "ACCEPTED", "a corrected floor clears it"
-
-
-def test_a_limit_that_moved_is_named_with_its_figures() -> None:
-    new = judge_again(ran(), terms(with_limits(matmul_bf16=750)))
-    assert limits_moved(limits_of(ran()), limits_of(new)) == {"matmul.bf16": ["floor 630 -> 750 TFLOPS (+19.0%)"]}
-    assert limits_moved(limits_of(ran()), limits_of(judge_again(ran(), terms(sku())))) == {}
-
-
-def test_no_limit_moved_by_being_written_and_read(tmp_path: Path) -> None:
-    """Tuples become lists in JSON, and back."""
-    every: dict[str, Any] = {
-        "levels": ("quick",),
-        "software": {"nccl": ">=2.16"},
-        "conditions": {"ranks": 8},
-        "source": Source("measured", "us", "2026-11", nodes=3),
-    }
-    limits = {metric: replace(each, **every) for metric, each in sku().limits.items()}
-    old = judge_again(ran(), terms(sku(limits=limits), level="quick"))
-    write(old, tmp_path)
-    assert limits_moved(limits_of(record.read(tmp_path / FILE)), limits_of(old)) == {}
-    assert limits_moved(limits_of(ran()), limits_of(old))["matmul.bf16"] != []
 
 
 @pytest.mark.parametrize("case", tabled.tables("cli/circumstances"), ids=lambda case: case["line"])

@@ -204,20 +204,6 @@ def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(store: S
     assert (nights(store.place), nights(tmp_path / "two")) == (["2026-11-24"], ["2026-11-22"])
 
 
-def test_prune_removes_nights_only_when_told(store: Store, tmp_path: Path) -> None:
-    store("add", saved(tmp_path / "records", *(fleet_nights.record(0, night) for night in range(4))))
-    status, told = store("prune", "--keep-nights=1")
-    assert (status, "would remove 2026-11-01" in told, "would remove 2026-11-04" in told) == (0, True, False)
-    assert len(nights(store.place)) == 4
-    assert store("prune", "--night=2026-11-09")[0] == 4
-    status, told = store("prune", "--night=2026-11-02", "--yes")
-    assert (status, "removed 2026-11-02" in told) == (0, True)
-    assert nights(store.place) == ["2026-11-01", "2026-11-03", "2026-11-04"]
-    assert store("prune", "--keep-nights=1", "--yes")[0] == 0
-    assert nights(store.place) == ["2026-11-04"]
-    assert store("prune", "--keep-nights=1", "--yes", place=tmp_path)[0] == 4
-
-
 def test_a_query_that_takes_seconds_draws_no_bar_into_the_output() -> None:
     """It would stand before the JSON of `store show`."""
     with contextlib.closing(database.connect()) as connection:

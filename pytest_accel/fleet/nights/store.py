@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -252,20 +252,3 @@ def _merge(connection: DuckDBPyConnection, folder: Path, runs: Sequence[tuple[St
 
 
 # -- retention
-
-
-def sizes(store: Path) -> dict[str, int]:
-    """Return the space of the files of each night of a store in bytes, oldest first."""
-    return {
-        each: sum(file.stat().st_size for file in folder_of(store, each).glob("*.parquet")) for each in nights(store)
-    }
-
-
-def prune(store: Path, gone: Collection[str]) -> None:
-    """Remove nights, the runs first: figures without a run are those of a night that is being added. Raises OSError."""
-    with locked(store):
-        for folder in (folder_of(store, night) for night in gone):
-            for name in (RUNS, FIGURES):
-                (folder / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                folder.rmdir()

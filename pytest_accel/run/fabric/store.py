@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pytest_accel.core.fabric import FabricNode, Report
 from pytest_accel.core.structured import Misfit, structure
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.probes.device.error_class import main_line
@@ -34,8 +33,6 @@ AGAIN_SECONDS = 2.0
 ABSENT = "-"
 LONGEST = 1 << 20
 """Bytes of the longest message that is read."""
-MOST_DEVICES, MOST_GB_PER_S = 1024, 1e6
-"""The most devices of a node, and the largest figure, that are believed."""
 ANSWER_SECONDS = 60.0
 """Seconds after which a store that does not answer is lost. Torch itself waits for as long as TCP does."""
 
@@ -161,7 +158,7 @@ class FabricStore:
         raw = self._ask(self._store.compare_set, self._seal.key(name), ABSENT, ABSENT)
         try:
             content = self._seal.opened(name, raw) if len(raw) <= LONGEST else None
-            return None if content is None or not _fits(found := structure(kind, content)) else found
+            return None if content is None else structure(kind, content)
         except (BadFile, Misfit):
             return None
 
@@ -183,16 +180,6 @@ class FabricStore:
         if trouble is not None:
             raise StoreLost(trouble)
         return answer
-
-
-def _fits(message: object) -> bool:
-    """Return False for numbers that no node has."""
-    if isinstance(message, FabricNode):
-        return 0 < message.devices <= MOST_DEVICES
-    if isinstance(message, Report):
-        figures = [message.value or 0.0, *message.rails]
-        return len(figures) <= MOST_DEVICES + 1 and all(0 <= figure <= MOST_GB_PER_S for figure in figures)
-    return True
 
 
 def _bound(host: str, addresses: Sequence[Any]) -> int | None:
