@@ -12,11 +12,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fabric_peer
 from tabled import content
 
 from pytest_accel.core.fabric import Fabric
@@ -24,7 +23,8 @@ from pytest_accel.core.structured import structure
 
 RATE = 100
 """Mbit/s of a healthy link, which two busy cores carry for all nodes at once."""
-PORT = 29771
+ADDRESS, PORT = "10.79.0.1", 29771
+"""Those of rank 0."""
 FIRST_PAIRS = 50_000_000
 """Bytes of a node in a pair or two, of 4 s at RATE."""
 
@@ -65,14 +65,16 @@ def patched(folder: Path, what: str) -> dict[str, str]:
 
 
 class Nodes:
-    """Nodes on one bridge. `start` begins the run of pytest on each; `wait` returns their exit statuses."""
+    """Nodes on one bridge. `start` begins the run of pytest on each; `wait` returns their exit statuses.
 
-    def __init__(self, count: int, folder: Path, rates: Mapping[int, int]) -> None:
+    There are `spare` namespaces beside them, for what is on the same network and no node of the run.
+    """
+
+    def __init__(self, count: int, folder: Path, rates: Mapping[int, int], spare: int = 0) -> None:
         self.count, self.folder = count, folder
-        self._rates = {node: rates.get(node, RATE) for node in range(count + 1)}  # the last one is that of a peer
+        self._rates = {node: rates.get(node, RATE) for node in range(count + spare)}
         self._mark = f"f{os.getpid() % 10000}x"
         self._runs: dict[int, subprocess.Popen[bytes]] = {}
-        self._peer: subprocess.Popen[bytes] | None = None
 
     def build(self) -> None:
         """Make the bridge and the namespaces, and shape the links."""
@@ -91,7 +93,7 @@ class Nodes:
 
     def remove(self) -> None:
         """End the runs that are left, and remove the namespaces and the bridge."""
-        for run in filter(None, [*self._runs.values(), self._peer]):
+        for run in self._runs.values():
             run.kill()
             run.wait()
         links = [["link", "del", f"{self._name(node)}v"] for node in self._rates]  # a namespace in use would keep it
@@ -108,41 +110,50 @@ class Nodes:
     def start(self, *options: str, absent: tuple[int, ...] = (), extra: Mapping[int, Mapping[str, str]] = {}) -> None:
         """Begin a fabric run on every node that is not `absent`. `extra` are environment variables by node."""
         for node in set(range(self.count)) - set(absent):
-            environment = {
-                **os.environ,
-                "SLURMD_NODENAME": f"node{node}",
-                "RANK": str(node),
-                "WORLD_SIZE": str(self.count),
-                "PYTHONUNBUFFERED": "1",
-                "LOCAL_RANK": "0",
-                "LOCAL_WORLD_SIZE": "1",
-                "MASTER_ADDR": "10.79.0.1",
-                "MASTER_PORT": str(PORT),
-                **extra.get(node, {}),
-            }
-            command = [
-                *self._in(node), sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly",
-                "--accel-sku=auto", "--accel-fabric", "--accel-level=quick", "--accel-devices=0",
-                f"--accel-output={self.folder / 'out'}", *options,
-            ]  # fmt: skip
-            with open(self.folder / f"node{node}.log", "wb") as log:
-                self._runs[node] = subprocess.Popen(
-                    command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
-                )
+            self.start_one(node, *options, extra=extra.get(node, {}))
 
-    def start_peer(self, file: Path) -> None:
-        """Begin `fabric_peer.py` beside the nodes; `wait` ends it."""
-        command = [*self._in(self.count), sys.executable, fabric_peer.__file__, "10.79.0.1", str(PORT), str(file)]
-        with open(self.folder / "peer.log", "wb") as log:
-            self._peer = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    def start_one(self, node: int, *options: str, extra: Mapping[str, str] = {}) -> None:
+        """Begin a fabric run on one node, or in a spare namespace."""
+        environment = {
+            "SLURMD_NODENAME": f"node{node}",
+            "RANK": str(node),
+            "WORLD_SIZE": str(self.count),
+            "PYTHONUNBUFFERED": "1",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": ADDRESS,
+            "MASTER_PORT": str(PORT),
+            **extra,
+        }
+        command = [
+            sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly",
+            "--accel-sku=auto", "--accel-fabric", "--accel-level=quick", "--accel-devices=0",
+            f"--accel-output={self.folder / 'out'}", *options,
+        ]  # fmt: skip
+        self._runs[node] = self.program(node, command, environment)
+
+    def program(self, node: int, command: Sequence[str], more: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
+        """Start a program on a node, or in a spare namespace. It writes into the log of the node."""
+        with open(self.log(node), "wb") as log:
+            return subprocess.Popen(
+                [*self._in(node), *command],
+                cwd=self.folder,
+                env={**os.environ, **more},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def log(self, node: int) -> Path:
+        """Return the file that the run of a node writes into."""
+        return self.folder / f"node{node}.log"
 
     def wait(self, seconds: float = 300.0) -> dict[int, int]:
         """Return the exit status of each run."""
-        exits = {node: run.wait(seconds) for node, run in self._runs.items()}
-        if self._peer:
-            self._peer.kill()
-            self._peer.wait()
-        return exits
+        return {node: run.wait(seconds) for node, run in self._runs.items()}
+
+    def running(self, node: int) -> bool:
+        """Return whether the run of a node goes on."""
+        return self._runs[node].poll() is None
 
     def kill(self, node: int) -> None:
         """Kill the run of a node."""
@@ -170,9 +181,9 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def nodes(count: int, folder: Path, rates: Mapping[int, int] | None = None) -> Iterator[Nodes]:
+def nodes(count: int, folder: Path, rates: Mapping[int, int] | None = None, spare: int = 0) -> Iterator[Nodes]:
     """Make nodes, of which some have a link of another rate in Mbit/s, and remove them at the end."""
-    made = Nodes(count, folder, rates or {})
+    made = Nodes(count, folder, rates or {}, spare)
     try:
         made.build()
         yield made

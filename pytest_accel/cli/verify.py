@@ -44,8 +44,7 @@ def trust_of(chosen: argparse.Namespace, signer: str | None = None) -> Trust | N
     """Return whom `arguments` say to trust, None without a list. Raises BadFile for a list that cannot be read."""
     for path in filter(None, (chosen.allowed_signers, chosen.revoked)):
         untrusted.read_bytes(path)
-    signers = chosen.allowed_signers
-    return Trust(signers, signer, chosen.nonce, chosen.revoked) if signers else None
+    return Trust(chosen.allowed_signers, signer, chosen.nonce, chosen.revoked) if chosen.allowed_signers else None
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -54,13 +53,13 @@ def run(chosen: argparse.Namespace) -> int:
     assert trust  # the option is required
     with RecordFiles(record.find(chosen.file), follow=False) as files:
         found = signature.verify(files, trust)
-    simulated = found.run is not None and found.run.simulated
-    against = [*found.objections, *(["the node was simulated"] if simulated else [])]
+    against, word = [*found.objections], found.run.word if found.run else ""
     lines = [f"signed by {found.signer}"] if found.signer else []
     if found.run:
+        against += ["the node was simulated"] * found.run.simulated
         nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
         lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
     lines += [f"against it: {each}" for each in against]
-    lines.append("NOT PROVEN" if against else f"PROVEN {found.word or 'without a result'}")
+    lines.append("NOT PROVEN" if against else f"PROVEN {word or 'without a result'}")
     print("\n".join(map(printable, lines)))
-    return exits.NOT_JUDGED if against else RESULTS.get(found.word, exits.NOT_JUDGED)
+    return exits.NOT_JUDGED if against else RESULTS.get(word, exits.NOT_JUDGED)

@@ -11,16 +11,11 @@ from dataclasses import dataclass
 from pytest_accel.core.run import Launch
 from pytest_accel.run.options import Refused
 
+JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_ID")
+"""The variables that name a job. torchrun and mpirun may have another step of Slurm on the first node than elsewhere,
+and mpirun no variables of Slurm."""
 LOWEST_PORT, PORTS = 20_000, 10_000
 """Ports of the store, below those that Linux gives out by itself (from 32768 on). The id of the job chooses one."""
-
-
-OF_JOB = {
-    "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
-    "torchrun": ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    "mpi": ("PMIX_NAMESPACE",),
-}
-"""Variables that are the same in all tasks of one start, and others in the next one, by launcher."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,7 @@ class Rendezvous:
     hosted: bool = False
     """True if the launcher runs the store itself, as torchrun does."""
     job: str = ""
-    """What names the job, the step and the attempt that all agents are of."""
+    """The job in words, the same on all of its nodes: what the launcher calls it, and the number of nodes."""
     names: tuple[str, ...] = ()
     """The names of the nodes by rank; empty where the launcher does not state them."""
 
@@ -61,13 +56,15 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
             f"--accel-fabric: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of its node on "
             "every node, and MASTER_PORT to a free port of it"
         )
-    number = int(re.sub(r"\D", "", launch.job) or 0)
-    port = environment.get("MASTER_PORT", str(LOWEST_PORT + number % PORTS))
+    number = re.sub(r"\D", "", launch.job)
+    port = environment.get("MASTER_PORT", str(LOWEST_PORT + int(number or 0) % PORTS))
     if not port.isdigit() or not 0 < int(port) < 2**16:
         raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    naming = {"slurm": JOB, "torchrun": JOB[:-1]}.get(launch.name, ())
+    stated = [f"{name}={environment[name]}" for name in naming if name in environment]
+    job = " ".join([*stated, f"of {launch.nodes} nodes"])
     names = tuple(names_of(listed)) if listed and launch.name == "slurm" else ()
-    job = "/".join([*(environment.get(name, "") for name in OF_JOB.get(launch.name, ())), str(launch.nodes)])
     names = names if len(names) == launch.nodes else ()
     return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, job, names)
 

@@ -26,7 +26,6 @@ from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
 from pytest_accel.probes.declare import declaration_for, finder_of
 from pytest_accel.run import earlier_records, record, simulation, terms
-from pytest_accel.run.fabric.secret import Secret
 from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -60,7 +59,6 @@ class Setup:
         self.baseline: list[Summary] = []
         """The earlier records that the options name; those beside the record of this run are found later."""
         self.rendezvous: Rendezvous | None = None
-        self.secret: Secret | None = None
         """Where the agents of a fabric run meet; None in any other run."""
         self.cluster: SimulatedCluster | None = None
         """The simulated cluster of a fabric run, None on real hardware."""
@@ -98,7 +96,6 @@ class Setup:
                 self.cluster, self.node = simulation.cluster(options.simulate)
             else:
                 self.rendezvous = rendezvous_of(options.launch, os.environ)
-                self.secret = Secret(options.output.absolute() if options.output and options.shared else None)
                 self.leaf = leaf_of(os.environ)
         sku = options.sku or (self.node.asked if self.node else "")
         self._wanted = Wanted(sku, options.platform, options.level, options.prefix)

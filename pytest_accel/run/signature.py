@@ -47,11 +47,6 @@ class Verification:
     run: Run | None = None
     """The record; None if it is not signed, or cannot be read."""
 
-    @property
-    def word(self) -> str:
-        """The result that the record states; empty if there is none."""
-        return self.run.word if self.run else ""
-
 
 def sign(path: Path, key: Path, *, ask: bool) -> Path:
     """Write statement, sums and signature beside a record, and return the signature. Raises BadFile and NotSigned.

@@ -50,29 +50,6 @@ def test_four_nodes_name_the_slow_one(tmp_path: Path) -> None:
     assert (part["found"], part["partners"], part["nodes"]) == ("slow", 3, 4)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.devices
-@pytest.mark.xdist_group("fabric")
-def test_a_peer_without_the_secret_changes_nothing(tmp_path: Path) -> None:
-    """It forges, exchanges and removes messages, and replays those of the run before."""
-    seen: list[tuple[dict[int, str], dict[int, int], list[str]]] = []
-    for run in ("alone", "attacked"):
-        (tmp_path / run).mkdir()
-        with nodes(4, tmp_path / run, {2: SLOW}) as made:
-            made.start_peer(tmp_path / "messages.json")
-            made.start(QUICKLY)
-            exits = made.wait()
-            seen.append((_named(made.fabric()), exits, [_word(made, node) for node in range(4)]))
-        counts = [
-            line.split()[0] for line in (tmp_path / run / "peer.log").read_text().splitlines() if "messages" in line
-        ]
-        assert int(counts[-1]) > 12, "it saw them"
-        assert not (tmp_path / run / "out" / "fabric.secret").exists()
-    assert seen[1] == seen[0]
-    assert seen[0][0] == {2: "slow"}
-
-
 @pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.parametrize("bad", [1, 4, 7])

@@ -17,6 +17,7 @@ from pytest_accel.fleet.jobs import run_folder, slurm
 from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, Fleet, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
+from pytest_accel.run.fabric.secret import secret_of
 from pytest_accel.run.processes.supervisor import python
 from pytest_accel.run.record_folder import file_name
 
@@ -195,8 +196,12 @@ def joint_command(fleet: Fleet, folder: Path) -> list[str]:
 
 
 def submit_joint(fleet: Fleet, folder: Path) -> Fleet:
-    """Submit the one job on all nodes, and return the fleet with it in fleet.json. Raises SlurmError."""
+    """Submit the one job on all nodes, and return the fleet with it in fleet.json. Raises SlurmError.
+
+    The nodes find the secret of their run in the folder. Raises Refused for one there that others may know.
+    """
     (folder / run_folder.JOBS).mkdir(parents=True, exist_ok=True)
+    secret_of(folder, make=True)
     run_folder.save(fleet, folder)
     number = slurm.submit(joint_command(fleet, folder), script_of(fleet, folder))
     jobs = tuple(Submitted(each.name, number, now()) for each in fleet.expected if not each.skipped)

@@ -10,9 +10,10 @@ from typing import cast
 
 from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart, RoundKind
-from pytest_accel.core.fabric import Report, Task
+from pytest_accel.core.fabric import SCORED, Report, Task
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome
+from pytest_accel.core.verdict import show
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
@@ -27,8 +28,6 @@ OPENING_SECONDS = 120.0
 """Seconds that a node may need in a round beside its measuring: a worker that was killed is started again."""
 
 
-ROUNDED = 1e-6
-"""The error of a figure as a message holds it, as a fraction."""
 TOGETHER: tuple[RoundKind, ...] = ("domain", "all")
 """The rounds in which all devices of all nodes of a group are ranks of one process group."""
 
@@ -43,8 +42,8 @@ class Agent:
         self._interface = interface_to(there.host)
         self.connections: Counter[str] = Counter()
         """The connections that the ranks of this node had to other nodes in pairs, by kind."""
-        self._best = 0.0
-        """The largest value that this node has measured itself, in GB/s."""
+        self.best = 0.0
+        """GB/s: the best value that this node measured in pairs; 0 without one."""
 
     @property
     def longest(self) -> float:
@@ -56,13 +55,13 @@ class Agent:
 
         None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
         """
-        rank, number = self._there.rank, 0
-        while task := self._store.take(Task, f"task/{rank}/{number}", 4 * self.longest, self._tell):
+        number = 0
+        while task := self._store.take(Task, f"task/{self._there.rank}/{number}", 4 * self.longest, self._tell):
             if task.kind == "end":
                 with contextlib.suppress(Exception):  # rank 0 may have gone already
-                    self._store.put(f"left/{rank}", {})
-                return measured_here(task.part, self._best)
-            self._store.put(f"report/{rank}/{task.number}", self.measure(task))
+                    self._store.put(f"left/{self._there.rank}/0", {})
+                return task.part
+            self._store.put(f"report/{self._there.rank}/{task.number}", self.measure(task))
             number += 1
         return None
 
@@ -79,13 +78,15 @@ class Agent:
             for each in (finding for outcome in outcomes for finding in outcome.findings):
                 self.connections.update(each["details"].get("account", {}).get("connections", {}))
         report = report_of(outcomes, found)
-        self._best = max(self._best, report.value or 0.0)
+        if task.kind in SCORED:
+            self.best = max(self.best, report.value or 0.0)
         return report
 
     def _ranks(self, task: Task) -> list[GroupRank]:
         """Return where each device meets the others of the group; of a pair only its equal one."""
         each = len(self._devices)
-        name = self._store.group(f"group/{task.number}/{task.group}")
+        key = self._store.seal.key(f"group/{task.number}/{task.group}")
+        name = f"tcp://{self._there.host}:{self._there.port}/{key}"
         account = str(self._pool.meeting / "fabric.rank")
         where = {"interface": self._interface or HERE}
         return [
@@ -96,11 +97,12 @@ class Agent:
         ]
 
 
-def measured_here(part: FabricPart | None, best: float) -> FabricPart | None:
-    """Return what rank 0 found of a node; unmeasured if it is good by more than the best that the node measured."""
-    if part is None or part.found != "good" or 0.0 < (part.score or 0.0) <= best * (1 + ROUNDED):
+def supported(part: FabricPart, best: float) -> FabricPart:
+    """Return what rank 0 found of a node, unmeasured if it does not follow from the `best` that the node measured."""
+    if (best or part.found != "good") and (part.score or 0.0) <= best:
         return part
-    return FabricPart("unmeasured", text="rank 0 calls this node good by a value that it did not measure itself")
+    stated, own = show(part.score, "GB/s"), show(best or None, "GB/s")
+    return FabricPart("unmeasured", text=f"rank 0 states {part.found} with {stated}, and this node measured {own}")
 
 
 def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:

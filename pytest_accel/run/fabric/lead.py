@@ -42,7 +42,7 @@ class Lead:
         until = time.monotonic() + LEAVING_SECONDS
         for rank in range(1, self._there.nodes):
             if not fabric.nodes[rank].left_out:
-                self._store.take(dict, f"left/{rank}", until - time.monotonic())
+                self._store.take(dict, f"left/{rank}/0", until - time.monotonic())
 
     def _nodes(self, own: FabricNode) -> list[FabricNode]:
         """Return the nodes once they are ready; one that is late is left out, and so is one of other devices."""
@@ -51,8 +51,8 @@ class Lead:
         for rank in range(1, self._there.nodes):
             name = self._there.name_of(rank)
             self._tell(f"fabric: waiting for {name}")
-            node = self._store.take(FabricNode, f"node/{rank}", until - time.monotonic())
-            late = f"it did not arrive within {self._longest:.0f} s of rank 0"
+            node = self._store.take(FabricNode, f"node/{rank}/0", until - time.monotonic())
+            late = f"nothing that fits came from it within {self._longest:.0f} s of rank 0"
             found.append(node or FabricNode(name, own.devices, left_out=late))
         counts = [each.devices for each in found if not each.left_out]
         usual = max(set(counts), key=counts.count, default=own.devices)
@@ -78,8 +78,8 @@ class Lead:
     def _report(self, number: int, rank: int, until: float) -> Report:
         """Return the report of a node, or that there is none."""
         waiting = f"fabric round {number}: waiting for {self._there.name_of(rank)}"
-        key, seconds = f"report/{rank}/{number}", until - time.monotonic()
-        found = self._store.take(Report, key, seconds, lambda spent: self._tell(f"{waiting}, {spent:.0f} s"))
+        name, seconds = f"report/{rank}/{number}", until - time.monotonic()
+        found = self._store.take(Report, name, seconds, lambda spent: self._tell(f"{waiting}, {spent:.0f} s"))
         return found or Report("no report", text=f"its agent did not answer within {self._longest:.0f} s")
 
     def _send(self, rank: int, task: Task) -> None:

@@ -20,7 +20,7 @@ from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes import collective, fabric_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record, simulation
-from pytest_accel.run.fabric.agent import TOGETHER, Agent
+from pytest_accel.run.fabric.agent import TOGETHER, Agent, supported
 from pytest_accel.run.fabric.lead import Lead
 from pytest_accel.run.fabric.store import FabricStore, StoreLost
 from pytest_accel.run.ledger import Ledger
@@ -53,15 +53,20 @@ class FabricRun:
 
     def meet(self) -> None:
         """Run the store, or connect to it, before anything is measured. Raises Refused if that is not possible."""
-        if self._setup.rendezvous and self._setup.secret:
-            self._store = FabricStore(self._setup.rendezvous, ARRIVING_SECONDS, self._setup.secret)
-            self._ledger.record.notes += [self._store.note] * bool(self._store.note)
+        if self._setup.rendezvous:
+            self._store = FabricStore(self._setup.rendezvous, self._shared, ARRIVING_SECONDS)
+            self._ledger.record.notes += filter(None, [self._store.note])
 
     def stop(self) -> None:
-        """Send nothing more; the secret that rank 0 made ends with the run."""
-        if self._store and self._setup.rendezvous and self._setup.secret:
-            self._store.close()
-            self._setup.secret.forget() if self._setup.rendezvous.rank == 0 else None
+        """Leave the store, if this node has met the others."""
+        if self._store:
+            self._store.stop()
+
+    @property
+    def _shared(self) -> Path | None:
+        """The output folder of all nodes, None if that of this one is its own."""
+        options = self._setup.options
+        return options.output if options.shared else None
 
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
@@ -85,7 +90,7 @@ class FabricRun:
             self._failed(),
         )
         if there.rank:
-            store.put(f"node/{there.rank}", own)  # this node is ready, or says why it takes no part
+            store.put(f"node/{there.rank}/0", own)  # this node is ready, or says why it takes no part
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
         lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
@@ -100,18 +105,17 @@ class FabricRun:
         return node_parts(fabric)[0]
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
-        """Return what was found of this node, with what is wrong with its transport by the library's own account."""
+        """Return what was found of this node if its own agent supports it, and what is wrong with its transport."""
         platform, devices = self._setup.terms.platform, len(self._setup.devices)
-        return replace(part, transport=wrong_transport(agent.connections, platform, devices))
+        return replace(supported(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, fabric: Fabric) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
         self.fabric = fabric
-        options, own = self._setup.options, self._ledger.folder.path
-        folder = options.output if options.output and options.shared else own
+        folder = self._shared or self._ledger.folder.path
         try:
             if folder:
-                record.replace_file(Path(folder) / FILE, lines(plain(fabric)))
+                record.replace_file(folder / FILE, lines(plain(fabric)))
         except OSError as error:
             self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
 

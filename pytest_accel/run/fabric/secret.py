@@ -1,11 +1,8 @@
-"""The secret of a fabric run, and the seal by which its nodes know each other's messages.
-
-Whoever reaches the port of the store can read and write it. Without the secret nobody can write a message that counts,
-or name the key of one that is still to come.
-"""
+"""The secret of a fabric run. Who does not know it can neither write a message of the run nor foresee its key."""
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
@@ -13,80 +10,86 @@ import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pytest_accel.core import structured, untrusted
-from pytest_accel.core.paths import writing
-from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.fabric import FabricNode, Report
+from pytest_accel.core.structured import plain, structure
 from pytest_accel.run import record
 from pytest_accel.run.options import Refused
 
-VARIABLE, FILE = "PYTEST_ACCEL_FABRIC_SECRET", "fabric.secret"
-SHORTEST = 32
-"""Characters of the shortest secret: 16 random bytes in hexadecimal."""
-PREFIX = "pytest-accel-fabric"
+T = TypeVar("T")
 
-
-class Secret:
-    """Where the nodes of a run have its secret from: the environment, or a file in the folder that they share."""
-
-    def __init__(self, folder: Path | None) -> None:
-        """Take the secret from the environment, if it is there. Raises Refused without it and without a folder."""
-        self._given = os.environ.pop(VARIABLE, "")  # no worker needs it
-        self._path = folder / FILE if folder and not self._given else None
-        if len(self._given) < SHORTEST and not self._path:
-            raise Refused(
-                f"--accel-fabric: name a folder that all nodes share (--accel-output), or set {VARIABLE} to the same "
-                f"{SHORTEST} or more characters on every node, others for each run (openssl rand -hex 32)"
-            )
-
-    def create(self) -> str:
-        """Return the secret; that of a file is a new one, which only this user can read. Raises Refused."""
-        if self._path:
-            with writing("--accel-output", self._path, Refused):
-                record.replace_file(self._path, secrets.token_hex(SHORTEST), mode=0o600)
-        return self.read()
-
-    def read(self) -> str:
-        """Return the secret, empty as long as rank 0 has written none. Raises Refused for one that others can read."""
-        if not self._path:
-            return self._given
-        try:
-            known = self._path.lstat()
-            if known.st_uid != os.geteuid() or stat.S_IMODE(known.st_mode) & 0o077:
-                raise Refused(f"{self._path}: is of another user, or readable for others; set {VARIABLE} instead")
-            return untrusted.read_text(self._path, follow=False)
-        except (FileNotFoundError, BadFile):
-            return ""
-
-    def forget(self) -> None:
-        """Remove the file, so that no later run takes it for its own."""
-        if self._path:
-            self._path.unlink(missing_ok=True)
+VARIABLE, FILE, PREFIX = "PYTEST_ACCEL_FABRIC_SECRET", "fabric.secret", "pytest-accel-fabric"
+SEAL, SHORTEST, LONGEST = 64, 32, 1 << 20
+"""Characters of the seal, with which a message begins, of the shortest secret, and of the longest message."""
+MOST_DEVICES, LONGEST_TEXT = 1024, 1000
+"""The most devices of a node, and the most characters of what it says of itself."""
 
 
 @dataclass(frozen=True)
 class Seal:
-    """The seal of the messages of a run. `run` is its id, or what names its job as long as that is not known."""
+    """The seal of a run: its secret, and the id that tells it from other runs with the same secret.
 
-    secret: str
-    run: str
+    The name of a message, such as "task/3/7", is its kind, the rank that it is for or from, and its number.
+    """
+
+    secret: bytes
+    run: str = ""
 
     def key(self, name: str) -> str:
-        """Return the key of a message, whose name holds its kind, rank and sequence number: "task/3/0"."""
-        return f"{PREFIX}/{self._code('key', name)}"
+        """Return the key in the store of what has a name in this run."""
+        return f"{PREFIX}/{self._mac('key', name)}"
 
     def sealed(self, name: str, message: Any) -> str:
-        """Return a message as the store holds it: the HMAC-SHA256 of run, name and content, and the content as JSON."""
-        content = json.dumps(structured.plain(message))
-        return f"{self._code('message', name, content)} {content}"
+        """Return a message as the store holds it: its seal, and JSON of a dataclass."""
+        text = json.dumps(plain(message))
+        return self._mac("message", name, text) + text
 
-    def opened(self, name: str, raw: bytes) -> Any:
-        """Return the content of a message; None for one that no member of this run has written under this name."""
-        code, _, content = raw.decode(errors="replace").partition(" ")
-        if not hmac.compare_digest(code.encode(), self._code("message", name, content).encode()):
+    def opened(self, kind: type[T], name: str, raw: bytes) -> T | None:
+        """Return a message; None for what was not sealed under this name in this run, or does not fit its class."""
+        text = raw[SEAL:].decode(errors="replace")
+        if len(raw) > LONGEST or not hmac.compare_digest(raw[:SEAL], self._mac("message", name, text).encode()):
             return None
-        return untrusted.parse_json(content.encode(), name)
+        with contextlib.suppress(ValueError, RecursionError):
+            return message if fits(message := structure(kind, json.loads(text))) else None
+        return None
 
-    def _code(self, *words: str) -> str:
-        return hmac.digest(self.secret.encode(), json.dumps([self.run, *words]).encode(), "sha256").hex()
+    def _mac(self, *parts: str) -> str:
+        return hmac.digest(self.secret, json.dumps([self.run, *parts]).encode(), "sha256").hex()
+
+
+def fits(message: Any) -> bool:
+    """Return False for a node or a report that states what no node can have."""
+    if isinstance(message, FabricNode):
+        texts = (message.name, message.leaf, message.domain, message.left_out)
+        return 1 <= message.devices <= MOST_DEVICES and max(map(len, texts)) <= LONGEST_TEXT
+    if isinstance(message, Report):
+        rates = [message.value or 0.0, *message.rails]
+        return len(rates) <= 1 + MOST_DEVICES and all(0 <= rate < float("inf") for rate in rates)
+    return True
+
+
+def secret_of(folder: Path | None, *, make: bool = False) -> bytes:
+    """Return the secret of the run: that of the variable, or of the file in the `folder` that all nodes share.
+
+    Where the file is not there it is made, or the secret is one that nobody has, by which nothing is found. Raises
+    Refused where there can be none, and for one that others may know.
+    """
+    if len(text := os.environ.get(VARIABLE, "")) >= SHORTEST:
+        return text.encode()
+    if folder is None or text:
+        why = f"share the folder of --accel-output, or set {VARIABLE} to {SHORTEST} or more characters, the same on all"
+        raise Refused(f"--accel-fabric: the nodes need a secret in common: {why} (openssl rand -hex 32)")
+    path, fault = folder / FILE, "it is no file with a secret, of mode 0600 and of this user"
+    try:
+        if make and not path.is_file():
+            record.replace_file(path, secrets.token_hex(32), mode=0o600)
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            found = os.fstat(file.fileno())
+            if (found.st_mode, found.st_uid) == (stat.S_IFREG | 0o600, os.geteuid()) and found.st_size >= SHORTEST:
+                return file.read(LONGEST)
+    except FileNotFoundError:
+        return secrets.token_bytes()
+    except OSError as error:
+        fault = error.strerror or fault
+    raise Refused(f"--accel-fabric: {path}: {fault}; remove it, or set {VARIABLE}")

@@ -1,11 +1,14 @@
-"""The store of torch.distributed in which the agents of a fabric run leave messages for each other."""
+"""The store of torch.distributed in which the agents of a fabric run leave messages for each other.
+
+Whoever reaches its port can read, overwrite and delete what it holds. So each message is sealed and put again until the
+next one, and whoever waits for one goes on waiting where another text is in its place.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import importlib
-import ipaddress
 import os
 import queue
 import secrets
@@ -15,24 +18,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_accel.core.structured import Misfit, structure
-from pytest_accel.core.untrusted import BadFile
 from pytest_accel.probes.device.error_class import main_line
-from pytest_accel.run.fabric.secret import Seal, Secret
+from pytest_accel.run.fabric.secret import FILE, Seal, secret_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous
 
 T = TypeVar("T")
 
-PAUSE, NODES_ASKING = 0.1, 2000
-"""Seconds between two questions whether a message is there, and by how many nodes these are prolonged by a second."""
-AGAIN_SECONDS = 2.0
-"""Seconds after which the newest messages are left again, in a run of few nodes."""
+PAUSE, REPEAT, NODES_ASKING = 0.1, 2.0, 2000
+"""Seconds between two questions whether a message is there, and after which the last messages are put again; and by how
+many nodes both are prolonged by a second."""
+TAKEN = 5
+"""An agent is refused if another one has its rank for so many of the latter times."""
 ABSENT = "-"
-LONGEST = 1 << 20
-"""Bytes of the longest message that is read."""
+"""The answer of the store for a message that is not there."""
 ANSWER_SECONDS = 60.0
 """Seconds after which a store that does not answer is lost. Torch itself waits for as long as TCP does."""
 
@@ -42,27 +44,34 @@ class StoreLost(Exception):
 
 
 class FabricStore:
-    """The store: rank 0 runs it, unless the launcher does. A message is JSON of a dataclass, under a seal."""
+    """The store: rank 0 runs it, unless the launcher does. Every message has a key of its own."""
 
-    def __init__(self, there: Rendezvous, seconds: float, secret: Secret) -> None:
-        """Run the store, or connect to it and to its run within `seconds`. Raises Refused if neither is possible."""
-        self._there, self._pause = there, PAUSE + there.nodes / NODES_ASKING
-        self._where, self.note = f"{there.host}:{there.port}", ""
-        self._sent: dict[str, tuple[str, str]] = {}
-        """Key and text of the newest message of each kind and rank."""
-        self._closed = threading.Event()
-        # Rank 0 makes the secret before anybody can connect, so that nobody takes an earlier one for it.
-        self._seal = Seal(secret.create() if there.rank == 0 else "", there.job)
+    def __init__(self, there: Rendezvous, folder: Path | None, seconds: float) -> None:
+        """Run the store, or connect to it and meet rank 0 within `seconds`. Raises Refused if neither is possible.
+
+        `folder` is shared by the nodes, and holds the secret of the run unless a variable does.
+        """
         until = time.monotonic() + seconds
+        self._there, self._folder, self._hello = there, folder, f"hello/{there.job}"
+        self._where = f"{there.host}:{there.port}"
+        self._pause, self._repeat = (each + there.nodes / NODES_ASKING for each in (PAUSE, REPEAT))
+        self.seal = Seal(secret_of(folder))  # refuses before anything is waited for
+        self.note = ""
+        """A sentence on the store for the record; may be empty."""
+        self._last: dict[str, tuple[str, str]] = {}
+        """Key and text of the last message for or from each rank, and of that by which all find rank 0."""
+        self._unmet = [] if there.rank else [*range(1, there.nodes)]
+        """The ranks that rank 0 has not answered yet."""
+        self._stopped = threading.Event()
         self._store = self._connected(seconds)
-        try:
-            self._begin() if there.rank == 0 else self._join(secret, until)
-        except StoreLost as lost:
-            raise Refused(f"--accel-fabric: the store at {self._where} is lost: {lost}") from None
-        threading.Thread(target=self._repeat, daemon=True).start()
+        if not there.rank:
+            self._begin()
+        threading.Thread(target=self._put_again, daemon=True).start()
+        if there.rank:
+            self._meet(until)
 
     def _connected(self, seconds: float) -> Any:
-        """Return the store of torch. Raises Refused."""
+        """Return the store of torch, which rank 0 runs. Raises Refused."""
         there, runs = self._there, self._there.rank == 0 and not self._there.hosted
         try:
             found = socket.getaddrinfo(there.host, there.port, type=socket.SOCK_STREAM)
@@ -70,81 +79,63 @@ class FabricStore:
             why = f"the name of rank 0, {there.host}, does not resolve on this node: {error.strerror or error}"
             raise Refused(f"--accel-fabric: {why}; set MASTER_ADDR to an address that all nodes reach") from None
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
-        torch = importlib.import_module("torch")  # here alone pytest itself loads it
-        stores = importlib.import_module("torch.distributed")
+        torch = importlib.import_module("torch.distributed").torch  # here alone pytest itself loads it
         how: dict[str, Any] = {"is_master": runs, "wait_for_workers": False, "timeout": timedelta(seconds=seconds)}
         try:
-            if runs and (handle := _bound(there.host, found)) is not None:
+            if runs and (handle := listening(there.host, found)) is not None:  # torch closes it
                 how |= {"master_listen_fd": handle, "use_libuv": torch.__version__ >= (2, 8)}  # which took none before
             elif runs:
-                self.note = f"{there.host} is no address of this node: the store of the fabric run listens on all"
-            return stores.TCPStore(there.host, there.port, **how)
+                self.note = f"the fabric store listens on all interfaces: {there.host} is the address of none of them"
+            return torch.distributed.TCPStore(there.host, there.port, **how)
         except (RuntimeError, OSError) as error:
             what = "rank 0 cannot listen" if runs else f"rank 0 was not reached within {seconds:.0f} s"
             raise Refused(f"--accel-fabric: {what} at {self._where}: {main_line(error)}; see MASTER_PORT") from None
 
     def _begin(self) -> None:
-        """Tell the others the id of a new run. Raises Refused where there is one already."""
-        run = secrets.token_hex(16)
-        self._claim("hello", run, "holds an earlier run of this job: start the launcher anew")
-        self._seal = replace(self._seal, run=run)
+        """Begin a run as rank 0. Raises Refused where an earlier attempt used the store."""
+        self.seal = Seal(secret_of(self._folder, make=True))
+        if self._there.hosted and self._look(str, self._hello) is not None:
+            earlier = f"the launcher's store at {self._where} holds an earlier attempt of this job ({self._there.job})"
+            raise Refused(f"--accel-fabric: {earlier}; start a new job")
+        self.put(self._hello, run := secrets.token_hex(16))
+        self.seal = replace(self.seal, run=run)
 
-    def _join(self, secret: Secret, until: float) -> None:
-        """Wait for the id of the run, and take part in it as the only agent of this rank. Raises Refused."""
-        job, rank = self._there.job, self._there.rank
-        while not (run := self._read(str, "hello")):
-            if time.monotonic() > until:
-                raise Refused(
-                    f"--accel-fabric: no rank 0 of this run answers at {self._where}: another job uses the port (see "
-                    "MASTER_PORT), or the nodes do not have the same secret"
-                )
-            time.sleep(self._pause)
-            self._seal = Seal(secret.read(), job)
-        self._seal = replace(self._seal, run=run)
-        self._claim(f"agent/{rank}", secrets.token_hex(16), f"has another agent of rank {rank}: start one a node")
+    def _meet(self, until: float) -> None:
+        """Wait until rank 0 answers this agent. Raises Refused if it does not, or has answered another one of its rank.
 
-    def _claim(self, name: str, message: str, why: str) -> None:
-        """Leave a message that nobody else may have left. Raises Refused, or StoreLost."""
-        if self._read(str, name) is None:
-            self._ask(self._store.compare_set, self._seal.key(name), "", self._seal.sealed(name, message))
-        if self._read(str, name) not in (None, message):
-            raise Refused(f"--accel-fabric: the store at {self._where} {why}")
-        self.put(name, message)
-
-    def group(self, name: str) -> str:
-        """Return where the ranks of a group meet in the store."""
-        return f"tcp://{self._where}/{self._seal.key(name)}"
+        Until it answers by the token of this agent, what is found may be of an earlier run, and is looked for again.
+        """
+        rank, token, taken = self._there.rank, secrets.token_hex(16), until
+        with contextlib.suppress(StoreLost):
+            while time.monotonic() < taken:
+                hello = Seal(secret_of(self._folder))
+                if (run := self._look(str, self._hello, hello)) and run != self.seal.run:
+                    self.seal, taken = replace(hello, run=run), until
+                    self.put(f"here/{rank}/0", token)
+                answer = self._look(str, f"known/{rank}/0")
+                if answer == token:
+                    return
+                taken = min(taken, time.monotonic() + TAKEN * self._repeat) if answer else until
+                time.sleep(self._pause)
+        self._stopped.set()
+        why = "another job uses this address and port (see MASTER_PORT), or the nodes do not have the same secret"
+        why = why if taken == until else f"another agent has rank {rank}, here or in an earlier attempt"
+        raise Refused(f"--accel-fabric: rank 0 of this job ({self._there.job}) was not met at {self._where}: {why}")
 
     def put(self, name: str, message: Any) -> None:
-        """Leave a message. Raises StoreLost."""
-        newest = self._seal.key(name), self._seal.sealed(name, message)
-        self._sent["/".join(name.split("/")[:2])] = newest
-        self._ask(self._store.set, *newest)
-
-    def _repeat(self) -> None:
-        """Leave the newest messages again: whoever reaches the store can change and remove them."""
-        with contextlib.suppress(StoreLost):  # whoever waits sees it as well
-            while not self._closed.wait(AGAIN_SECONDS * (1 + self._pause)):
-                self._ask(self._store.multi_set, *map(list, zip(*self._sent.values(), strict=True)))
-
-    def close(self) -> None:
-        """Leave no message again."""
-        self._closed.set()
+        """Leave a message, in place of the last one for or from the same rank. Raises StoreLost."""
+        key, text = self._last[name.split("/")[1]] = self.seal.key(name), self.seal.sealed(name, message)
+        self._ask(self._store.set, key, text)
 
     def take(
-        self,
-        kind: type[T],
-        name: str,
-        seconds: float,
-        tick: Callable[[float], None] = lambda spent: None,
+        self, kind: type[T], name: str, seconds: float, tick: Callable[[float], None] = lambda spent: None
     ) -> T | None:
-        """Return a message once it is there, None if it is not within `seconds`. What is not of this run is ignored.
+        """Return a message of this run once it is there, None if it is not within `seconds`.
 
-        `tick` is called with the seconds spent. It asks again and again, since torch logs every wait that found
-        nothing. Raises StoreLost.
+        `tick` is called with the seconds spent. Raises StoreLost.
         """
         began = time.monotonic()
-        while (found := self._read(kind, name)) is None:
+        while (found := self._look(kind, name)) is None:
             spent = time.monotonic() - began
             if spent >= seconds:
                 return None
@@ -152,15 +143,28 @@ class FabricStore:
             time.sleep(self._pause)
         return found
 
-    def _read(self, kind: type[T], name: str) -> T | None:
-        """Return a message of this run, None if there is none. Raises StoreLost."""
-        # The one question of torch that never waits, also where somebody deletes the key: it exchanges nothing.
-        raw = self._ask(self._store.compare_set, self._seal.key(name), ABSENT, ABSENT)
-        try:
-            content = self._seal.opened(name, raw) if len(raw) <= LONGEST else None
-            return None if content is None else structure(kind, content)
-        except (BadFile, Misfit):
-            return None
+    def _look(self, kind: type[T], name: str, seal: Seal | None = None) -> T | None:
+        """Return a message if it is there. Of the questions of torch this one never waits, also for a deleted key."""
+        seal = seal or self.seal
+        return seal.opened(kind, name, self._ask(self._store.compare_set, seal.key(name), ABSENT, ABSENT))
+
+    def _put_again(self) -> None:
+        """Put the last messages again and again, and answer the agents that are there as rank 0."""
+        with contextlib.suppress(StoreLost):  # whoever waits sees it as well
+            while not self._stopped.wait(self._repeat):
+                if self._last:
+                    self._ask(self._store.multi_set, *map(list, zip(*self._last.values(), strict=True)))
+                for rank in [*self._unmet]:
+                    if token := self._look(str, f"here/{rank}/0"):
+                        self.put(f"known/{rank}/0", token)
+                        self._unmet.remove(rank)
+
+    def stop(self) -> None:
+        """Put nothing again. The secret that rank 0 found or wrote ends with the run."""
+        self._stopped.set()
+        if self._folder and not self._there.rank:
+            with contextlib.suppress(OSError):
+                (self._folder / FILE).unlink()
 
     def _ask(self, call: Callable[..., Any], *words: Any) -> Any:
         """Return what a call of the store returns. Raises StoreLost if it fails, or does not return in time."""
@@ -182,17 +186,16 @@ class FabricStore:
         return answer
 
 
-def _bound(host: str, addresses: Sequence[Any]) -> int | None:
-    """Return the handle of a socket at the address of a host alone; None if that is none of this node.
+def listening(host: str, found: Sequence[tuple[Any, ...]]) -> int | None:
+    """Return the handle of a socket that listens at an address found for a host alone; None if none is of this node.
 
-    A name may resolve to the loopback on its own node, as on Debian. Raises OSError for a port that is in use.
+    A name that leads to the loopback does so on this node alone, such as by Debian's 127.0.1.1. Raises OSError.
     """
-    for family, *_, address in addresses:
-        if ipaddress.ip_address(address[0]).is_loopback and host not in ("localhost", address[0]):
-            continue
-        try:
-            return socket.create_server(address, family=family, backlog=socket.SOMAXCONN).detach()
-        except OSError as error:
-            if error.errno != errno.EADDRNOTAVAIL:
-                raise
+    for family, *_, address in found:
+        if address[0] == host or not address[0].startswith(("127.", "::1")):
+            try:
+                return socket.create_server(address, family=family, backlog=socket.SOMAXCONN).detach()
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
     return None

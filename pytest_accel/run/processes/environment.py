@@ -83,9 +83,10 @@ LAUNCHER = (
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCHELASTIC_*",
+    "PYTEST_ACCEL_FABRIC_SECRET",
 )
-"""By these torch joins the process group of a job. Child processes do not inherit them: their group is that of the
-node."""
+"""By these torch joins the process group of a job, and the agent a fabric run. Child processes do not inherit them:
+their group is that of the node."""
 
 
 def found(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
