@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 from fabric_nodes import PATCH
 from slurm_cluster import SlurmCluster, cluster, missing
+from tabled import content
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,6 +52,8 @@ class FabricJob:
 
     def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
         self.slurm, self.place, self.folder = slurm, folder, folder / "run"
+        self.more: dict[str, str] = {}
+        """Variables of the job."""
         (folder / "patch").mkdir()
         (folder / "patch/sitecustomize.py").write_text(
             PATCH.replace("{body}", BODY.strip().replace("FOLDER", str(folder)))
@@ -58,7 +63,7 @@ class FabricJob:
     def fleet(self, *words: str | Path) -> tuple[int, str]:
         """Run `pytest-accel fleet`; return its exit status and what it prints."""
         path = os.pathsep.join(filter(None, [str(self.place / "patch"), os.environ.get("PYTHONPATH", "")]))
-        more = {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": path}  # the names of pretend nodes lead nowhere
+        more = {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": path, **self.more}  # the names of pretend nodes lead nowhere
         command = (sys.executable, "-c", COMMAND, "fleet", *map(str, words))
         done = self.slurm.run(*command, check=False, more=more, seconds=400)
         return done.returncode, done.stderr + done.stdout
@@ -67,6 +72,10 @@ class FabricJob:
         """Run the job on all nodes that can start one, and wait for it."""
         own = ("--sku", self.place / "small.yaml", "--level", "quick", "--output", self.folder)
         return self.fleet("fabric", *own, "--", "--accel-patience=10", *words)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the record of each node."""
+        return [json.loads((self.folder / name / "record.json").read_text()) for name in self.slurm.names]
 
     def found(self) -> dict[str, str]:
         """Return what was found of each node that is not good."""
@@ -91,6 +100,29 @@ def test_a_slow_node_is_named_and_drained_by_its_own_record(slurm: SlurmCluster,
     status, said = job.fleet("drain", job.folder)
     assert "nodename=tray3 state=drain" in said, said
     assert said.count("state=drain") == 1
+
+
+@pytest.mark.nightly
+def test_a_peer_without_the_secret_changes_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """It forges, overwrites and deletes every message once or twice, as in tests/run/test_fabric_peers.py."""
+    job = FabricJob(slurm, tmp_path)
+    (tmp_path / "slow-tray3").touch()
+    (tmp_path / "earlier").write_text("{}")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    job.more = {"MASTER_PORT": port}
+    words = ("-c", content("fabric/peer.py.in"), "127.0.0.1", port, tmp_path / "kept", tmp_path / "earlier")
+    with subprocess.Popen([sys.executable, *map(str, words)], stdout=subprocess.PIPE, text=True) as peer:
+        try:
+            status, said = job.run()
+            told, _ = peer.communicate(timeout=60)
+        finally:
+            peer.kill()
+    assert (status, job.found()) == (1, {"tray3": "slow"}), said
+    assert said.splitlines()[-1].startswith("REJECTED fabric: tray3 "), said
+    assert int(told.split(", ")[1].split()[0]) > 40, told
+    assert [record["closing"]["word"] for record in job.records()] == ["HELD", "HELD", "REJECTED", "HELD"]
+    assert not (job.folder / "fabric.secret").exists(), "rank 0 has removed it"
 
 
 @pytest.mark.nightly
