@@ -46,8 +46,8 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
     if launch is None or launch.rank is None or not launch.nodes or launch.nodes < 2:
         raise Refused(
             "--accel-fabric measures between nodes: start one task on each of several nodes, such as "
-            "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-fabric; torchrun --nproc-per-node=1 and "
-            "mpirun -N 1 do as well. A rehearsal needs none: --accel-simulate=CLUSTER.yaml"
+            "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-fabric --accel-output=DIR; torchrun "
+            "--nproc-per-node=1 and mpirun -N 1 do as well. A rehearsal needs none: --accel-simulate=CLUSTER.yaml"
         )
     listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     host = environment.get("MASTER_ADDR") or first_of(listed)
