@@ -551,8 +551,13 @@ def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
 ) -> None:
     monkeypatch.setattr(waiting, "SETTLE", 0.0)
     (tmp_path / "fabric.json").write_text(json.dumps(plain(FABRIC)))
-    status, said = slurm.fleet(*a_cluster(slurm, "COMPLETED", f"cp {tmp_path}/fabric.json {slurm.run}"))
+    then = f"cp {tmp_path}/fabric.json {slurm.run}; stat -c '%a %s' {slurm.run}/fabric.secret > {tmp_path}/mode"
+    status, said = slurm.fleet(*a_cluster(slurm, "COMPLETED", then))
     assert status == 1
+    assert (tmp_path / "mode").read_text() == "600 64\n", "the secret of the run is there before its job"
+    secret = (slurm.run / "fabric.secret").read_text()
+    others = [path for path in slurm.folder.rglob("*") if path.is_file() and path.name != "fabric.secret"]
+    assert not [path for path in others if secret in path.read_text(errors="replace")]
     assert said.splitlines()[-3:] == [
         "slow  n2\\x1b[31m  30 GB/s, 67% of the median, with 2 partners",
         "3 nodes, 2 good: 6 rounds in 0 s; median of a rank 45 GB/s (no floor); together 45 GB/s (no floor)",

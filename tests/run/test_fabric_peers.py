@@ -112,7 +112,7 @@ def test_a_second_attempt_in_the_store_of_the_launcher_is_refused(tmp_path: Path
             made.start(QUICKLY, extra=dict.fromkeys(range(2), hosted))
             assert made.wait() == {0: 4, 1: 4}
             told = [" ".join(made.log(node).read_text().split()) for node in range(2)]
-            assert "holds an earlier attempt of this job (SLURM_JOB_ID=4711 of 2 nodes); start a new job" in told[0]
+            assert "holds an earlier attempt of this job (SLURM_JOB_ID=4711 of 2 nodes)" in told[0]
             assert "another agent has rank 1, here or in an earlier attempt" in told[1]
             made.start(QUICKLY, extra=dict.fromkeys(range(2), hosted | {"TORCHELASTIC_RESTART_COUNT": "1"}))
             assert made.wait() == {0: 6, 1: 0}

@@ -60,8 +60,6 @@ class FabricStore:
         """A sentence on the store for the record; may be empty."""
         self._last: dict[str, tuple[str, str]] = {}
         """Key and text of the last message for or from each rank, and of that by which all find rank 0."""
-        self._unmet = [] if there.rank else [*range(1, there.nodes)]
-        """The ranks that rank 0 has not answered yet."""
         self._stopped = threading.Event()
         self._store = self._connected(seconds)
         if not there.rank:
@@ -95,8 +93,8 @@ class FabricStore:
         """Begin a run as rank 0. Raises Refused where an earlier attempt used the store."""
         self.seal = Seal(secret_of(self._folder, make=True))
         if self._there.hosted and self._look(str, self._hello) is not None:
-            earlier = f"the launcher's store at {self._where} holds an earlier attempt of this job ({self._there.job})"
-            raise Refused(f"--accel-fabric: {earlier}; start a new job")
+            where = f"the store of the launcher at {self._where}"
+            raise Refused(f"--accel-fabric: {where} holds an earlier attempt of this job ({self._there.job})")
         self.put(self._hello, run := secrets.token_hex(16))
         self.seal = replace(self.seal, run=run)
 
@@ -149,15 +147,14 @@ class FabricStore:
         return seal.opened(kind, name, self._ask(self._store.compare_set, seal.key(name), ABSENT, ABSENT))
 
     def _put_again(self) -> None:
-        """Put the last messages again and again, and answer the agents that are there as rank 0."""
+        """Put the last messages again and again. As rank 0 also answer each rank that was sent nothing so far."""
         with contextlib.suppress(StoreLost):  # whoever waits sees it as well
             while not self._stopped.wait(self._repeat):
                 if self._last:
                     self._ask(self._store.multi_set, *map(list, zip(*self._last.values(), strict=True)))
-                for rank in [*self._unmet]:
-                    if token := self._look(str, f"here/{rank}/0"):
+                for rank in () if self._there.rank else range(1, self._there.nodes):
+                    if str(rank) not in self._last and (token := self._look(str, f"here/{rank}/0")):
                         self.put(f"known/{rank}/0", token)
-                        self._unmet.remove(rank)
 
     def stop(self) -> None:
         """Put nothing again. The secret that rank 0 found or wrote ends with the run."""
