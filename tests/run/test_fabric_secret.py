@@ -53,6 +53,7 @@ def test_a_message_is_opened_by_its_own_run_under_its_own_name() -> None:
         lambda raw: b"\xff" * 100,
         lambda raw: b"[" * 10_000,
     ],
+    ids=[f"change {number}" for number in range(10)],
 )
 def test_what_was_changed_is_no_message(forge: Callable[[bytes], bytes]) -> None:
     assert SEAL.opened(Report, NAME, forge(SEAL.sealed(NAME, MEASURED).encode())) is None
