@@ -49,10 +49,8 @@ class Buyer:
         """Return who signed a record, and why it is not proven; empty if it is."""
         if self.trust is None:
             return "", f"{UNSIGNED} (--allowed-signers names who may sign)"
-        if not files.has(f"{SUMS}.sig"):
+        if files.path.name != FILE or not files.has(f"{SUMS}.sig"):  # the sums name no other record
             return "", UNSIGNED
-        if files.path.name != FILE:
-            return "", f"{UNSIGNED}: only {FILE} is signed, under no other name"
         found = signature.verify(files, self.trust, run)
         return found.signer, f"it is not proven: {found.objections[0]}" if found.objections else ""
 
@@ -71,7 +69,7 @@ class Buyer:
         except WrongUse as wrong:
             return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
         line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
-        same = stated and again.word == one.word
+        same = stated and again.word == run.word
         return judged_again(one, again, "" if same else f"{made}; by the buyer's limits: {line}")
 
 

@@ -135,7 +135,7 @@ class _Again:
             return []  # in the record for the reader alone
         markers = [each for each in old if _by_marker(each)]
         of_a_test = "=" in parse(place[0]).size  # under conditions of its own, to which the SKU's limits do not apply
-        own = None if of_a_test or (old and len(markers) == len(old)) else self.limits.get(place[0])
+        own = None if of_a_test else self.limits.get(place[0])  # also where the record has markers alone
         pairs: list[tuple[Limit | None, Verdict | None]] = [(each.limit, each) for each in markers]
         if own or not markers:
             pairs.append((own, next((each for each in old if not _by_marker(each)), None)))

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="RECORD", type=Path, help="a record.json, or the folder that holds it")
     arguments(parser, required=True)
     text = "the name of the list that has to have signed (default: any of it)"
-    parser.add_argument("--signer", metavar="NAME", help=text)
+    parser.add_argument("--signer", metavar="NAME", type=nonce, help=text)
 
 
 def arguments(parser: argparse._ActionsContainer, *, required: bool = False) -> None:

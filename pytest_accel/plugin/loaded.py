@@ -15,22 +15,24 @@ from pytest_accel.core.printable import printable
 
 VARIABLES = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PYTEST_ADDOPTS")
 """Environment variables by which other code is loaded, or other options are given."""
-SITES = map(Path, [*site.getsitepackages(), site.getusersitepackages()])
-INSTALLED = {Path(os.__file__).parent, Path(pytest.__file__).parents[1], *SITES}
+SITES = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+OURS = Path(pytest_accel.__file__).parent
+INSTALLED = {Path(os.__file__).parent, Path(pytest.__file__).parents[1], OURS, *map(Path, SITES)}
 """The folders of installed distributions: a .pth file may have added that of pytest."""
-OF_CHECKOUT = Path(pytest_accel.__file__).parents[1] / "conftest.py"
+OF_CHECKOUT = OURS.parent / "conftest.py"
 """A file of this project, which pytest reads in a run from the checkout."""
 
 
 def loaded(config: pytest.Config) -> list[tuple[str, str]]:
     """Return each by its name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
     found = [(name, f"{name}={text}") for name in VARIABLES if (text := os.environ.get(name))]
-    if (ini := config.inipath) and (words := config.getini("addopts")):
-        found.append((f"addopts of {ini.name}", f"addopts of {ini}: {shlex.join(map(str, words))}"))
+    if ini := config.inipath:
+        given = {key: shlex.join(map(str, config.getini(key))) for key in ("addopts", "pythonpath")}
+        found += [(f"{key} of {ini.name}", f"{key} of {ini}: {words}") for key, words in given.items() if words]
     manager = config.pluginmanager
     # The files of an editable install are in a folder of its own, and its metadata where others are installed.
     by_entry = [(plugin, Path(str(dist.locate_file("")))) for plugin, dist in manager.list_plugin_distinfo()]
-    known = {"_pytest", "pytest_accel", *(_module(plugin)[0] for plugin, place in by_entry if place in INSTALLED)}
+    known = {_module(plugin)[0] for plugin, place in by_entry if place in INSTALLED}
     for _, plugin in manager.list_name_plugin():
         package, name, file = _module(plugin)
         if file.suffix and file != OF_CHECKOUT and package not in known and INSTALLED.isdisjoint(file.parents):

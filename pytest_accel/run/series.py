@@ -58,7 +58,8 @@ class Series:
         paths = folder.glob(f"run-*/{record.FILE}")
         numbers = [int(match[1]) for path in paths if (match := OF_RUN.fullmatch(path.parent.name))]
         try:
-            stated: Any = untrusted.read_json(told) if told.exists() else {"runs": (), "closing": {"word": ""}}
+            ended = told.exists() or (folder / summaries.SUMMARY).exists()
+            stated: Any = untrusted.read_json(told) if ended else {"runs": (), "closing": {"word": ""}}
             numbers += [int(run["number"]) for run in stated["runs"]]
             found.rejected = stated["closing"]["line"] if stated["closing"]["word"] == "REJECTED" else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:

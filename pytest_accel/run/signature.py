@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from pytest_accel.core import untrusted
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
+from pytest_accel.core.summary import REJECTED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import record, statement
 from pytest_accel.run.record_files import RecordFiles
@@ -28,7 +29,6 @@ from pytest_accel.run.statement import STATEMENT, SUMS
 
 NAMESPACE = "accel-record"
 """What the signature is for: ssh-keygen refuses one that was made for anything else."""
-PATTERN = frozenset("*?!")
 SECONDS = 60.0
 """How long ssh-keygen may take; a key on a token waits for a touch."""
 
@@ -136,13 +136,17 @@ def verify(files: RecordFiles, trust: Trust, run: Run | None = None) -> Verifica
     try:
         run = run or record.read_from(files)
     except BadFile as bad:
-        return Verification(who, [*objections, *_altered(stated, files), str(bad)])
-    objections += _altered(stated, files)
-    objections += [f"{SUMS} has no line for {name}" for name in statement.names_of(run, files) if name not in stated]
+        return Verification(who, [*objections, str(bad)])
+    names = [STATEMENT, *statement.names_of(run, files)]
+    objections += [f"{SUMS} has no line for {name}" for name in names if name not in stated]
+    differ = (name for name, sha256 in stated.items() if files.sha256(name) != sha256)
+    objections += [f"{name} is not the file that was signed" for name in differ]
     objections += run.objections
     wanted = statement.text_of(run, {name: sha256 for name, sha256 in stated.items() if name != STATEMENT})
     if not _is_statement(files, wanted):
         objections.append(f"{STATEMENT} does not follow from the record")
+    if run.judged_from or ("follows" in run.run and run.word != REJECTED):
+        objections.append(f"it is {'judged again' if run.judged_from else 'one run of a series'}, and accepts nothing")
     given = run.run.get("nonce", "")
     if trust.nonce is not None and given != trust.nonce:
         objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {trust.nonce!r}")
@@ -157,14 +161,14 @@ def _signer(data: bytes, signature: bytes, trust: Trust) -> tuple[str, str]:
     """
     why = f"no key of {trust.signers} made this signature, or it is not valid today"
     more = ["-r", str(trust.revoked)] if trust.revoked else []
-    lines = untrusted.read_text(trust.signers).splitlines()
+    lines = untrusted.read_text(trust.signers).split("\n")  # as ssh-keygen does; str.splitlines knows other ends
     with tempfile.TemporaryDirectory(prefix="accel-verify-") as folder:
         of_signature, of_lines = Path(folder, "signature"), Path(folder, "signers")
         of_signature.write_bytes(signature)
         known = ["-f", str(of_lines), "-s", str(of_signature)]
         while lines:
             of_lines.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            names = [trust.signer] if trust.signer else _listed(known)
+            names = _listed(known) if trust.signer is None else [trust.signer]
             for name in sorted(names, key=_is_pattern):
                 done = _ssh_keygen("verify", *known, "-I", name, "-n", NAMESPACE, *more, data=data)
                 if not done.returncode:
@@ -184,20 +188,13 @@ def _listed(known: Sequence[str]) -> list[str]:
 
 def _is_pattern(name: str) -> bool:
     """Return True for a pattern of a list of signers (ssh_config(5), PATTERNS), which names nobody."""
-    return not PATTERN.isdisjoint(name)
+    return any(character in "*?!" for character in name)
 
 
 def _names_in(line: str) -> str:
     """Return the names of a line of a list of signers, which may be quoted."""
     line = line.strip()
     return line[1:].partition('"')[0] if line.startswith('"') else line.partition(" ")[0].partition("\t")[0]
-
-
-def _altered(stated: Mapping[str, str], files: RecordFiles) -> list[str]:
-    """Return an objection for every file that is not as the sums say, and where they leave out the statement."""
-    lacking = [] if STATEMENT in stated else [f"{SUMS} has no line for {STATEMENT}"]
-    differ = [name for name, sha256 in stated.items() if files.sha256(name) != sha256]
-    return [*lacking, *(f"{name} is not the file that was signed" for name in differ)]
 
 
 def _is_statement(files: RecordFiles, wanted: str) -> bool:

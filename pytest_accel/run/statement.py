@@ -41,8 +41,7 @@ def sums_of_files(run: Run, files: RecordFiles) -> dict[str, str]:
     """Return the SHA-256 of the files of a record, by name. Raises BadFile."""
     found: dict[str, str] = {}
     for name in names_of(run, files):
-        sha256 = files.sha256(name)
-        if sha256 is None:
+        if not (sha256 := files.sha256(name)):
             raise BadFile(f"{files.path.with_name(name)}: cannot be read, so that it cannot be signed")
         found[name] = sha256
     return found
@@ -85,7 +84,7 @@ def sums(files: Mapping[str, str], text: str) -> str:
 def sums_of(text: str) -> dict[str, str]:
     """Return the sums that the text of a file SHA256SUMS states, by the name of the file. Raises BadFile."""
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         match = LINE.fullmatch(line)
         if not match or match[2] in found:
             raise BadFile(f"{SUMS}, line {number}: is not a SHA-256, two spaces and the name of another file beside it")

@@ -15,6 +15,7 @@ from known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.run.record import seal
 from pytest_accel.skus import loader
 
@@ -174,4 +175,32 @@ def test_a_record_under_another_name_beside_a_signed_one_is_unsigned(tmp_path: P
     (folder / "zz.json").write_text(json.dumps(raw))
     status, found = told(tmp_path)
     assert (status, found["nodes"][0]["signed_by"]) == (6, "")
-    assert "unsigned: only record.json is signed, under no other name" in found["reasons"][1]
+    assert "as stated by the supplier, unsigned" in found["reasons"][1]
+
+
+@pytest.mark.parametrize("metric", [TRIAD, "health.remap_failure"])
+def test_a_limit_that_the_supplier_calls_a_marker_takes_no_limit_of_the_buyer_s_away(
+    metric: str, tmp_path: Path
+) -> None:
+    """Of a test of his own, at a bound that his figures hold, and under the key that an acceptance requires."""
+    one = node(0)
+    own = replace(LIMITS[metric], declared_by=DeclaredBy.MARKER, floor=None, equals=None, ceiling=1e6, beneath=None)
+    one.measurements = [replace(each, value=5) if each.metric == metric else each for each in one.measurements]
+    one = judged(one, {**LIMITS, metric: own})
+    assert one.closing.word == "ACCEPTED"
+    save(one, tmp_path / "records" / "node0")
+    status, found = told(tmp_path)
+    assert (status, {each["metric"] for each in found["rejections"]}) == (1, {metric})
+
+
+@pytest.mark.parametrize("follows", ["none", "/data/run-1/record.json"])
+def test_one_run_of_a_series_accepts_nothing(follows: str, tmp_path: Path) -> None:
+    """The result of the series stands in files that nobody signs."""
+    one = node(0)
+    one.run["follows"] = follows
+    folder = save(one, tmp_path / "records" / "run-1").parent
+    result = {"state": "finished", "word": "ACCEPTED", "exit": 0, "line": "ACCEPTED", "schema": 1}
+    (folder.parent / "summary.json").write_text(json.dumps(result))
+    status, found = told(tmp_path)
+    assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")
+    assert "it is not proven: it is one run of a series, and accepts nothing" in found["reasons"][1]

@@ -41,13 +41,14 @@ def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too
     env = {"PYTHONPATH": str(place), "PYTEST_ADDOPTS": "-p pytest_timeout", "LD_PRELOAD": "libc.so.6"}
     ran = accepted(place, env=env)
 
-    names = "LD_PRELOAD, PYTHONPATH, PYTEST_ADDOPTS, addopts of pytest.ini, plugin theirs, plugin mine, conftest.py"
-    assert ran.closing.endswith(f"; with {names})")
+    names = "LD_PRELOAD, PYTHONPATH, PYTEST_ADDOPTS, addopts of pytest.ini, pythonpath of pytest.ini"
+    assert ran.closing.endswith(f"; with {names}, plugin theirs, plugin mine, conftest.py)")
     assert ran.record["run"]["loaded"] == [
         "LD_PRELOAD=libc.so.6",
         f"PYTHONPATH={place}",
         "PYTEST_ADDOPTS=-p pytest_timeout",
         f"addopts of {place}/pytest.ini: -p theirs",
+        f"pythonpath of {place}/pytest.ini: {place}",
         f"plugin theirs of {place}",
         f"plugin mine of {place}",
         f"conftest.py of {place}",

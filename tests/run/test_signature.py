@@ -256,11 +256,11 @@ def test_a_file_beside_the_record_that_the_sums_do_not_name(
     assert (status, f"against it: SHA256SUMS has no line for {name}" in out) == (6, True)
 
 
-@pytest.mark.parametrize("nonce", ["", "  "])
-def test_an_empty_nonce_is_refused(signed: Signed, capsys: pytest.CaptureFixture[str], nonce: str) -> None:
-    """An empty variable of the shell would prove a record that was made without one."""
+@pytest.mark.parametrize("option", ["--nonce=", "--nonce=  ", "--signer="])
+def test_an_empty_nonce_or_signer_is_refused(signed: Signed, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    """An empty variable of the shell would prove a record that was made without one, or by another signer."""
     with pytest.raises(SystemExit) as ended:
-        signed.verified(capsys, f"--nonce={nonce}")
+        signed.verified(capsys, option)
     assert ended.value.code == 4
 
 
@@ -276,6 +276,7 @@ LISTS = {
         "acc@sup",
     ),
     "a pattern before a name": ("*@sup,acc@sup {key}\n", "acc@sup"),
+    "another line in a comment": ("supplier {stranger} comment\x0cacc@sup {key}\nsupplier@sup {key}\n", "supplier@sup"),
     "patterns alone": ("!evil@sup,*@sup {key}\n", "a key that is listed for !evil@sup,*@sup"),
 }
 
@@ -285,7 +286,8 @@ def test_every_line_of_a_key_is_tried_and_a_pattern_is_no_name(
     signed: Signed, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     text, name = LISTS[case]
-    signed.signers.write_text(text.format(key=" ".join((signed.keys / "supplier.pub").read_text().split()[:2])))
+    made = {name: " ".join((signed.keys / f"{name}.pub").read_text().split()[:2]) for name in ("supplier", "stranger")}
+    signed.signers.write_text(text.format(key=made["supplier"], stranger=made["stranger"]))
     status, out = signed.verified(capsys)
     assert (status, out.splitlines()[0]) == (0, f"signed by {name}")
 
@@ -315,3 +317,22 @@ def test_the_command_that_signs_later_can_be_pasted(tmp_path: Path, keys: Path) 
 
     (later,) = re.findall(r"^not signed: .*; later: (.*)$", ran.out, re.MULTILINE)
     assert shlex.split(later) == ["pytest-accel", "sign", str(output), "--key", str(key)]
+
+
+def test_a_record_that_was_judged_again_accepts_nothing(signed: Signed, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = json.loads((signed.folder / "record.json").read_text())
+    raw["judged_from"] = {"record": "../first/record.json", "judged": "2026-11-28T00:00:00+00:00"}
+    raw["sha256"] = record.seal(raw)
+    (signed.folder / "record.json").write_text(json.dumps(raw))
+    (signed.folder / "summary.json").unlink()
+    signature.sign(signed.folder, signed.keys / "supplier", ask=False)
+    status, out = signed.verified(capsys)
+    assert (status, "against it: it is judged again, and accepts nothing" in out) == (6, True)
+
+
+def test_a_record_that_was_measured_on_a_simulated_node_in_part_is_not_believed(signed: Signed) -> None:
+    raw = json.loads((signed.folder / "record.json").read_text())
+    raw["measurements"][3]["simulated"] = True
+    raw["sha256"] = record.seal(raw)
+    (signed.folder / "record.json").write_text(json.dumps(raw))
+    assert "a part of it was measured on a simulated node" in record.read(signed.folder / "record.json").objections

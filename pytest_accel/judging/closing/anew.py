@@ -58,6 +58,8 @@ def _shown(verdict: Verdict) -> str:
 
 def _result(run: Run) -> Iterator[str]:
     """Yield how the closing line differs from the one that the verdicts and the circumstances give."""
+    if {run.simulated, *(each.simulated for each in run.measurements)} == {True, False}:
+        yield "a part of it was measured on a simulated node"
     stated, found = run.closing, close(run.verdicts, run.circumstances or Circumstances())
     same = (found.word, found.exit) == (stated.word, stated.exit) and stated.word in stated.line
     if not same or (found.word == ACCEPTED and found.line.partition(" (")[0] not in stated.line):

@@ -76,7 +76,7 @@ def secret_of(folder: Path | None, *, make: bool = False) -> bytes:
     Refused where there can be none, and for one that others may know.
     """
     if len(text := os.environ.get(VARIABLE, "")) >= SHORTEST:
-        return text.encode()
+        return text.encode(errors="surrogateescape")
     if folder is None or text:
         why = f"share the folder of --accel-output, or set {VARIABLE} to {SHORTEST} or more characters, the same on all"
         raise Refused(f"--accel-fabric: the nodes need a secret in common: {why} (openssl rand -hex 32)")

@@ -73,8 +73,8 @@ class FabricStore:
         there, runs = self._there, self._there.rank == 0 and not self._there.hosted
         try:
             found = socket.getaddrinfo(there.host, there.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            why = f"the name of rank 0, {there.host}, does not resolve on this node: {error.strerror or error}"
+        except (OSError, UnicodeError) as error:
+            why = f"the name of rank 0, {there.host}, does not resolve on this node: {error}"
             raise Refused(f"--accel-fabric: {why}; set MASTER_ADDR to an address that all nodes reach") from None
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
         torch = importlib.import_module("torch.distributed").torch  # here alone pytest itself loads it
