@@ -303,6 +303,9 @@ def test_a_series_of_which_a_run_is_missing_is_refused(tmp_path: Path) -> None:
             node.series(1.0)
         kept.rename(series / f"run-{number}")
     (series / "series.json").unlink()
+    with pytest.raises(Refused, match=r"series.json: cannot be read: .*; begin a new series"):
+        node.series(1.0)  # its summary says that there was one
+    (series / "summary.json").unlink()
     shutil.rmtree(series / "run-1")
     with pytest.raises(Refused, match=r"run-1/record.json: .*; begin a new series"):
         node.series(1.0)
