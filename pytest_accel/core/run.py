@@ -176,8 +176,8 @@ class RunEntry(TimeSpent, total=False):
     environment: dict[str, dict[str, str]]
     """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
     loaded: list[str]
-    """What pytest loaded or obeyed beside its command line and the installed distributions: "conftest.py of /data",
-    "plugin ours of /data", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
+    """The files, plugins, options and variables of the run beside its command line and the installed distributions:
+    "conftest.py of /data", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
     PYTEST_ADDOPTS alike. Absent if there was nothing, and in a run that did not end."""
     counted: dict[str, CountedEntry]
     """The last reading of the error counters, by UUID: the next run of a series counts from there."""

@@ -108,14 +108,14 @@ def _ssh_keygen(action: str, *words: str, data: bytes = b"", ask: bool = False) 
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose signatures count, and for which run."""
+    """The signers who are trusted, and the nonce of the run that is expected."""
 
     signers: Path
     """The list of signers (ssh-keygen(1), ALLOWED SIGNERS)."""
     signer: str | None = None
     """The name that has to have signed; None for any of the list."""
     nonce: str | None = None
-    """What the run was given; None for any."""
+    """The nonce that the run has to have; None for any."""
     revoked: Path | None = None
     """Keys that count no more (ssh-keygen(1), -r)."""
 

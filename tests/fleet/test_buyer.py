@@ -128,7 +128,7 @@ def test_a_signed_record_with_lowered_limits_that_states_the_buyer_s_files(triad
 
 
 def test_a_record_by_other_files_than_the_buyer_s_is_not_accepted(tmp_path: Path) -> None:
-    """By the shipped file in place of the one that was agreed on. Another product than was ordered is rejected."""
+    """The shipped file made it, and another one was agreed on. Another product than was ordered is rejected."""
     save(node(0), tmp_path / "records" / "node0")
     status, found = told(tmp_path, f"--sku={agreed(tmp_path, 2500)}")
     assert (status, found["of_nodes"]["not judged"]) == (6, 1)
@@ -182,7 +182,7 @@ def test_a_record_under_another_name_beside_a_signed_one_is_unsigned(tmp_path: P
 def test_a_limit_that_the_supplier_calls_a_marker_takes_no_limit_of_the_buyer_s_away(
     metric: str, tmp_path: Path
 ) -> None:
-    """Of a test of his own, at a bound that his figures hold, and under the key that an acceptance requires."""
+    """The marker has a bound that his figures hold, and the key that an acceptance requires."""
     one = node(0)
     own = replace(LIMITS[metric], declared_by=DeclaredBy.MARKER, floor=None, equals=None, ceiling=1e6, beneath=None)
     one.measurements = [replace(each, value=5) if each.metric == metric else each for each in one.measurements]

@@ -60,9 +60,9 @@ class SeriesRun:
     epoch: float = 0.0
     """The time in `loaded` at which CLOCK_MONOTONIC of its boot was zero."""
     clock_set: str = ""
-    """By how much the clock of the host was set during it, in words; empty if it was not."""
+    """The step by which the clock of the host was set during the run, in words; empty without one."""
     beside: Sequence[str] = ()
-    """That of `Circumstances.loaded`."""
+    """The names of what the run loaded (`Circumstances.loaded`)."""
 
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:

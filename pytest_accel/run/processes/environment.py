@@ -85,8 +85,8 @@ LAUNCHER = (
     "TORCHELASTIC_*",
     "PYTEST_ACCEL_FABRIC_SECRET",
 )
-"""By these torch joins the process group of a job, and the agent a fabric run. Child processes do not inherit them:
-their group is that of the node."""
+"""The variables by which torch joins the process group of a job, and an agent its fabric run. Child processes do not
+inherit them: their group is that of the node."""
 
 
 def found(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
