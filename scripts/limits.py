@@ -31,8 +31,8 @@ HEAD = (
 ACCEPTS = (
     "The shortest level at which a node can be accepted, and for each part the share of the datasheet below which a",
     "device is rejected however many are slow alike, with what stands behind the floor: figures by our method, which",
-    "may hold for some versions alone, or a class. For `pcieN` their number is named, as in",
-    "`--accel-platform=pcie8`. An empty part needs no limit there, or has none that rejects (lacks).",
+    "may hold for some versions alone, a class, or other products of the vendor. For `pcieN` their number is named, as",
+    "in `--accel-platform=pcie8`. An empty part needs no limit there, or has none that rejects (lacks).",
 )
 
 
@@ -193,18 +193,20 @@ def _parts(sku: Sku, platform: Platform) -> list[str]:
 
 def _classes() -> list[str]:
     """Return the rows of the classes with the figures behind them."""
-    rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
     found = [
         (
             f"`{row.name}`",
             ", ".join(row.metrics),
             f"{row.lowest:g}",
-            f"{row.floor:.2f}" if row.rejects else "informs",
+            f"{row.floor:.2f}",
+            f"{row.factor:g}",
+            str(len(row.publishers)),
             "; ".join(f"{each['sku']} {each['value']:g} = {each['share']:g} ({each['by']})" for each in row.figures),
         )
-        for row in rows
+        for row in classes.read(loader.SHIPPED / classes.FILE).rows
     ]
-    return table(("class", "metrics", "lowest healthy", "floor", "figures and shares of the datasheet"), found)
+    columns = ("class", "metrics", "lowest healthy", "floor", "factor", "publishers", "figures and their shares")
+    return table(columns, found)
 
 
 def _part(sku: Sku, platform: Platform, part: str) -> str:
@@ -216,7 +218,9 @@ def _part(sku: Sku, platform: Platform, part: str) -> str:
         bound = of_class.value if of_class else limit.floor
         if peak and bound and limit.basis:
             versions = "" if of_class or limit.declared_by is DeclaredBy.CLASS else _versions(limit)
-            shares.append((bound / peak[0], f"{limit.basis.value}{versions and f' ({versions})'}"))
+            best = readiness.backing(limit, limit.basis)
+            by = limit.basis.value if best is None or best.floor is None or best.publishers else "vendor"
+            shares.append((bound / peak[0], f"{by}{versions and f' ({versions})'}"))
     return "{:.2f} {}".format(*max(shares)) if shares else ""
 
 

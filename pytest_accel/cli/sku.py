@@ -42,9 +42,11 @@ def _add_lint(parser: argparse.ArgumentParser) -> None:
 def _list(_: argparse.Namespace) -> int:
     """Print the shipped SKUs, one per line. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
-    print("\naccepts: the level from which on a node can be accepted; by: what stands behind its floors with the")
-    print("software of their sources; GB, GB/s: memory and its bandwidth; TFLOPS: peak of bf16, or else of fp16;")
-    print("platform: the usual one ('pytest-accel sku show NAME' has all, and the product's full name)")
+    print("\naccepts: the level from which on a node can be accepted; GB, GB/s: memory and its bandwidth; TFLOPS: peak")
+    print("of bf16, or else of fp16; matmul to collectives: what stands behind the floors on the usual platform: the")
+    print("number of publishers of figures of its class, 'vendor' for figures of other products, 'method' for figures")
+    print("by our method; * half speed is not excluded: such a node needs four devices alike; platform: the usual one")
+    print("('pytest-accel sku show NAME' has all, and the product's full name)")
     return 0
 
 

@@ -135,13 +135,18 @@ class Basis(Enum):
 class ClassFloor:
     """The floor of a class under one metric, far below which no healthy product of the class was ever published.
 
-    `value` is in the unit of the metric, `share` and `lowest` are fractions of the datasheet: the floor, and the lowest
-    figure that was published for a healthy product of the class.
+    `value` is in the unit of the metric, `share`, `lowest` and `highest` are fractions of the datasheet: the floor, and
+    the lowest and the highest figure that were published for healthy products of the class. `factor` is what the floor
+    is of the lowest, before it was rounded down.
     """
 
     value: float
     share: float
     lowest: float
+    highest: float
+    factor: float
+    publishers: tuple[str, ...]
+    """Those who published the figures, each once."""
     row: str
     """The name of the row in the file of the classes."""
     of: str
@@ -150,6 +155,13 @@ class ClassFloor:
     """File and line of the row."""
     software: Mapping[str, str] = field(default_factory=dict)
     """The versions from which on the figures of the row hold, by name. With others the floor does not reject."""
+    of_vendor: bool = False
+    """True for a floor by other products of the vendor, where none of the class was published."""
+
+    @property
+    def excludes_half(self) -> bool:
+        """True if it rejects whatever healthy device falls to half of its rate."""
+        return self.share > self.highest / 2
 
 
 @dataclass(frozen=True)

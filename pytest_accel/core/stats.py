@@ -13,6 +13,9 @@ CONFIDENCE = 0.999
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000)
 """Numbers of blocks at which a sampling loop may stop; testing more often would make the interval too narrow."""
 
+ENOUGH_ALIKE = 4
+"""Number of like devices from which on their median is that of healthy ones if one of them is slow."""
+
 SAMPLE_DIGITS = 7
 """Significant digits of a sample and its duration: far more than any clock tells, and half of what a float prints."""
 

@@ -1,14 +1,15 @@
 """Floors of a class: shares of the datasheet below which no healthy product of the class was ever published.
 
 A row of `thresholds/classes.yaml` names metrics, the products that it holds for, and the published healthy figures. Its
-floor is a fraction of the lowest of them, so that it finds gross faults alone. It always stands: by itself where a
-SKU's file has no limit on the metric, and beneath any limit that the file has.
+floor is a fraction of the lowest of them, the smaller the fewer publishers stand behind it, so that it finds gross
+faults alone. It always stands: by itself where a SKU's file has no limit on the metric, and beneath any limit that the
+file has. Where no row holds for a product, the figures of all products of its vendor give the floor of what decides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,16 +21,11 @@ from pytest_accel.core.yaml_nodes import Findings, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
-from pytest_accel.skus.readiness import HOST_LINK, required_part
+from pytest_accel.skus.readiness import DECIDING, HOST_LINK, MATRIX_UNITS, OTHER_TYPES, required_part
 from pytest_accel.skus.schema import software_check
 
 FILE = "classes.yaml"
 """The name of the file, beside those of the SKUs."""
-OF_LOWEST = 0.85
-"""The floor of a class as a share of its lowest healthy figure. Software and hosts move a figure by 15 % at most
-(`judging.verdicts.allowance.MOST_BY_METHOD`)."""
-ENOUGH_SOURCES = 3
-"""The least number of independent sources behind a row that rejects. One with fewer informs."""
 
 _texts = yaml_nodes.list_of(text)
 _published = {"by": text, "date": yaml_nodes.date, "url": text, "conditions": text}
@@ -83,7 +79,16 @@ _row = yaml_nodes.record_of(
     },
     required=("title", "metrics", "products", "figures"),
 )
-_check = yaml_nodes.record_of({"rows": yaml_nodes.mapping_of(_row)}, required=("rows",))
+_floors = yaml_nodes.record_of(
+    {
+        "of_lowest": yaml_nodes.list_of(positive),
+        "of_vendor": positive,
+        "of_other_type": positive,
+        "without": _texts,
+    },
+    required=("of_lowest", "of_vendor", "of_other_type", "without"),
+)
+_check = yaml_nodes.record_of({"floors": _floors, "rows": yaml_nodes.mapping_of(_row)}, required=("floors", "rows"))
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ class ClassRow:
     figures: Sequence[Mapping[str, Any]]
     origin: str
     """File and line."""
+    of_lowest: Sequence[float]
+    """The floor as a share of the lowest figure, by the number of publishers: one, two, and so on."""
     platforms: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     widest: Mapping[str, Any] | None = None
@@ -104,26 +111,33 @@ class ClassRow:
 
     `raw` is that of devices at any clock, where it is wider.
     """
+    of_vendor: bool = False
+    """True for the floor of a vendor, whose figures are those of other products."""
 
     @property
     def lowest(self) -> float:
         """The lowest share that was published for a healthy product."""
-        return min(float(each["share"]) for each in self.figures)
+        return min(float(figure["share"]) for figure in self.figures)
+
+    @property
+    def highest(self) -> float:
+        """The highest share that was published for a healthy product."""
+        return max(float(figure["share"]) for figure in self.figures)
+
+    @property
+    def publishers(self) -> tuple[str, ...]:
+        """Those who published the figures, each once."""
+        return tuple(dict.fromkeys(figure["by"] for figure in self.figures))
+
+    @property
+    def factor(self) -> float:
+        """The floor as a share of the lowest figure."""
+        return self.of_lowest[min(len(self.publishers), len(self.of_lowest)) - 1]
 
     @property
     def floor(self) -> float:
         """The share below which a device is rejected, rounded down to two digits."""
-        return math.floor(100 * OF_LOWEST * self.lowest + 1e-9) / 100
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Those who published the figures, each once."""
-        return tuple(dict.fromkeys(each["by"] for each in self.figures))
-
-    @property
-    def rejects(self) -> bool:
-        """True if enough independent sources stand behind the row."""
-        return len(self.sources) >= ENOUGH_SOURCES
+        return math.floor(100 * self.factor * self.lowest + 1e-9) / 100
 
     def only(self, metrics: Container[str]) -> ClassRow:
         """Return the row with these of its metrics alone."""
@@ -144,47 +158,108 @@ class ClassRow:
         )
 
     def _joins(self, platform: Platform) -> bool:
-        stated = {
-            "devices": platform.devices,
-            "pcie": platform.pcie.get("gen"),
-            "host_link": platform.host_link.get("type"),
-            "link": platform.link.get("type"),
-            "topology": platform.link.get("topology"),
-            "fabric": platform.fabric.get("link"),
-        }
+        stated = _stated(platform)
         return all(stated[key] in accepted for key, accepted in self.platforms.items())
 
 
+@dataclass(frozen=True)
+class Classes:
+    """The content of the file of the classes: its rows, and the factors of the floors by the evidence behind them."""
+
+    rows: Sequence[ClassRow]
+    of_vendor: float
+    """The floor of a vendor as a share of the lowest figure of any of its products."""
+    of_other_type: float
+    """The most that it may be, as a share of what the class of a product shows in another matrix type."""
+    without: Sequence[str]
+    """The SKUs without a floor of their vendor."""
+    origin: str
+    """File and line of the factors."""
+    digest: str = ""
+    """SHA-256 of the file."""
+
+    def of(self, sku: Sku, platform: Platform) -> list[ClassRow]:
+        """Return the rows that hold for a product on a platform, those of its vendor last."""
+        found = [row for row in self.rows if row.holds_for(sku, platform)]
+        known = {row.products.get("vendor") for row in self.rows}
+        if platform.partition or sku.name in self.without or sku.vendor not in known:
+            return found
+        return [*found, *self._of_vendor(sku, platform, found)]
+
+    def _of_vendor(self, sku: Sku, platform: Platform, found: Sequence[ClassRow]) -> Iterator[ClassRow]:
+        """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it.
+
+        The link bounds host copies whoever made the device: figures of all vendors count for those.
+        """
+        for part, metrics in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
+            alike = [row for row in self.rows if row.products.get("vendor", sku.vendor) == sku.vendor]
+            alike = [row for row in alike if set(metrics) & set(row.metrics)]
+            metric = next((each for each in metrics if peaks.peak(sku, each, platform)), None)
+            if metric is None or not alike or set(metrics) & {each for row in found for each in row.metrics}:
+                continue
+            lowest = min(alike, key=lambda row: row.lowest)
+            at = {key: [value] for key, value in _stated(platform).items() if value} if part == HOST_LINK else {}
+            floor = replace(
+                lowest,
+                name=f"{sku.vendor} {metric}",
+                title=f"any product of {sku.vendor}",
+                metrics=[metric],
+                products={"vendor": sku.vendor},
+                figures=[figure for row in alike for figure in row.figures],
+                origin=self.origin,
+                of_lowest=(self.of_vendor,),
+                platforms=at,
+                widest=None,
+                of_vendor=True,
+            )
+            others = [row for row in found if part == MATRIX_UNITS and set(row.metrics) & set(OTHER_TYPES)]
+            most = [replace(floor, figures=row.figures, of_lowest=(self.of_other_type,)) for row in others]
+            yield min([floor, *most], key=lambda row: row.floor)
+
+
+def _stated(platform: Platform) -> dict[str, Any]:
+    """Return what a row of the classes may ask of a platform."""
+    return {
+        "devices": platform.devices,
+        "pcie": platform.pcie.get("gen"),
+        "host_link": platform.host_link.get("type"),
+        "link": platform.link.get("type"),
+        "topology": platform.link.get("topology"),
+        "fabric": platform.fabric.get("link"),
+    }
+
+
 @cache
-def rows(path: Path) -> tuple[tuple[ClassRow, ...], str]:
-    """Read the file of the classes; return its rows and the SHA-256 of the file. Raises BadFile with all findings."""
-    root, digest = yaml_nodes.read(path, FILE, begins="rows:")
+def read(path: Path) -> Classes:
+    """Read the file of the classes. Raises BadFile with all findings."""
+    root, digest = yaml_nodes.read(path, FILE, begins="floors:")
     findings = Findings()
     found = _check(root, "", findings) or {}
     findings.raise_if_any()
     places = root.data["rows"].data
     keys = ("title", "metrics", "products", "figures", "platforms", "software", "widest")
-    return tuple(
-        ClassRow(name=name, origin=places[name].where, **{key: row[key] for key in keys if key in row})
-        for name, row in found["rows"].items()
-    ), digest
+    factors, at = found["floors"], root.data["floors"]
+    of_lowest = factors.pop("of_lowest")
+    stated = {name: {key: row[key] for key in keys if key in row} for name, row in found["rows"].items()}
+    rows = [ClassRow(name, origin=places[name].where, of_lowest=of_lowest, **row) for name, row in stated.items()]
+    return Classes(rows, **factors, origin=at.where, digest=digest)
 
 
-def with_floors(sku: Sku, every: Sequence[ClassRow]) -> Sku:
+def with_floors(sku: Sku, every: Classes) -> Sku:
     """Return the SKU with the floors of its classes on every platform, alone or beneath its own limits.
 
     The limits of the SKU itself get those that hold on all of its platforms.
     """
-    rejecting = [row for row in every if row.rejects]
-    here = {name: [row for row in rejecting if row.holds_for(sku, each)] for name, each in sku.platforms.items()}
-    shared = [row for row in rejecting if not row.platforms and all(row in rows for rows in here.values())]
+    here = {name: every.of(sku, platform) for name, platform in sku.platforms.items()}
+    first, *others = here.values()
+    shared = [row for row in first if not row.platforms and all(row in rows for rows in others)]
     platforms = {}
     for name, platform in sku.platforms.items():
         own = [row if row not in shared else row.only(platform.limits) for row in here[name]]
         limits = _limits(sku, platform, platform.limits, own, sku.limits)
         platforms[name] = replace(platform, limits=without_host_floors(limits) if platform.guest else limits)
     usual = next(iter(sku.platforms.values()))
-    widest = next((row.widest for row in every if row.widest and row.holds_for(sku, usual)), None)
+    widest = next((row.widest for row in first if row.widest), None)
     floored = replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
     return replace(floored, widest=_widest(widest)) if widest else floored
 
@@ -225,7 +300,17 @@ def _limits(
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue
         floor = ClassFloor(
-            round(row.floor * peak[0], 4), row.floor, row.lowest, row.name, peak[1], row.origin, row.software
+            value=round(row.floor * peak[0], 4),
+            share=row.floor,
+            lowest=row.lowest,
+            highest=row.highest,
+            factor=row.factor,
+            publishers=row.publishers,
+            of_vendor=row.of_vendor,
+            row=row.name,
+            of=peak[1],
+            origin=row.origin,
+            software=row.software,
         )
         limit = limits.get(metric) or under.get(metric)
         if limit is None:
@@ -240,13 +325,13 @@ def _alone(sku: Sku, platform: Platform, metric: str, row: ClassRow, floor: Clas
     """Return the limit on a metric that only the floor of the class bounds."""
     declared = declaration_of(metric)
     lowest = min(row.figures, key=lambda each: float(each["share"]))
-    why = f"{OF_LOWEST:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
+    why = f"{row.factor:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
     return Limit(
         metric,
         declared.unit_of(metric) or "" if declared else "",
         floor=floor.value,
         levels=levels_with_time(declared, metric, sku.budgets),
-        source=Source("derived", ", ".join(row.sources), str(lowest["date"]), conditions=f"{row.title}; {why}"),
+        source=Source("derived", ", ".join(row.publishers), str(lowest["date"]), conditions=f"{row.title}; {why}"),
         conditions={"ranks": platform.devices} if declared and declared.runs == "ranks" and platform.devices else {},
         software=row.software,
         origin=row.origin,

@@ -64,7 +64,7 @@ def published(sku: str, nodes: int) -> Sequence[Mapping[str, Any]]:
 
     They are figures of the class floor: sku, value in GB/s, nodes, by, conditions.
     """
-    rows, _ = classes.rows(loader.SHIPPED / classes.FILE)
+    rows = classes.read(loader.SHIPPED / classes.FILE).rows
     figures = [each for row in rows if ALL_NODES in row.metrics for each in row.figures]
     known = [each for each in figures if each["sku"] == sku and "nodes" in each]
     return sorted(known, key=lambda each: abs(each["nodes"] - nodes))

@@ -100,9 +100,9 @@ def _with_class_floors(sku: Sku) -> Sku:
     """Return the SKU with the floors of its classes, and with the file of the classes among its files."""
     if not (SHIPPED / classes.FILE).is_file():
         return sku
-    rows, digest = classes.rows(SHIPPED / classes.FILE)
-    floored = classes.with_floors(sku, rows)
-    return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: digest})
+    every = classes.read(SHIPPED / classes.FILE)
+    floored = classes.with_floors(sku, every)
+    return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: every.digest})
 
 
 def load_shipped() -> list[Sku]:

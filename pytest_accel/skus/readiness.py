@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.words import counted
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
 
-WITHOUT_FABRIC = ("bridge", "none")
-"""Topologies of devices that are linked in pairs or not at all: what is between them is the host's."""
-BETWEEN_DEVICES = ("peer links", "collectives")
-"""Parts that an acceptance needs no limit for where the platform has no fabric."""
-HOST_LINK = "host link"
-"""The part whose floors a virtual machine hides."""
+MATRIX_UNITS, HOST_LINK = "matrix units", "host link"
+MAY_LACK = (HOST_LINK, "peer links", "collectives")
+"""Parts that an acceptance does without where no figure for them is known: the links that a platform brings."""
+DECIDING = {
+    MATRIX_UNITS: (("matmul.bf16", "matmul.fp16"),),
+    "memory": (("stream.copy_kernel",),),
+    HOST_LINK: (("host_copy.h2d",), ("host_copy.d2h",)),
+}
+"""The metrics by which a part can be accepted. bf16 and fp16 are one type; fp16 counts where there is no bf16."""
+DECIDE = {metric for groups in DECIDING.values() for group in groups for metric in group}
+CALLED = {MATRIX_UNITS: "matmul"}
+"""The words for parts in the closing line, where they differ."""
 READ = ("inventory", "health", "sustained load")
 """Parts that are read, or judged without a figure of the product."""
 PLAIN = ("fp32", "fp64")
 """Dtypes whose products say nothing about matrix units of 16 and 8 bits."""
 OF_MATRIX_UNITS = ("bf16", "fp16", "fp8", "int8", "tf32")
 """Dtypes of a datasheet that only matrix units reach."""
+OTHER_TYPES = tuple(f"matmul.{dtype}" for dtype in OF_MATRIX_UNITS if dtype not in ("bf16", "fp16"))
+"""Metrics of matrix units by another type than the deciding one."""
 
 
 def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
@@ -35,13 +45,11 @@ def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS)
 def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
     """Return the parts without a limit that rejects which an acceptance does without, as its line says.
 
-    They are the parts between devices without a fabric, the peer links of a fabric that its collectives judge, and the
-    host link in a virtual machine, which hides what the link is capable of.
+    They are those for which the platform has no figure at any level, such as the host link in a virtual machine, which
+    hides what the link is capable of, and the peer links of a fabric that its collectives judge.
     """
-    fabric = platform.link and platform.link.get("topology") not in WITHOUT_FABRIC
-    optional = {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
-    optional |= set() if fabric else set(BETWEEN_DEVICES)
-    optional |= {HOST_LINK} if platform.guest else set()
+    optional = {part for part in MAY_LACK if not rejecting(sku, platform, part)}
+    optional |= {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
     return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
 
 
@@ -73,10 +81,55 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
     return [each for each in required if not is_plain(each.metric)]
 
 
-def bases(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Basis]:
-    """Return what stands behind the limits that reject on a part, the tightest first; empty if none states a figure."""
-    found = {each.basis for each in rejecting(sku, platform, part, levels)}
-    return [each for each in Basis if each in found]
+@dataclass(frozen=True)
+class Backing:
+    """What stands behind a limit that rejects: the origin of its figures, and the floor of the class if that is one."""
+
+    metric: str
+    basis: Basis
+    floor: ClassFloor | None = None
+
+    @property
+    def publishers(self) -> int:
+        """The number of those who published figures of the class; 0 for another origin."""
+        return len(self.floor.publishers) if self.floor and not self.floor.of_vendor else 0
+
+    @property
+    def rank(self) -> tuple[int, bool, bool, int]:
+        """The sort key for the strongest first; of floors of the class, that of the metric that decides the part."""
+        half = self.floor is not None and not self.floor.excludes_half
+        return list(Basis).index(self.basis), half, self.metric not in DECIDE, -self.publishers
+
+    @property
+    def words(self) -> str:
+        """What stands behind it: "method floors", "2 publishers"."""
+        if self.floor is None:
+            return f"{self.basis.value} floors"
+        return "other products of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
+
+
+def backing(limit: Limit, basis: Basis | None) -> Backing | None:
+    """Return what stands behind a limit that rejects by `basis`, None if nothing does."""
+    return Backing(limit.metric, basis, limit.beneath if basis is Basis.CLASS else None) if basis else None
+
+
+def strongest(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> dict[str, Backing]:
+    """Return what stands behind the strongest limit that rejects, by required part that is measured."""
+    found: dict[str, Backing] = {}
+    for part in (each for each in required_parts(sku, platform, levels) if each not in READ):
+        some = (backing(limit, limit.basis) for limit in rejecting(sku, platform, part, levels))
+        if best := min(filter(None, some), key=lambda each: each.rank, default=None):
+            found[part] = best
+    return found
+
+
+def half_passing(found: Mapping[str, Backing]) -> str:
+    """Return that devices which are all at half of their rate might hold, "half speed not excluded (matmul)".
+
+    It is empty if they cannot. `found` is the strongest backing by part.
+    """
+    parts = [CALLED.get(part, part) for part, each in found.items() if each.floor and not each.floor.excludes_half]
+    return f"half speed not excluded ({', '.join(parts)})" if parts else ""
 
 
 def required_part(metric: str) -> str:
@@ -87,7 +140,7 @@ def required_part(metric: str) -> str:
 
 def is_plain(metric: str) -> bool:
     """Return True for a matrix product of a dtype for which no matrix units of 16 or 8 bits are used."""
-    return required_part(metric) == "matrix units" and parse(metric).variant in PLAIN
+    return required_part(metric) == MATRIX_UNITS and parse(metric).variant in PLAIN
 
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:

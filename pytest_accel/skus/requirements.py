@@ -8,11 +8,12 @@ from dataclasses import replace
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import lacking
+from pytest_accel.skus.readiness import half_passing, lacking, strongest
 
 NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
@@ -115,8 +116,8 @@ def between_nodes(metric: str) -> bool:
 
 
 def numbered(platform: Platform) -> Platform:
-    """Return a platform of any number of devices as one of several, as it is once their number is named."""
-    return platform if platform.devices else replace(platform, name=f"{platform.name}N", devices=2)
+    """Return a platform of any number of devices as one of so many that their neighbours judge them."""
+    return platform if platform.devices else replace(platform, name=f"{platform.name}N", devices=ENOUGH_ALIKE)
 
 
 def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
@@ -139,5 +140,7 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
             f"platform {platform.name} of {sku.name} does not say how many devices to expect; "
             "put their number behind its name, as in --accel-platform=pcie8"
         )
-    missing = lacking(sku, platform, [level])
-    return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}" if missing else None
+    if missing := lacking(sku, platform, [level]):
+        return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}"
+    half = half_passing(strongest(sku, platform, [level]))
+    return f"{half} with fewer than {ENOUGH_ALIKE} devices" if half and platform.devices < ENOUGH_ALIKE else None

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
-from pytest_accel.core.sku import Basis, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import READ, bases, rejecting, required_parts
+from pytest_accel.skus.readiness import CALLED, READ, Backing, not_judged, rejecting, strongest
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded
+
+MEASURED = tuple(part for part in REQUIRED if part not in READ)
+"""The parts that floors judge."""
+HALF = "*"
+"""The mark of a floor that devices at half of their rate may hold."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +39,13 @@ def listing(skus: Iterable[Sku]) -> Table:
             _shown(sku.datasheet.memory.get("gb"), ""),
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
-            " ".join(_bases(sku)),
+            *_backings(sku),
             next(iter(sku.platforms)),
         )
         for sku in skus
     ]
-    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platform"), rows)
+    parts = (CALLED.get(part, part) for part in MEASURED)
+    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", *parts, "platform"), rows)
 
 
 def sheet(sku: Sku) -> list[Table]:
@@ -121,26 +128,35 @@ def accepts(sku: Sku) -> str:
     return next((level for level in LEVELS if level in levels), "no")
 
 
-def _bases(sku: Sku) -> list[str]:
-    """Return what stands behind the limits that reject on the usual platform, by the part for which it is weakest."""
-    platform = next(iter(sku.platforms.values()))
-    parts = [part for part in required_parts(sku, platform) if part not in READ]
-    best = [found[0] for part in parts if (found := bases(sku, platform, part))]
-    return [each.value for each in Basis if each in best]
+def _backings(sku: Sku) -> list[str]:
+    """Return what stands behind the limits that reject on the usual platform, by part."""
+    found = strongest(sku, requirements.numbered(next(iter(sku.platforms.values()))))
+    return [_short(found[part]) if part in found else "" for part in MEASURED]
+
+
+def _short(best: Backing) -> str:
+    """Return what stands behind a part in one word."""
+    told = best.basis.value if best.floor is None else str(best.publishers or "vendor")
+    return told + HALF * (best.floor is not None and not best.floor.excludes_half)
 
 
 def _acceptance(sku: Sku) -> Table:
     """Return the table of what an acceptance rests on, part by part."""
     rows = []
-    for platform in sku.platforms.values():
-        for part in required_parts(sku, platform):
-            if part in READ:
-                continue
-            told = [f"{each.metric} {_rejects_below(each)}" for each in rejecting(sku, platform, part)]
-            basis = bases(sku, platform, part)
-            rows.append((platform.name, part, "; ".join(told) or "nothing", basis[0].value if basis else ""))
-    note = "One known-good node makes all of it tighter: pytest-accel calibrate RECORD."
-    return Table("What an acceptance rests on", ("platform", "part", "rejects", "by"), rows, note)
+    for platform in map(requirements.numbered, sku.platforms.values()):
+        for part, best in strongest(sku, platform).items():
+            told = [f"{limit.metric} {_rejects_below(limit)}" for limit in rejecting(sku, platform, part)]
+            by, floor = best.words, best.floor
+            of = f"{floor.share:g} = {floor.factor:g} x {floor.lowest:g}" if floor else ""
+            by += f": {', '.join(floor.publishers)}" if best.publishers and floor else ""
+            by += "; half speed not excluded" if floor and not floor.excludes_half else ""
+            rows.append((platform.name, part, "; ".join(told), of, by))
+        rows += [(platform.name, part, "nothing", "", "not judged") for part in not_judged(sku, platform)]
+    note = (
+        "One known-good node makes all of it tighter: pytest-accel calibrate RECORD, with the record of "
+        f"pytest --accel-sku={sku.name} --accel-level=standard. "
+    )
+    return Table("What an acceptance rests on", ("platform", "part", "rejects", "of the datasheet", "by"), rows, note)
 
 
 def _rejects_below(limit: Limit) -> str:

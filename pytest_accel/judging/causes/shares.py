@@ -16,9 +16,10 @@ from typing import Any
 from pytest_accel.core.details import ClockLosses
 from pytest_accel.core.measurement import Device, Measurement, is_rate, is_time, speed_share
 from pytest_accel.core.sku import Limit
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.causes.clock_losses import JOINT
-from pytest_accel.judging.verdicts.like_devices import ENOUGH, Attempt, seldom_read
+from pytest_accel.judging.verdicts.like_devices import Attempt, seldom_read
 
 FULL_CLOCK = 0.97
 """Fraction of the expected clock: above it the clock is not the cause."""
@@ -113,8 +114,8 @@ def expectation(
     """
     alike = [each for attempt in others if (each := _last(attempt, own))]
     known = [each for each in map(mean_clock, alike) if each]
-    usual = median(known) if len(known) >= ENOUGH else None
-    if _timed(own) and len(alike) >= ENOUGH:
+    usual = median(known) if len(known) >= ENOUGH_ALIKE else None
+    if _timed(own) and len(alike) >= ENOUGH_ALIKE:
         middle = median([float(each.value or 0) for each in alike])
         speed = _speed(own, middle)
         if speed is not None and speed < AS_FAST:

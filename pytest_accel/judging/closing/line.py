@@ -10,6 +10,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.closing import parts as closing_parts
@@ -92,6 +93,11 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         missing = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED", next=missing)
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
+    deciding = [each for each in limits if _decides(each)]
+    backed = closing_parts.backed(deciding)
+    half = readiness.half_passing(backed)
+    if half and not around.unfit and around.expected_devices < ENOUGH_ALIKE:
+        advised.append(f"{half} with fewer than {ENOUGH_ALIKE} devices")
     behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
     advised += [f"floors come from these devices: {behind}"] if behind else []
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
@@ -102,7 +108,9 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     own = f" with {around.own_tests}" if around.own_tests else ""
     loaded = f"with {listed(around.loaded, MOST_LOADED)}" if around.loaded else ""
-    notes = _notes([*_worth(limits, around), *_qualifiers(limits, around), loaded])
+    not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
+    worth = [closing_parts.bases(backed, deciding), half, not_judged]
+    notes = _notes([*worth, *_qualifiers(limits, around), loaded])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 
 
@@ -171,12 +179,6 @@ def _decides(verdict: Verdict) -> bool:
 def _notes(notes: Sequence[str]) -> str:
     """Return notes in parentheses, empty without any."""
     return f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
-
-
-def _worth(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return the notes on what an acceptance is worth: what stands behind the floors, and what no limit judges."""
-    not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
-    return [closing_parts.bases([each for each in limits if _decides(each)]), not_judged]
 
 
 def _qualifiers(limits: Sequence[Verdict], around: Circumstances) -> list[str]:

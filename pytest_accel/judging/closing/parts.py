@@ -5,19 +5,19 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
 from pytest_accel.core.sentences import phrases, sentence_of
-from pytest_accel.core.sku import Basis, Source
+from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
-from pytest_accel.skus.readiness import READ, is_plain, required_part
+from pytest_accel.skus.readiness import CALLED, READ, Backing, backing, is_plain, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
@@ -26,12 +26,8 @@ SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
 SHORT_SENTENCE = 40
 """Characters of the longest sentence that a list of several devices shows in full."""
 
-ORDER = tuple(Basis)
-"""The bases of limits, the tightest first."""
 TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
 """Those that an acceptance names."""
-PRODUCTS = "products"
-"""The word for the matrix units, as they are measured."""
 
 HAPPENED = {
     "hung": "hung in",
@@ -158,35 +154,41 @@ def _why_marginal(verdict: Verdict) -> str:
     return f" {margin_text}".rstrip()
 
 
-def bases(deciding: Sequence[Verdict]) -> str:
-    """Return what stands behind the limits that reject, by part: "products, memory by class floors".
+def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
+    """Return what stands behind the limits that reject, by part in the order of `REQUIRED`.
 
-    Figures that others published and measured by our method go without saying. A part counts as what the device with
-    the weakest limits is judged by.
+    A part counts as what the device with the weakest limits is judged by, by the strongest of them.
     """
-    best: dict[tuple[str, str], Basis] = {}
-    own = []
-    for each in deciding:
-        if each.basis is Basis.OWN and each.limit and each.limit.source and required_part(each.metric) not in READ:
-            own.append(each.limit.source)
-        part, basis = "" if is_plain(each.metric) else required_part(each.metric), each.basis
-        key = (part, each.subject)
-        if part and basis and (key not in best or ORDER.index(basis) < ORDER.index(best[key])):
-            best[key] = basis
-    weakest: dict[Basis, list[str]] = {}
-    for part in (each for each in REQUIRED if each not in READ):
-        found = [basis for (of, _), basis in best.items() if of == part]
+    best: dict[str, dict[str, Backing]] = {}
+    for verdict in deciding:
+        part = "" if is_plain(verdict.metric) else required_part(verdict.metric)
+        found = backing(verdict.limit, verdict.basis) if verdict.limit and part not in ("", *READ) else None
         if found:
-            weakest.setdefault(max(found, key=ORDER.index), []).append(PRODUCTS if part == "matrix units" else part)
-    return "; ".join(
-        f"{', '.join(parts)} by {basis.value} floors{_few(own) if basis is Basis.OWN else ''}"
-        for basis, parts in weakest.items()
-        if basis in TOLD
-    )
+            devices = best.setdefault(part, {})
+            devices[verdict.subject] = min(found, devices.get(verdict.subject, found), key=lambda each: each.rank)
+    return {part: max(best[part].values(), key=lambda each: each.rank) for part in REQUIRED if part in best}
 
 
-def _few(sources: Sequence[Source]) -> str:
+def bases(found: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
+    """Return what stands behind the limits that reject, by part: "matmul by 1 publisher, memory by 3".
+
+    Figures that others published and measured by our method go without saying.
+    """
+    told = {CALLED.get(part, part): each for part, each in found.items() if each.basis in TOLD}
+    groups = grouped((part for part in told if not told[part].publishers), lambda part: told[part].words)
+    others = [
+        f"{', '.join(parts)} by {words}{_few(deciding) if told[parts[0]].basis is Basis.OWN else ''}"
+        for words, parts in groups.items()
+    ]
+    counts = [f"{part} by {each.words}" for part, each in told.items() if each.publishers]
+    counts = counts[:1] + [text.partition(" publisher")[0] for text in counts[1:]]  # the first says what they count
+    return "; ".join(filter(None, [*others, ", ".join(counts)]))
+
+
+def _few(deciding: Sequence[Verdict]) -> str:
     """Return when the figures of own floors were measured, and on how few nodes: " of 2026-11-24, 1 node"."""
+    limits = [each.limit for each in deciding if each.basis is Basis.OWN and required_part(each.metric) not in READ]
+    sources = [limit.source for limit in limits if limit and limit.source]
     nodes = min((each.nodes for each in sources if each.nodes), default=0)
     return f" of {max(each.date for each in sources)}" + (f", {counted(nodes, 'node')}" if nodes else "")
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate
 from pytest_accel.core.run import BaselineEntry, EarlierFigure, Past
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.summary import Summary
 from pytest_accel.judging.verdicts.background import PastOf
-from pytest_accel.judging.verdicts.like_devices import ENOUGH, LATENCY, POWER, compared, usable
+from pytest_accel.judging.verdicts.like_devices import LATENCY, POWER, compared, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
@@ -74,7 +75,9 @@ def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     """
     found = {}
     for name, values in figures.items():
-        most = ABOVE * median(values.values()) if is_rate(parts_of(name)[1]) and len(values) >= ENOUGH else math.inf
+        most = (
+            ABOVE * median(values.values()) if is_rate(parts_of(name)[1]) and len(values) >= ENOUGH_ALIKE else math.inf
+        )
         found[name] = {subject: value for subject, value in values.items() if value <= most}
     return found
 

@@ -14,8 +14,6 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.distance import Family
 from pytest_accel.probes.declare import declaration_of, finder_of
 
-ENOUGH = 4
-"""Number of like devices from which on their median is that of healthy ones if one of them is slow."""
 LATENCY = "us"
 """The unit of latencies. They depend on the place of a device in the node (socket, switch) by more than rates do, so a
 device is never marginal for one."""

@@ -15,6 +15,7 @@ from pytest_accel.core.measurement import Measurement, speed_share
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note, Reason, Since
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, between_runs
 from pytest_accel.judging.verdicts.distance import (
@@ -29,7 +30,6 @@ from pytest_accel.judging.verdicts.distance import (
 )
 from pytest_accel.judging.verdicts.history import kept
 from pytest_accel.judging.verdicts.like_devices import (
-    ENOUGH,
     Attempt,
     compared,
     family_of,
@@ -122,7 +122,7 @@ def _to_others(
     clock = (held_clock(own) or 0.0) if at_clock else None
     others = [figure(each, clock) for each in alike if each.subject != own.subject]
     value, values = figure(own, clock), [known for known in others if known is not None]
-    if len(values) < ENOUGH - 1 or value is None or not compared(own.metric, own.subject, own.unit):
+    if len(values) < ENOUGH_ALIKE - 1 or value is None or not compared(own.metric, own.subject, own.unit):
         return None
     reference = Reference(kind, median(values), len(values), noise=own.noise)
     if spread:
@@ -154,7 +154,7 @@ def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verd
     near = [each[-1] for each in map(together, background.near) if each]
     every = [each for each in near if usable(each)]
     bounded = verdict.floor is not None or verdict.ceiling is not None
-    if not bounded or verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH:
+    if not bounded or verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH_ALIKE:
         return verdict
     speed = compared(verdict.metric, verdict.subject, attempts[-1].unit)
     found = [beyond(value_of(each), verdict.floor, verdict.ceiling) for each in every]
@@ -204,7 +204,7 @@ def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -
     lost, then = found.distance, now.figure
     told = (lost.lost, lost.allowed, then.value, attempts[0].unit, now.since, then.day, then.differs)
     last = [_drop(each[-1], background, len(each)) for each in background.near]
-    alike = len(last) >= ENOUGH and all(each and each.distance.status is not Status.PASS for each in last)
+    alike = len(last) >= ENOUGH_ALIKE and all(each and each.distance.status is not Status.PASS for each in last)
     return _worsened(verdict, found, BehindPast(*told, found.at_first), *([AllAlike(len(last))] if alike else []))
 
 
@@ -217,7 +217,7 @@ def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
         known = [each for each in others if each.subject != own.subject and kept(each)]
         pasts = [(each, its.of(figure.record)) for each in known if (its := background.past_of(each))]
         losses = [1 - speed_share(value_of(each), then.value, each.unit) for each, then in pasts if then]
-        return median(losses) if len(losses) >= ENOUGH - 1 else 0.0
+        return median(losses) if len(losses) >= ENOUGH_ALIKE - 1 else 0.0
 
     return drop(own, past, background.spread, shared_since) if past and not own.trouble else None
 

@@ -16,13 +16,12 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, is_rate
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Spread
-from pytest_accel.core.stats import student_above
+from pytest_accel.core.stats import ENOUGH_ALIKE, student_above
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, SpreadOf, background_of
 from pytest_accel.judging.verdicts.distance import FAR, OF_MEDIAN, Family
 from pytest_accel.judging.verdicts.judge import validated_on
 from pytest_accel.judging.verdicts.like_devices import (
-    ENOUGH,
     AllAttempts,
     Kinds,
     compared,
@@ -45,7 +44,7 @@ MISSED = 1 - math.sqrt(FOUND)
 in common, and more often miss the same losses, so that no loss is stated too small."""
 SHORT = Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE
 """The statuses of a device whose own figures do not tell how far healthy ones lie apart."""
-ALONE = f"by floors alone (fewer than {ENOUGH} devices alike)"
+ALONE = f"by floors alone (fewer than {ENOUGH_ALIKE} devices alike)"
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def smallest_losses(
             background = background_of(attempts, kinds, (own.metric, own.subject), spread_of(own.metric))
             healthy = [each for each in _last(background.near) if each.subject not in short]
             count = len(_last(background.others))
-            count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH else (0, {})
+            count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
             loss, limits = losses.get(family), _below(verdict, own, background.spread, software)
             found.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
             if family == "products" and loss:  # without a clock such a loss is found as any other
