@@ -39,13 +39,14 @@ WORST_FIRST = (Status.FAIL, Status.INCONCLUSIVE, Status.UNMEASURED, Status.MARGI
 Found = Counter[Status]
 
 
-def alone(row: classes.Row) -> Iterator[tuple[Sku, Limit]]:
+def alone(row: classes.ClassRow) -> Iterator[tuple[Sku, Limit]]:
     """Yield a product of the row with the limit that its class alone makes, for every metric of the row."""
     figure = min(row.figures, key=lambda each: float(each["share"]))
     sku = loader.load(figure["sku"])
     names = [figure["platform"]] if "platform" in figure else list(sku.platforms)
     platforms = {name: _emptied(sku.platforms[name]) for name in names}
-    bare = classes.with_floors(replace(sku, limits={}, platforms=platforms), [row])
+    alone = replace(classes.read(loader.SHIPPED / classes.FILE), rows=[row], without=[sku.name])
+    bare = classes.with_floors(replace(sku, limits={}, platforms=platforms), alone)
     for metric, limit in bare.limits_on(bare.platforms[names[0]]).items():
         assert limit.declared_by is DeclaredBy.CLASS, metric
         yield sku, limit
@@ -55,7 +56,7 @@ def _emptied(platform: Platform) -> Platform:
     return replace(platform, limits={})
 
 
-def node(row: classes.Row, limits: Sequence[tuple[Sku, Limit]], seed: str, noise: float = 1.0) -> list[Verdict]:
+def node(row: classes.ClassRow, limits: Sequence[tuple[Sku, Limit]], seed: str, noise: float = 1.0) -> list[Verdict]:
     """Return the verdicts on a drawn healthy node; a metric in which a device falls short is measured twice.
 
     `noise` multiplies how far devices and goes differ.
@@ -99,7 +100,7 @@ def _measured(limit: Limit, subject: str, share: float, draw: random.Random, go:
     )  # fmt: skip
 
 
-def drawn(rows: Sequence[classes.Row], nodes: int, seed: int, noise: float = 1.0) -> Iterator[str]:
+def drawn(rows: Sequence[classes.ClassRow], nodes: int, seed: int, noise: float = 1.0) -> Iterator[str]:
     """Yield the lines of the table of drawn nodes. A node counts once, by its worst verdict."""
     yield "| row | figures | lowest to highest | floor | nodes | rejected | no verdict | marginal |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -117,27 +118,27 @@ def drawn(rows: Sequence[classes.Row], nodes: int, seed: int, noise: float = 1.0
         )
 
 
-def left_out(rows: Sequence[classes.Row]) -> Iterator[str]:
-    """Yield the lines of the table of products whose own figures are left out, for rows of three products and more."""
-    yield "| row | product | its lowest share | floor without it | margin |"
+def left_out(rows: Sequence[classes.ClassRow]) -> Iterator[str]:
+    """Yield the lines of the table of products, and of publishers, whose own figures are left out of a row."""
+    yield "| row | left out | its lowest share | floor without it | margin |"
     yield "| --- | --- | --- | --- | --- |"
     for row in rows:
-        products = dict.fromkeys(each["sku"] for each in row.figures)
-        for product in products if len(products) > 2 else ():
-            rest = replace(row, figures=[each for each in row.figures if each["sku"] != product])
-            own = min(float(each["share"]) for each in row.figures if each["sku"] == product)
-            yield f"| {row.name} | {product} | {own:.3f} | {rest.floor:.2f} | {own / rest.floor - 1:+.0%} |"
+        for key, out in dict.fromkeys((key, each[key]) for key in ("sku", "by") for each in row.figures):
+            rest = replace(row, figures=[each for each in row.figures if each[key] != out])
+            own = min(float(each["share"]) for each in row.figures if each[key] == out)
+            if rest.figures:
+                yield f"| {row.name} | {out} | {own:.3f} | {rest.floor:.2f} | {own / rest.floor - 1:+.0%} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1000, help="of each row")
-    parser.add_argument("--row", action="append", default=[], help="default: every row that rejects")
+    parser.add_argument("--row", action="append", default=[], help="default: every row")
     parser.add_argument("--noise", type=float, default=1.0, help="multiple of how far devices and goes differ")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    began, every = time.monotonic(), classes.rows(loader.SHIPPED / classes.FILE)[0]
-    rows = [each for each in every if each.rejects and (not chosen.row or each.name in chosen.row)]
+    began, every = time.monotonic(), classes.read(loader.SHIPPED / classes.FILE).rows
+    rows = [each for each in every if not chosen.row or each.name in chosen.row]
     for line in drawn(rows, chosen.nodes, chosen.seed, chosen.noise):
         print(line, flush=True)
     print("", *left_out(rows), "", sep="\n")

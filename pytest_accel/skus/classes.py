@@ -182,8 +182,8 @@ class Classes:
         """Return the rows that hold for a product on a platform, those of its vendor last."""
         found = [row for row in self.rows if row.holds_for(sku, platform)]
         known = {row.products.get("vendor") for row in self.rows}
-        if platform.partition or sku.name in self.without or sku.vendor not in known:
-            return found
+        if platform.partition or platform.power_watts or sku.name in self.without or sku.vendor not in known:
+            return found  # a part of a device and a capped one reach less than any healthy product
         return [*found, *self._of_vendor(sku, platform, found)]
 
     def _of_vendor(self, sku: Sku, platform: Platform, found: Sequence[ClassRow]) -> Iterator[ClassRow]:

@@ -12,8 +12,8 @@ from pytest_accel.core.words import counted
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
 
 MATRIX_UNITS, HOST_LINK = "matrix units", "host link"
-MAY_LACK = (HOST_LINK, "peer links", "collectives")
-"""Parts that an acceptance does without where no figure for them is known: the links that a platform brings."""
+BETWEEN_DEVICES = ("peer links", "collectives")
+"""Parts that an acceptance does without on a platform for which no figure of them is known."""
 DECIDING = {
     MATRIX_UNITS: (("matmul.bf16", "matmul.fp16"),),
     "memory": (("stream.copy_kernel",),),
@@ -45,11 +45,12 @@ def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS)
 def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
     """Return the parts without a limit that rejects which an acceptance does without, as its line says.
 
-    They are those for which the platform has no figure at any level, such as the host link in a virtual machine, which
-    hides what the link is capable of, and the peer links of a fabric that its collectives judge.
+    They are what is between devices where the platform has no figure for it at any level, the peer links of a fabric
+    that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
     """
-    optional = {part for part in MAY_LACK if not rejecting(sku, platform, part)}
+    optional = {part for part in BETWEEN_DEVICES if not rejecting(sku, platform, part)}
     optional |= {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
+    optional |= {HOST_LINK} if platform.guest else set()
     return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
 
 

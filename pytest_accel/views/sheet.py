@@ -10,7 +10,7 @@ from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import CALLED, READ, Backing, not_judged, rejecting, strongest
+from pytest_accel.skus.readiness import READ, Backing, not_judged, rejecting, strongest
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded
 
@@ -39,13 +39,12 @@ def listing(skus: Iterable[Sku]) -> Table:
             _shown(sku.datasheet.memory.get("gb"), ""),
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
-            *_backings(sku),
+            _backings(sku),
             next(iter(sku.platforms)),
         )
         for sku in skus
     ]
-    parts = (CALLED.get(part, part) for part in MEASURED)
-    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", *parts, "platform"), rows)
+    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platform"), rows)
 
 
 def sheet(sku: Sku) -> list[Table]:
@@ -128,15 +127,19 @@ def accepts(sku: Sku) -> str:
     return next((level for level in LEVELS if level in levels), "no")
 
 
-def _backings(sku: Sku) -> list[str]:
-    """Return what stands behind the limits that reject on the usual platform, by part."""
+def _backings(sku: Sku) -> str:
+    """Return what stands behind the limits that reject on the usual platform, by part: "v* 7 5 - -".
+
+    It is the number of publishers for a floor of the class, and else the first letter of its origin.
+    """
     found = strongest(sku, requirements.numbered(next(iter(sku.platforms.values()))))
-    return [_short(found[part]) if part in found else "" for part in MEASURED]
+    cells = [_short(found[part]) if part in found else "-" for part in MEASURED]
+    return " ".join(cells) if found else ""
 
 
 def _short(best: Backing) -> str:
-    """Return what stands behind a part in one word."""
-    told = best.basis.value if best.floor is None else str(best.publishers or "vendor")
+    """Return what stands behind a part in one character, with the mark of a floor that half of the rate may hold."""
+    told = str(best.publishers or "v") if best.floor else best.basis.value[0]
     return told + HALF * (best.floor is not None and not best.floor.excludes_half)
 
 

@@ -32,7 +32,7 @@ VALUES = {
     "health.links": ("count", 18),
 }
 
-OWN = "products, memory, host link by own floors of 2026-11, 3 nodes"
+OWN = "matmul, memory, host link by own floors of 2026-11, 3 nodes"
 
 
 def limit(metric: str, floor: float, **changed: Any) -> Limit:

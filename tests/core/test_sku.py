@@ -63,7 +63,7 @@ def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, gra
     assert (found.name, usual) == (platform, granted)
 
 
-CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, "row", "bf16 datasheet peak", "classes.yaml:1")
+CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, 0.7, 0.85, ("us",), "row", "bf16 datasheet peak", "classes.yaml:1")
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks, resolved
 
-ROWS = classes.rows(loader.SHIPPED / classes.FILE)[0]
-REJECTING = [row for row in ROWS if row.rejects]
+CLASSES = classes.read(loader.SHIPPED / classes.FILE)
+ROWS = CLASSES.rows
 SOURCE = {"kind": "measured", "by": "us", "date": "2026-11", "devices": 8, "nodes": 1}
 NEWER, OLDER = "99.9", "0.1"
 """Versions above and below those of every row."""
@@ -61,7 +61,7 @@ class Place:
     @property
     def alone(self) -> Limit:
         """The limit of the class where no file limits the metric."""
-        return self.in_sku(classes.with_floors(bare(self.sku, without=self.metric), REJECTING))
+        return self.in_sku(classes.with_floors(bare(self.sku, without=self.metric), CLASSES))
 
     def own(self, folder: Path, **limit: Any) -> Limit:
         """The limit of a user's own file on the metric, with the floor of the class beneath it."""
@@ -76,7 +76,7 @@ class Place:
 
 def places() -> Iterator[Place]:
     """Yield the first product and platform of every metric of every row that rejects."""
-    for row in REJECTING:
+    for row in ROWS:
         for metric in row.metrics:
             every = [(sku, each) for sku in map(load, loader.names()) for each in sku.platforms.values()]
             found = [
@@ -189,7 +189,8 @@ def test_beneath_a_limit_of_other_software_a_value_is_marginal_down_to_the_class
         return place.own(tmp_path, floor=times(place, 1.6), reference=times(place, 1.8), software=other)
 
     def advises(place: Place) -> Limit:
-        return place.own(tmp_path, floor=times(place, 1.5), effect="advises", software=other)
+        healthy = [times(place, 1.5), times(place, 1.6)]
+        return place.own(tmp_path, floor=healthy[0], healthy=healthy, effect="advises", software=other)
 
     assert offenders(rejects, shares, {"torch": NEWER}) == []
     assert offenders(advises, ((1.3, Status.MARGINAL), (0.9, Status.FAIL)), {"torch": NEWER}) == []
@@ -219,13 +220,48 @@ def test_a_limit_of_no_level_gets_those_of_the_class(tmp_path: Path) -> None:
 # -- where there is none
 
 
-def test_a_row_of_few_sources_makes_no_limit() -> None:
+def test_the_more_publishers_the_higher_is_the_floor() -> None:
+    """Two figures of one publisher are one source."""
     for row in ROWS:
-        sku = bare(next(sku for sku in map(load, loader.names()) if _can_exist(sku, row)))
-        few = replace(row, figures=[each for each in row.figures if each["by"] in row.sources[:2]])
-        three = replace(row, figures=[{**row.figures[0], "by": name} for name in ("one", "another", "a third")])
-        assert floors(classes.with_floors(sku, [few])) == {}, row.name
-        assert floors(classes.with_floors(sku, [three])), row.name
+        (figure, *_), found = row.figures, []
+        for count in (1, 2, 3, 4):
+            published = [{**figure, "by": str(number)} for number in range(count)]
+            found.append(replace(row, figures=[*published, published[0]]).factor)
+        assert found == [0.65, 0.75, 0.85, 0.85]
+
+
+def of_vendor(sku: Sku, every: classes.Classes) -> dict[str, ClassFloor]:
+    """The floors of the vendor by metric, on the platform of one device."""
+    floored = classes.with_floors(bare(sku), every)
+    limits = floored.limits_on(floored.platforms["single"])
+    return {metric: each.beneath for metric, each in limits.items() if each.beneath and each.beneath.of_vendor}
+
+
+@pytest.mark.parametrize(("name", "metric"), [("h100-sxm", "matmul.bf16"), ("v100-sxm2-32gb", "matmul.fp16")])
+def test_a_product_of_no_row_has_the_floor_of_its_vendor_on_what_decides(name: str, metric: str) -> None:
+    """It lies below what any product of the vendor was published with, and says how far."""
+    assert of_vendor(load(name), CLASSES) == {}, "its class has figures"
+    rows = [row for row in ROWS if not row.holds_for(load(name), load(name).platforms["single"])]
+    found = of_vendor(load(name), replace(CLASSES, rows=rows))
+    deciding = (metric, "stream.copy_kernel", "host_copy.h2d", "host_copy.d2h")
+    assert set(found) == set(deciding)
+    for decides, floor in found.items():
+        types = {"matmul.bf16", "matmul.fp16"} if decides == metric else {decides}
+        alike = [row for row in rows if types & set(row.metrics) and row.products.get("vendor") in ("nvidia", None)]
+        assert floor.lowest == min(row.lowest for row in alike)
+        assert floor.share == pytest.approx(0.85 * floor.lowest, abs=0.01)
+    without = replace(CLASSES, rows=rows, without=[name])
+    assert of_vendor(load(name), without) == {}, "a catalogue entry"
+
+
+def test_another_matrix_type_of_the_class_bounds_the_floor_of_its_vendor() -> None:
+    """A class that holds little in one type holds no more in another because other products do."""
+    sku = load("h100-sxm")
+    rows = [row for row in ROWS if not {"matmul.bf16", "matmul.fp16"} & set(row.metrics) or row.lowest > 0.8]
+    of_class = [row for row in rows if row.holds_for(sku, sku.platforms["single"])]
+    other = min(row.lowest for row in of_class if "matmul.fp8" in row.metrics)
+    floor = of_vendor(sku, replace(CLASSES, rows=rows))["matmul.bf16"]
+    assert (floor.factor, floor.lowest) == (0.65, other)
 
 
 def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none() -> None:
@@ -239,12 +275,12 @@ def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none() -> None:
     for place in ONE_A_ROW:
         sku = bare(place.sku)
         key = place.platform.name, place.metric
-        assert key in floors(classes.with_floors(sku, REJECTING))
+        assert key in floors(classes.with_floors(sku, CLASSES))
         absent = replace(sku, not_applicable={place.metric: "a test"})
-        assert key not in floors(classes.with_floors(absent, REJECTING))
+        assert key not in floors(classes.with_floors(absent, CLASSES))
         sheet = replace(sku.datasheet, tflops={}, memory={**sku.datasheet.memory, **none})
         platforms = {name: without_rates(each) for name, each in sku.platforms.items()}
-        assert floors(classes.with_floors(replace(sku, datasheet=sheet, platforms=platforms), REJECTING)) == {}
+        assert floors(classes.with_floors(replace(sku, datasheet=sheet, platforms=platforms), CLASSES)) == {}
 
 
 OF_CLASS = [(sku, *key, floor) for sku in map(load, loader.names()) for key, floor in floors(sku).items()]
@@ -253,7 +289,7 @@ OF_CLASS = [(sku, *key, floor) for sku in map(load, loader.names()) for key, flo
 
 def test_the_floor_of_a_link_is_a_share_of_the_link_of_each_platform() -> None:
     every = [(sku, platform) for sku in map(load, loader.names()) for platform in sku.platforms.values()]
-    for row in (row for row in REJECTING if row.platforms):
+    for row in (row for row in ROWS if row.platforms):
         of_host = any(metric.startswith("host_copy.") for metric in row.metrics)  # which a virtual machine hides
         of_row = [each for each in OF_CLASS if each[-1].row == row.name]
         joined = {
@@ -324,7 +360,7 @@ def test_a_run_claims_to_reject_no_more_than_the_floor_does() -> None:
 
 def test_every_row_that_rejects_bounds_every_metric_that_it_names() -> None:
     """A row that names a metric and makes no limit on it would be a promise that nothing keeps."""
-    of_products = {(row.name, metric) for row in REJECTING for metric in row.metrics if not row.platforms}
+    of_products = {(row.name, metric) for row in ROWS for metric in row.metrics if not row.platforms}
     assert of_products <= {(place.row.name, place.metric) for place in PLACES}
 
 
@@ -334,7 +370,7 @@ def test_a_part_of_a_device_and_one_of_less_power_are_of_no_class(changes: dict[
     sku = load("h100-sxm")
     usual = next(iter(sku.platforms))
     capped = replace(sku, platforms={usual: replace(sku.platforms[usual], **changes)})
-    own = classes.with_floors(bare(capped), REJECTING)
+    own = classes.with_floors(bare(capped), CLASSES)
     assert own.limits_on(own.platforms[usual])["matmul.bf16"].beneath is None
 
 

@@ -12,7 +12,7 @@ from worded import worded
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import Compared, Interval
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import ClassFloor, Limit, Source
+from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge
@@ -161,8 +161,12 @@ def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() ->
     assert (found.word, found.exit) == ("HELD", 6)
 
 
+def class_floor(*publishers: str, **changes: Any) -> ClassFloor:
+    return replace(ClassFloor(0.5, 0.5, 0.6, 0.7, 0.85, publishers, "row", "a peak", "classes.yaml:1"), **changes)
+
+
 def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
-    bottom = ClassFloor(0.5, 0.5, 0.6, "row", "link", "classes.yaml:1")
+    bottom = class_floor("one", "two", "three")
     of_class = Limit("host_copy.h2d", "GB/s", floor=1.0, advises=True, because="size", beneath=bottom)
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
     both = Limit("peer_copy.one_way", "GB/s", floor=1.0, source=Source("agreed", "Buyer and Supplier", "2026-11"))
@@ -174,8 +178,35 @@ def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
     found = closed([*full(), *judged], sku="h100-sxm", level="standard", not_judged=("collectives",))
     assert found.line == (
         "ACCEPTED 2/2 devices as h100-sxm at standard (memory by own floors of 2026-11, 2 nodes; "
-        "host link by class floors; peer links by agreed floors; not judged: collectives)"
+        "peer links by agreed floors; host link by 3 publishers; not judged: collectives)"
     )
+
+
+def by_class(metric: str, floor: ClassFloor) -> list[Verdict]:
+    """Verdicts on both devices by a limit that the floor of the class alone makes."""
+    limit = Limit(metric, "", floor=1.0, declared_by=DeclaredBy.CLASS, beneath=floor)
+    return [verdict(metric, subject, limit=limit, margin=0.5) for subject in ("GPU-0", "GPU-1")]
+
+
+def test_the_line_counts_the_publishers_behind_each_part() -> None:
+    """Those of bf16, which decides, and not the more of another type."""
+    bf16, tf32 = by_class("matmul.bf16", class_floor("one")), by_class("matmul.tf32", class_floor("one", "two"))
+    memory = by_class("stream.copy_kernel", class_floor("one", "two", "three"))
+    found = closed([*full(), *bf16, *tf32, *memory], sku="l40s", level="quick")
+    assert found.line == "ACCEPTED 2/2 devices as l40s at quick (matmul by 1 publisher, memory by 3)"
+
+
+def test_a_floor_that_half_of_the_rate_may_hold_needs_four_devices_alike() -> None:
+    """Three have no neighbours that are enough to tell who is slow."""
+    judged = [*full(), *by_class("matmul.bf16", class_floor("one", highest=1.0, of_vendor=True))]
+    half = "half speed not excluded (matmul)"
+    held = closed(judged, expected_devices=3, wants_acceptance=True)
+    assert (held.word, held.exit) == ("HELD", 6)
+    assert held.line.endswith(f"; no acceptance: {half} with fewer than 4 devices")
+    found = closed(judged, expected_devices=4, sku="a10", level="quick")
+    assert found.line.endswith(f"(matmul by other products of its vendor; {half})")
+    told = closed([*judged, *by_class("matmul.tf32", class_floor("one"))], expected_devices=3)
+    assert told.line.endswith("(matmul by 1 publisher)"), "another type of the matrix units rejects half of it"
 
 
 def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
@@ -186,11 +217,11 @@ def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
 
 
 def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
-    bottom = ClassFloor(0.5, 0.5, 0.6, "row", "memory", "classes.yaml:1")
+    bottom = class_floor("one", "two")
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11"), beneath=bottom)
     advised = verdict("stream.triad", "GPU-1", limit=ours, advisory=("torch 2.13 is outside <2.8",), margin=0.1)
     found = closed([*full(), verdict("stream.triad", "GPU-0", limit=ours), advised], sku="a", level="quick")
-    assert found.line == "ACCEPTED 2/2 devices as a at quick (memory by class floors)"
+    assert found.line == "ACCEPTED 2/2 devices as a at quick (memory by 2 publishers)"
 
 
 def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:

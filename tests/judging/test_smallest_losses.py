@@ -120,7 +120,7 @@ def found_by(values: Mapping[str, str], limits: Mapping[str, Limit]) -> dict[str
     return smallest_losses(judged, attempts, KINDS, lambda _: None, software={})
 
 
-CLASS = ClassFloor(700.0, 0.35, 0.42, "row", "bf16 datasheet peak", "classes.yaml:1")
+CLASS = ClassFloor(700.0, 0.35, 0.42, 0.5, 0.85, ("us",), "row", "bf16 datasheet peak", "classes.yaml:1")
 
 
 def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:

@@ -29,7 +29,8 @@ def usual(sku: Sku) -> Platform:
 
 
 def by_class(sku: Sku, part: str) -> bool:
-    return readiness.bases(sku, usual(sku), part, ["quick"]) == [Basis.CLASS]
+    found = readiness.strongest(sku, usual(sku), ["quick"]).get(part)
+    return found is not None and found.basis is Basis.CLASS
 
 
 def simulated() -> Iterator[tuple[str, str]]:

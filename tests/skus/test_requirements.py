@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import not_judged, required_part
+from pytest_accel.skus.readiness import half_passing, not_judged, required_part, strongest
 
 H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -95,20 +95,35 @@ def test_the_h100_may_be_accepted_on_a_full_board() -> None:
     assert [requirements.unfit(H100, HGX8, level) for level in LEVELS] == [None] * 3
 
 
-@pytest.mark.parametrize("part", ["matrix units", "memory", "host link", "sustained load", "collectives"])
+@pytest.mark.parametrize("part", ["matrix units", "memory", "host link", "sustained load"])
 def test_a_file_without_limits_on_a_part_accepts_nobody(part: str) -> None:
     sku = without(part)
-    assert part in str(requirements.unfit(sku, sku.platforms["hgx8"], "quick"))
-    needed = requirements.unfit(sku, sku.platforms["single"], "quick")
-    assert (needed is None) is (part == "collectives"), "one device needs no peers"
+    for name in ("hgx8", "single"):
+        assert part in str(requirements.unfit(sku, sku.platforms[name], "quick"))
 
 
-def test_a_node_without_a_fabric_is_accepted_without_collectives() -> None:
+def test_a_platform_without_any_figure_of_collectives_is_accepted_without_them() -> None:
     sku = without("collectives")
-    for link in ({}, {"topology": "bridge"}):
-        platform = replace(HGX8, link=link, limits=sku.platforms["hgx8"].limits)
-        assert requirements.unfit(sku, platform, "quick") is None
-        assert "collectives" in not_judged(sku, platform)
+    platform = sku.platforms["hgx8"]
+    assert requirements.unfit(sku, platform, "quick") is None
+    assert not_judged(sku, platform) == ["collectives"]
+    assert not_judged(sku, sku.platforms["single"]) == [], "one device has none"
+
+
+def test_collectives_that_another_level_judges_are_required() -> None:
+    limits = {name: replace(each, levels=("standard",)) for name, each in HGX8.limits.items() if "busbw" in name}
+    platform = replace(HGX8, limits={**HGX8.limits, **limits})
+    assert "collectives" in str(requirements.unfit(H100, platform, "quick"))
+    assert requirements.unfit(H100, platform, "standard") is None
+
+
+def test_a_floor_that_half_of_the_rate_may_hold_accepts_four_devices_alike_and_no_fewer() -> None:
+    half = (each for each in shipped.every() if "pcie" in each.platforms)
+    sku = next(each for each in half if half_passing(strongest(each, requirements.numbered(each.platforms["pcie"]))))
+    for count in (1, 3, 4, 8):
+        platform = replace(sku.platforms["pcie"], devices=count)
+        why = None if count >= 4 else "half speed not excluded (matmul) with fewer than 4 devices"
+        assert requirements.unfit(sku, platform, "quick") == why
 
 
 def test_a_rule_is_enough_for_a_sustained_load() -> None:

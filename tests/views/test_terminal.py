@@ -310,8 +310,8 @@ def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], col
 def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     line = "ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)"
     finds = (
-        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (products); "
-        "all alike below 0.51 (products), 0.8 (memory) of the datasheet; nothing in collectives"
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul); "
+        "all alike below 0.51 (matmul), 0.8 (memory) of the datasheet; nothing in collectives"
     )
     closing = Closing(line, 0, "ACCEPTED", finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
@@ -320,7 +320,7 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     ]
     assert [text for text, _ in finds_lines(closing, 80)] == [
         "rejects at 95%: one of 8 below its neighbours by 6.3% (memory),",
-        "  50.1% (products); all alike below 0.51 (products),",
+        "  50.1% (matmul); all alike below 0.51 (matmul),",
         "  0.8 (memory) of the datasheet; nothing in collectives",
     ]
     assert (closing_lines(closing, []), finds_lines(closing)) == ([(line, "green")], [(finds, "")]), (

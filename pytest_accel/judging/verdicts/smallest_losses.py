@@ -171,9 +171,10 @@ def _below(
 def sentence(found: Mapping[str, RejectedLosses]) -> str:
     """Return what a run rejects in one line, never more than it does; empty if no speed was measured."""
     # rounded so that no loss is told too small, and no share too large
-    behind = [f"{each.behind + 0.0005:.1%} ({family})" for family, each in found.items() if each.behind is not None]
-    below = [f"{each.below - 0.005:.2f} ({family})" for family, each in found.items() if each.below]
-    unseen = [family for family, each in found.items() if not each.bounded]
+    called = {family.replace("products", "matmul"): each for family, each in found.items()}
+    behind = [f"{each.behind + 0.0005:.1%} ({family})" for family, each in called.items() if each.behind is not None]
+    below = [f"{each.below - 0.005:.2f} ({family})" for family, each in called.items() if each.below]
+    unseen = [family for family, each in called.items() if not each.bounded]
     limits = [f"below {', '.join(below)} of the datasheet"] if below else []
     limits += [f"nothing in {', '.join(unseen)}"] if unseen else []
     counts = [each.count for each in found.values() if each.count]
