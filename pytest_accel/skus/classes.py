@@ -9,7 +9,7 @@ file has. Where no row holds for a product, the figures of all products of its v
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -139,6 +139,10 @@ class ClassRow:
         """The share below which a device is rejected, rounded down to two digits."""
         return math.floor(100 * self.factor * self.lowest + 1e-9) / 100
 
+    def limits(self, metrics: Iterable[str]) -> bool:
+        """Return True if the row has a floor for one of these metrics."""
+        return not set(self.metrics).isdisjoint(metrics)
+
     def only(self, metrics: Container[str]) -> ClassRow:
         """Return the row with these of its metrics alone."""
         return replace(self, metrics=[each for each in self.metrics if each in metrics])
@@ -187,34 +191,31 @@ class Classes:
         return [*found, *self._of_vendor(sku, platform, found)]
 
     def _of_vendor(self, sku: Sku, platform: Platform, found: Sequence[ClassRow]) -> Iterator[ClassRow]:
-        """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it.
-
-        The link bounds host copies whoever made the device: figures of all vendors count for those.
-        """
-        for part, metrics in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
+        """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it."""
+        for part, one_type in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
+            metric = next((each for each in one_type if peaks.peak(sku, each, platform)), None)
             alike = [row for row in self.rows if row.products.get("vendor", sku.vendor) == sku.vendor]
-            alike = [row for row in alike if set(metrics) & set(row.metrics)]
-            metric = next((each for each in metrics if peaks.peak(sku, each, platform)), None)
-            if metric is None or not alike or set(metrics) & {each for row in found for each in row.metrics}:
-                continue
-            lowest = min(alike, key=lambda row: row.lowest)
-            at = {key: [value] for key, value in _stated(platform).items() if value} if part == HOST_LINK else {}
-            floor = replace(
-                lowest,
-                name=f"{sku.vendor} {metric}",
-                title=f"any product of {sku.vendor}",
-                metrics=[metric],
-                products={"vendor": sku.vendor},
-                figures=[figure for row in alike for figure in row.figures],
-                origin=self.origin,
-                of_lowest=(self.of_vendor,),
-                platforms=at,
-                widest=None,
-                of_vendor=True,
-            )
-            others = [row for row in found if part == MATRIX_UNITS and set(row.metrics) & set(OTHER_TYPES)]
-            most = [replace(floor, figures=row.figures, of_lowest=(self.of_other_type,)) for row in others]
-            yield min([floor, *most], key=lambda row: row.floor)
+            alike = [row for row in alike if row.limits(one_type)]
+            if metric and alike and not any(row.limits(one_type) for row in found):
+                others = [row for row in found if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]
+                floor = self._vendor_row(sku, metric, alike, _stated(platform) if part == HOST_LINK else {})
+                most = [replace(floor, figures=row.figures, of_lowest=(self.of_other_type,)) for row in others]
+                yield min([floor, *most], key=lambda row: row.floor)
+
+    def _vendor_row(self, sku: Sku, metric: str, alike: Sequence[ClassRow], platforms: Mapping[str, Any]) -> ClassRow:
+        """Return the row of a vendor by the rows of its products; a link bounds host copies whoever made the device."""
+        return ClassRow(
+            f"{sku.vendor} {metric}",
+            f"any product of {sku.vendor}",
+            [metric],
+            {"vendor": sku.vendor},
+            [figure for row in alike for figure in row.figures],
+            self.origin,
+            (self.of_vendor,),
+            platforms={key: [value] for key, value in platforms.items() if value},
+            software=min(alike, key=lambda row: row.lowest).software,
+            of_vendor=True,
+        )
 
 
 def _stated(platform: Platform) -> dict[str, Any]:
