@@ -157,7 +157,7 @@ def _acceptance(sku: Sku) -> Table:
         rows += [(platform.name, part, "nothing", "", "not judged") for part in not_judged(sku, platform)]
     note = (
         "One known-good node makes all of it tighter: pytest-accel calibrate RECORD, with the record of "
-        f"pytest --accel-sku={sku.name} --accel-level=standard. "
+        f"pytest --accel-sku={sku.name} --accel-level=standard."
     )
     return Table("What an acceptance rests on", ("platform", "part", "rejects", "of the datasheet", "by"), rows, note)
 
