@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -160,8 +160,11 @@ class ClassFloor:
 
     @property
     def excludes_half(self) -> bool:
-        """True if it rejects whatever healthy device falls to half of its rate."""
-        return self.share > self.highest / 2
+        """True if it rejects a device that falls to half of the highest healthy figure.
+
+        Of a product whose class nobody published that may be all of the datasheet.
+        """
+        return self.share > max(self.highest, 1.0 if self.of_vendor else 0.0) / 2
 
 
 @dataclass(frozen=True)
@@ -422,6 +425,10 @@ class Sku:
             if limit.source and limit.source.simulated:
                 return f"{limit.metric} ({limit.origin})"
         return None
+
+    def is_any(self, names: Container[str]) -> bool:
+        """Return True if it is one of these shipped SKUs, or a file of another name extends one."""
+        return any(name.removesuffix(".yaml") in names for name in (self.name, *self.files))
 
     def recognises(self, device: Device) -> bool:
         """Return True if the device is this product: see `mismatch`."""

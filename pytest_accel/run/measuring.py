@@ -340,13 +340,16 @@ class Measuring:
         return peak(self._setup.terms.sku, metric, self._setup.terms.platform) if self._setup.terms.sku else None
 
     def _add(self, attempts: Attempts, found: list[Measurement]) -> None:
-        """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it."""
+        """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it.
+
+        What cannot exist on the product is left out, also where another metric needs the same load.
+        """
         devices, sku = {device.uuid: device for device in self._devices}, self._setup.terms.sku
         for each in found:
             device = devices[each.subject]
             readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
             window = self._pool.sensor.counters.last(device.uuid)
-            measured, *beside = with_evidence(
+            found_with_it = with_evidence(
                 each,
                 device,
                 sku,
@@ -356,10 +359,9 @@ class Measuring:
                 excuse=self._excuse(device),
                 moved=window.moved if window else {},
             )
-            attempts.add(measured)
-            for more in beside:
-                if not (sku and why_not_applicable(sku, more.metric, self._setup.terms.platform)):
-                    attempts.add(more)
+            for one in found_with_it:
+                if not (sku and why_not_applicable(sku, one.metric, self._setup.terms.platform)):
+                    attempts.add(one)
 
     def _foreign(self, device: Device) -> str | None:
         """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""

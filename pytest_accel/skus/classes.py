@@ -156,13 +156,20 @@ class ClassRow:
             self.products.get("vendor", sku.vendor) == sku.vendor
             and all(value in self.products[key] for key, value in stated.items() if key in self.products)
             and ("watts" not in self.products or (watts is not None and low <= watts <= high))
-            and sku.name not in self.products.get("without", ())
+            and not sku.is_any(self.products.get("without", ()))
             and not platform.partition
             and self._joins(platform)
         )
 
     def _joins(self, platform: Platform) -> bool:
-        stated = _stated(platform)
+        stated = {
+            "devices": platform.devices,
+            "pcie": platform.pcie.get("gen"),
+            "host_link": platform.host_link.get("type"),
+            "link": platform.link.get("type"),
+            "topology": platform.link.get("topology"),
+            "fabric": platform.fabric.get("link"),
+        }
         return all(stated[key] in accepted for key, accepted in self.platforms.items())
 
 
@@ -185,8 +192,7 @@ class Classes:
     def of(self, sku: Sku, platform: Platform) -> list[ClassRow]:
         """Return the rows that hold for a product on a platform, those of its vendor last."""
         found = [row for row in self.rows if row.holds_for(sku, platform)]
-        known = {row.products.get("vendor") for row in self.rows}
-        if platform.partition or platform.power_watts or sku.name in self.without or sku.vendor not in known:
+        if platform.partition or platform.power_watts or sku.is_any(self.without):
             return found  # a part of a device and a capped one reach less than any healthy product
         return [*found, *self._of_vendor(sku, platform, found)]
 
@@ -194,40 +200,32 @@ class Classes:
         """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it."""
         for part, one_type in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
             metric = next((each for each in one_type if peaks.peak(sku, each, platform)), None)
-            alike = [row for row in self.rows if row.products.get("vendor", sku.vendor) == sku.vendor]
-            alike = [row for row in alike if row.limits(one_type)]
-            if metric and alike and not any(row.limits(one_type) for row in found):
-                others = [row for row in found if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]
-                floor = self._vendor_row(sku, metric, alike, _stated(platform) if part == HOST_LINK else {})
-                most = [replace(floor, figures=row.figures, of_lowest=(self.of_other_type,)) for row in others]
-                yield min([floor, *most], key=lambda row: row.floor)
+            rows = self._published(sku.vendor, one_type)
+            if metric is None or not rows or any(row.limits(one_type) for row in found):
+                continue
+            lowest = min(rows, key=lambda row: row.lowest)
+            others = [row.lowest for row in found if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]
+            yield ClassRow(
+                name=f"{sku.vendor} {metric}",
+                title=f"any product of {sku.vendor}",
+                metrics=[metric],
+                products={"vendor": sku.vendor},
+                figures=[figure for row in rows for figure in row.figures],
+                origin=self.origin,
+                of_lowest=[min([self.of_vendor, *(self.of_other_type * each / lowest.lowest for each in others)])],
+                # the rate of a link is that of its platform, so that this row holds for no other
+                platforms={"host_link": [platform.name]} if part == HOST_LINK else {},
+                software=lowest.software,
+                of_vendor=True,
+            )
 
-    def _vendor_row(self, sku: Sku, metric: str, alike: Sequence[ClassRow], platforms: Mapping[str, Any]) -> ClassRow:
-        """Return the row of a vendor by the rows of its products; a link bounds host copies whoever made the device."""
-        return ClassRow(
-            f"{sku.vendor} {metric}",
-            f"any product of {sku.vendor}",
-            [metric],
-            {"vendor": sku.vendor},
-            [figure for row in alike for figure in row.figures],
-            self.origin,
-            (self.of_vendor,),
-            platforms={key: [value] for key, value in platforms.items() if value},
-            software=min(alike, key=lambda row: row.lowest).software,
-            of_vendor=True,
-        )
-
-
-def _stated(platform: Platform) -> dict[str, Any]:
-    """Return what a row of the classes may ask of a platform."""
-    return {
-        "devices": platform.devices,
-        "pcie": platform.pcie.get("gen"),
-        "host_link": platform.host_link.get("type"),
-        "link": platform.link.get("type"),
-        "topology": platform.link.get("topology"),
-        "fabric": platform.fabric.get("link"),
-    }
+    def _published(self, vendor: str, metrics: Iterable[str]) -> list[ClassRow]:
+        """Return the rows on one of these metrics, with the figures of the vendor's products alone."""
+        of_vendor = [row for row in self.rows if row.products.get("vendor") == vendor]
+        products = {figure["sku"] for row in of_vendor for figure in row.figures}
+        rows = [row for row in self.rows if row.limits(metrics)]
+        own = [replace(row, figures=[each for each in row.figures if each["sku"] in products]) for row in rows]
+        return [row for row in own if row.figures]
 
 
 @cache

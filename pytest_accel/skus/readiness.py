@@ -48,7 +48,10 @@ def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> 
     They are what is between devices where the platform has no figure for it at any level, the peer links of a fabric
     that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
     """
-    optional = {part for part in BETWEEN_DEVICES if not rejecting(sku, platform, part)}
+    known = {
+        required_part(each.metric) for each in sku.limits_on(platform).values() if each.beneath or not each.advises
+    }
+    optional = set(BETWEEN_DEVICES) - known  # a limit that a user's own file lets devices off is known all the same
     optional |= {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
     optional |= {HOST_LINK} if platform.guest else set()
     return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
@@ -96,10 +99,10 @@ class Backing:
         return len(self.floor.publishers) if self.floor and not self.floor.of_vendor else 0
 
     @property
-    def rank(self) -> tuple[int, bool, bool, int]:
-        """The sort key for the strongest first; of floors of the class, that of the metric that decides the part."""
+    def rank(self) -> tuple[bool, int, bool, int]:
+        """The sort key for the strongest first, of those on the metric that decides the part."""
         half = self.floor is not None and not self.floor.excludes_half
-        return list(Basis).index(self.basis), half, self.metric not in DECIDE, -self.publishers
+        return self.metric not in DECIDE, list(Basis).index(self.basis), half, -self.publishers
 
     @property
     def words(self) -> str:

@@ -10,7 +10,7 @@ from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import READ, Backing, not_judged, rejecting, strongest
+from pytest_accel.skus.readiness import READ, Backing, not_judged, rejecting, required_parts, strongest
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded
 
@@ -147,19 +147,25 @@ def _acceptance(sku: Sku) -> Table:
     """Return the table of what an acceptance rests on, part by part."""
     rows = []
     for platform in map(requirements.numbered, sku.platforms.values()):
-        for part, best in strongest(sku, platform).items():
+        found, without = strongest(sku, platform), not_judged(sku, platform)
+        for part in (part for part in MEASURED if part in (*required_parts(sku, platform), *without)):
             told = [f"{limit.metric} {_rejects_below(limit)}" for limit in rejecting(sku, platform, part)]
-            by, floor = best.words, best.floor
-            of = f"{floor.share:g} = {floor.factor:g} x {floor.lowest:g}" if floor else ""
-            by += f": {', '.join(floor.publishers)}" if best.publishers and floor else ""
-            by += "; half speed not excluded" if floor and not floor.excludes_half else ""
-            rows.append((platform.name, part, "; ".join(told), of, by))
-        rows += [(platform.name, part, "nothing", "", "not judged") for part in not_judged(sku, platform)]
+            by = "not judged" if part in without else _told(found[part]) if part in found else ""
+            floor = found[part].floor if part in found else None
+            of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g}" if floor else ""
+            rows.append((platform.name, part, "; ".join(told) or "nothing", of, by))
     note = (
         "One known-good node makes all of it tighter: pytest-accel calibrate RECORD, with the record of "
         f"pytest --accel-sku={sku.name} --accel-level=standard."
     )
     return Table("What an acceptance rests on", ("platform", "part", "rejects", "of the datasheet", "by"), rows, note)
+
+
+def _told(best: Backing) -> str:
+    """Return what stands behind a part, with the names of the publishers."""
+    names = f": {', '.join(best.floor.publishers)}" if best.publishers and best.floor else ""
+    half = "; half speed not excluded" if best.floor and not best.floor.excludes_half else ""
+    return f"{best.words}{names}{half}"
 
 
 def _rejects_below(limit: Limit) -> str:

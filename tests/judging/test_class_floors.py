@@ -247,11 +247,31 @@ def test_a_product_of_no_row_has_the_floor_of_its_vendor_on_what_decides(name: s
     assert set(found) == set(deciding)
     for decides, floor in found.items():
         types = {"matmul.bf16", "matmul.fp16"} if decides == metric else {decides}
-        alike = [row for row in rows if types & set(row.metrics) and row.products.get("vendor") in ("nvidia", None)]
-        assert floor.lowest == min(row.lowest for row in alike)
+        figures = [figure for row in rows if types & set(row.metrics) for figure in row.figures]
+        assert floor.lowest == min(each["share"] for each in figures if load(each["sku"]).vendor == "nvidia")
         assert floor.share == pytest.approx(0.85 * floor.lowest, abs=0.01)
+        assert floor.excludes_half is (floor.share > 0.5)
     without = replace(CLASSES, rows=rows, without=[name])
     assert of_vendor(load(name), without) == {}, "a catalogue entry"
+
+
+@pytest.mark.parametrize(("name", "metric"), [("l40", "matmul.bf16"), ("b100-sxm", "matmul.bf16")])
+def test_a_file_of_another_name_is_the_product_that_it_extends(name: str, metric: str, tmp_path: Path) -> None:
+    """Or `my-l40` would be of the class of L40S, and an order of what is only announced could be accepted."""
+    file = tmp_path / "order.yaml"
+    file.write_text(f"sku: order\nextends: {name}\n")
+    own, usual = loader.load(str(file)), load(name)
+    for platform in usual.platforms.values():
+        limits = own.limits_on(own.platforms[platform.name]), usual.limits_on(platform)
+        assert len({repr(each[metric].beneath) if metric in each else "" for each in limits}) == 1
+
+
+def test_half_of_an_unknown_rate_is_excluded_by_half_of_the_datasheet_alone() -> None:
+    """Other products may hold less of theirs than this one does: 147 of 191.5 TFLOPS are published of an MI250X."""
+    floor = replace(ONE_A_ROW[0].floor, share=0.4, highest=0.6)
+    assert floor.excludes_half
+    assert not replace(floor, of_vendor=True).excludes_half
+    assert replace(floor, of_vendor=True, share=0.51).excludes_half
 
 
 def test_another_matrix_type_of_the_class_bounds_the_floor_of_its_vendor() -> None:
@@ -261,7 +281,8 @@ def test_another_matrix_type_of_the_class_bounds_the_floor_of_its_vendor() -> No
     of_class = [row for row in rows if row.holds_for(sku, sku.platforms["single"])]
     other = min(row.lowest for row in of_class if "matmul.fp8" in row.metrics)
     floor = of_vendor(sku, replace(CLASSES, rows=rows))["matmul.bf16"]
-    assert (floor.factor, floor.lowest) == (0.65, other)
+    assert floor.share == pytest.approx(0.65 * other, abs=0.01)
+    assert floor.share < 0.85 * floor.lowest - 0.01
 
 
 def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none() -> None:

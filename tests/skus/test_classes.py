@@ -139,8 +139,8 @@ DECIDING = {
 }
 """The metrics by which a part can be accepted, with those of the same type."""
 NOT_HELD = {("bf16-blackwell-gddr", "xenoppy"), ("bf16-blackwell-gddr", "rtx-pro-6000-workstation")}
-"""Alone, the other figure of the row makes a floor of 0.56: gpu-fryer's data are never negative and draw less power, and
-the library had kernels of an older product. Both are in the row since."""
+"""Alone, the other figure of the row makes a floor of 0.56: gpu-fryer's data are never negative and draw less power,
+and the library had kernels of an older product. Both are in the row since."""
 
 
 def share_of(figures: Sequence[Row], factor: str = "") -> Decimal:

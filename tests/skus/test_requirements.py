@@ -110,6 +110,12 @@ def test_a_platform_without_any_figure_of_collectives_is_accepted_without_them()
     assert not_judged(sku, sku.platforms["single"]) == [], "one device has none"
 
 
+def test_a_figure_of_collectives_that_a_file_switches_off_is_known_all_the_same() -> None:
+    limits = {name: replace(each, if_supported=True) for name, each in HGX8.limits.items() if "busbw" in name}
+    platform = replace(HGX8, limits={**HGX8.limits, **limits})
+    assert "collectives" in str(requirements.unfit(H100, platform, "quick"))
+
+
 def test_collectives_that_another_level_judges_are_required() -> None:
     limits = {name: replace(each, levels=("standard",)) for name, each in HGX8.limits.items() if "busbw" in name}
     platform = replace(HGX8, limits={**HGX8.limits, **limits})

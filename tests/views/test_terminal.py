@@ -319,9 +319,9 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",
     ]
     assert [text for text, _ in finds_lines(closing, 80)] == [
-        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory),",
-        "  50.1% (matmul); all alike below 0.51 (matmul),",
-        "  0.8 (memory) of the datasheet; nothing in collectives",
+        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul);",
+        "  all alike below 0.51 (matmul), 0.8 (memory) of the datasheet;",
+        "  nothing in collectives",
     ]
     assert (closing_lines(closing, []), finds_lines(closing)) == ([(line, "green")], [(finds, "")]), (
         "in a file it stays one line"
