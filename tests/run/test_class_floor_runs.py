@@ -63,7 +63,7 @@ def _of(verdict: Verdict, family: str) -> bool:
 def told(closing: Closing, family: str) -> float:
     """The share of the datasheet below which the run says that it rejects all devices alike."""
     _, _, alike = closing.finds.partition("all alike below ")
-    found = re.search(rf"([\d.]+) \({family}\)", alike)
+    found = re.search(rf"([\d.]+) \({family.replace('products', 'matmul')}\)", alike)
     assert found, closing.finds
     return float(found.group(1))
 

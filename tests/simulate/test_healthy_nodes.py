@@ -54,7 +54,7 @@ def of_classes(*args: str) -> dict[str, int]:
     """How many drawn nodes of every row of the classes the floor rejects or leaves without a verdict."""
     command = [sys.executable, str(SCRIPT.with_name("class_floors.py")), *args]
     text = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
-    table = [line.split(" | ") for line in text.partition("| row | product")[0].splitlines()[2:] if line]
+    table = [line.split(" | ") for line in text.partition("| row | left out")[0].splitlines()[2:] if line]
     return {cells[0].strip("| "): int(cells[5]) + int(cells[6]) for cells in table}
 
 

@@ -375,7 +375,7 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     torch_has.skip_without_fp8()  # which a limit requires
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
     assert done.exit == 0
-    worth = "(matmul by 5 publishers, host link by 5)"
+    worth = "(matmul by 4 publishers, host link by 5)"
     assert done.closing == f"SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick {worth}"
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
     assert len(done.out.splitlines()) <= 40

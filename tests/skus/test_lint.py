@@ -15,7 +15,7 @@ from pytest_accel.skus.lint.linted_file import LintedFile
 from pytest_accel.skus.lint.physics import physics, reach
 from pytest_accel.views import lint_report
 
-TODAY = "2026-11-28"
+TODAY = "2026-11-29"
 SOURCE = "{kind: measured, by: us, date: 2026-08}"
 OTHERS = "{kind: published, by: them, date: 2026-08}"
 DATA = Path(__file__).parents[1] / "data/lint"
