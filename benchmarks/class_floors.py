@@ -45,7 +45,7 @@ def alone(row: classes.ClassRow) -> Iterator[tuple[Sku, Limit]]:
     sku = loader.load(figure["sku"])
     names = [figure["platform"]] if "platform" in figure else list(sku.platforms)
     platforms = {name: _emptied(sku.platforms[name]) for name in names}
-    alone = replace(classes.read(loader.SHIPPED / classes.FILE), rows=[row], without=[sku.name])
+    alone = replace(classes.read(loader.SHIPPED / classes.FILE), rows=[row], without=[*sku.match["names"]])
     bare = classes.with_floors(replace(sku, limits={}, platforms=platforms), alone)
     for metric, limit in bare.limits_on(bare.platforms[names[0]]).items():
         assert limit.declared_by is DeclaredBy.CLASS, metric

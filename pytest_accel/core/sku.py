@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -426,9 +426,9 @@ class Sku:
                 return f"{limit.metric} ({limit.origin})"
         return None
 
-    def is_any(self, names: Container[str]) -> bool:
-        """Return True if it is one of these shipped SKUs, or a file of another name extends one."""
-        return any(name.removesuffix(".yaml") in names for name in (self.name, *self.files))
+    def matches_any(self, stated: Iterable[str]) -> bool:
+        """Return True if the product is recognised by one of these names or PCI ids, whatever the name of its file."""
+        return not {*self.match.get("names", ()), *self.match.get("pci_ids", ())}.isdisjoint(stated)
 
     def recognises(self, device: Device) -> bool:
         """Return True if the device is this product: see `mismatch`."""

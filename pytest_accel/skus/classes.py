@@ -156,7 +156,7 @@ class ClassRow:
             self.products.get("vendor", sku.vendor) == sku.vendor
             and all(value in self.products[key] for key, value in stated.items() if key in self.products)
             and ("watts" not in self.products or (watts is not None and low <= watts <= high))
-            and not sku.is_any(self.products.get("without", ()))
+            and not sku.matches_any(self.products.get("without", ()))
             and not platform.partition
             and self._joins(platform)
         )
@@ -183,7 +183,7 @@ class Classes:
     of_other_type: float
     """The most that it may be, as a share of what the class of a product shows in another matrix type."""
     without: Sequence[str]
-    """The SKUs without a floor of their vendor."""
+    """The names or PCI ids of the products without a floor of their vendor."""
     origin: str
     """File and line of the factors."""
     digest: str = ""
@@ -192,7 +192,7 @@ class Classes:
     def of(self, sku: Sku, platform: Platform) -> list[ClassRow]:
         """Return the rows that hold for a product on a platform, those of its vendor last."""
         found = [row for row in self.rows if row.holds_for(sku, platform)]
-        if platform.partition or platform.power_watts or sku.is_any(self.without):
+        if platform.partition or platform.power_watts or sku.matches_any(self.without):
             return found  # a part of a device and a capped one reach less than any healthy product
         return [*found, *self._of_vendor(sku, platform, found)]
 
@@ -200,8 +200,9 @@ class Classes:
         """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it."""
         for part, one_type in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
             metric = next((each for each in one_type if peaks.peak(sku, each, platform)), None)
-            rows = self._published(sku.vendor, one_type)
-            if metric is None or not rows or any(row.limits(one_type) for row in found):
+            if metric is None or any(row.limits(one_type) for row in found):
+                continue
+            if not (rows := self._published(sku.vendor, one_type)):
                 continue
             lowest = min(rows, key=lambda row: row.lowest)
             others = [row.lowest for row in found if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.words import counted
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
 
@@ -21,7 +22,7 @@ DECIDING = {
 }
 """The metrics by which a part can be accepted. Those that are measured alike stand together, the usual one first: fp16
 counts where there is no bf16."""
-DECIDE = {metric for groups in DECIDING.values() for group in groups for metric in group}
+DECIDING_METRICS = {metric for groups in DECIDING.values() for group in groups for metric in group}
 CALLED = {MATRIX_UNITS: "matmul"}
 """The words for parts in the closing line, where they differ."""
 READ = ("inventory", "health", "sustained load")
@@ -49,10 +50,9 @@ def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> 
     They are what is between devices where the platform has no figure for it at any level, the peer links of a fabric
     that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
     """
-    known = {
-        required_part(each.metric) for each in sku.limits_on(platform).values() if each.beneath or not each.advises
-    }
-    optional = set(BETWEEN_DEVICES) - known  # a limit that a user's own file lets devices off is known all the same
+    limits = sku.limits_on(platform).values()
+    known = {required_part(limit.metric) for limit in limits if limit.beneath or not limit.advises}
+    optional = set(BETWEEN_DEVICES) - known  # a figure stays known if a user's own file requires it nowhere
     optional |= {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
     optional |= {HOST_LINK} if platform.guest else set()
     return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
@@ -88,7 +88,7 @@ def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = L
 
 @dataclass(frozen=True)
 class Backing:
-    """What stands behind a limit that rejects: the origin of its figures, and the floor of the class if that is one."""
+    """The evidence behind a limit that rejects: the origin of its figures, and the class floor if that rejects."""
 
     metric: str
     basis: Basis
@@ -96,30 +96,30 @@ class Backing:
 
     @property
     def publishers(self) -> int:
-        """The number of those who published figures of the class; 0 for another origin."""
+        """The number of publishers of figures of the class; 0 for another origin."""
         return len(self.floor.publishers) if self.floor and not self.floor.of_vendor else 0
 
     @property
     def rank(self) -> tuple[bool, int, bool, int]:
-        """The sort key for the strongest first, of those on the metric that decides the part."""
+        """The sort key for the strongest first. A limit on a metric that decides the part precedes all others."""
         half = self.floor is not None and not self.floor.excludes_half
-        return self.metric not in DECIDE, list(Basis).index(self.basis), half, -self.publishers
+        return self.metric not in DECIDING_METRICS, list(Basis).index(self.basis), half, -self.publishers
 
     @property
     def words(self) -> str:
-        """What stands behind it: "method floors", "2 publishers"."""
+        """The evidence in words: "method floors", "2 publishers"."""
         if self.floor is None:
             return f"{self.basis.value} floors"
         return "other products of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
 
 
 def backing(limit: Limit, basis: Basis | None) -> Backing | None:
-    """Return what stands behind a limit that rejects by `basis`, None if nothing does."""
+    """Return the evidence behind a limit that rejects by `basis`, None for a limit that does not reject."""
     return Backing(limit.metric, basis, limit.beneath if basis is Basis.CLASS else None) if basis else None
 
 
 def strongest(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> dict[str, Backing]:
-    """Return what stands behind the strongest limit that rejects, by required part that is measured."""
+    """Return the evidence behind the strongest limit of each required part that is measured."""
     found: dict[str, Backing] = {}
     for part in (each for each in required_parts(sku, platform, levels) if each not in READ):
         some = (backing(limit, limit.basis) for limit in rejecting(sku, platform, part, levels))
@@ -128,13 +128,20 @@ def strongest(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> d
     return found
 
 
-def half_passing(found: Mapping[str, Backing]) -> str:
-    """Return that devices which are all at half of their rate might hold, "half speed not excluded (matmul)".
+def half_not_excluded(found: Mapping[str, Backing]) -> str:
+    """Return the note on parts whose floor half of a healthy rate may hold: "half speed not excluded (matmul)".
 
-    It is empty if they cannot. `found` is the strongest backing by part.
+    It is empty if there is none. `found` is the strongest backing of each part.
     """
-    parts = [CALLED.get(part, part) for part, each in found.items() if each.floor and not each.floor.excludes_half]
+    floors = {part: each.floor for part, each in found.items() if each.floor}
+    parts = [CALLED.get(part, part) for part, floor in floors.items() if not floor.excludes_half]
     return f"half speed not excluded ({', '.join(parts)})" if parts else ""
+
+
+def too_few(found: Mapping[str, Backing], devices: int) -> str:
+    """Return why so few devices cannot be accepted: half of the rate passes, and no neighbours judge; else empty."""
+    half = half_not_excluded(found)
+    return f"{half} with fewer than {ENOUGH_ALIKE} devices" if half and devices < ENOUGH_ALIKE else ""
 
 
 def required_part(metric: str) -> str:

@@ -13,7 +13,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import half_passing, lacking, strongest
+from pytest_accel.skus.readiness import lacking, strongest, too_few
 
 NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
@@ -116,7 +116,7 @@ def between_nodes(metric: str) -> bool:
 
 
 def numbered(platform: Platform) -> Platform:
-    """Return a platform of any number of devices as one of so many that their neighbours judge them."""
+    """Return a platform of any number of devices as one of `ENOUGH_ALIKE`, which is enough for neighbours to judge."""
     return platform if platform.devices else replace(platform, name=f"{platform.name}N", devices=ENOUGH_ALIKE)
 
 
@@ -142,5 +142,4 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
         )
     if missing := lacking(sku, platform, [level]):
         return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}"
-    half = half_passing(strongest(sku, platform, [level]))
-    return f"{half} with fewer than {ENOUGH_ALIKE} devices" if half and platform.devices < ENOUGH_ALIKE else None
+    return too_few(strongest(sku, platform, [level]), platform.devices) or None

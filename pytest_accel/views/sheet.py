@@ -128,9 +128,9 @@ def accepts(sku: Sku) -> str:
 
 
 def _backings(sku: Sku) -> str:
-    """Return what stands behind the limits that reject on the usual platform, by part: "v* 7 5 - -".
+    """Return the evidence behind the limits that reject on the usual platform, by part: "v* 7 5 - -".
 
-    It is the number of publishers for a floor of the class, and else the first letter of its origin.
+    A floor of the class is told by the number of its publishers, another one by the first letter of its origin.
     """
     found = strongest(sku, requirements.numbered(next(iter(sku.platforms.values()))))
     cells = [_short(found[part]) if part in found else "-" for part in MEASURED]
@@ -138,7 +138,7 @@ def _backings(sku: Sku) -> str:
 
 
 def _short(best: Backing) -> str:
-    """Return what stands behind a part in one character, with the mark of a floor that half of the rate may hold."""
+    """Return the evidence behind a part in one character, with the mark of a floor that half of the rate may hold."""
     told = str(best.publishers or "v") if best.floor else best.basis.value[0]
     return told + HALF * (best.floor is not None and not best.floor.excludes_half)
 
@@ -162,7 +162,7 @@ def _acceptance(sku: Sku) -> Table:
 
 
 def _told(best: Backing) -> str:
-    """Return what stands behind a part, with the names of the publishers."""
+    """Return the evidence behind a part, with the names of the publishers."""
     names = f": {', '.join(best.floor.publishers)}" if best.publishers and best.floor else ""
     half = "; half speed not excluded" if best.floor and not best.floor.excludes_half else ""
     return f"{best.words}{names}{half}"

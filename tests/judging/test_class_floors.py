@@ -251,16 +251,19 @@ def test_a_product_of_no_row_has_the_floor_of_its_vendor_on_what_decides(name: s
         assert floor.lowest == min(each["share"] for each in figures if load(each["sku"]).vendor == "nvidia")
         assert floor.share == pytest.approx(0.85 * floor.lowest, abs=0.01)
         assert floor.excludes_half is (floor.share > 0.5)
-    without = replace(CLASSES, rows=rows, without=[name])
+    without = replace(CLASSES, rows=rows, without=load(name).match["names"])
     assert of_vendor(load(name), without) == {}, "a catalogue entry"
 
 
-@pytest.mark.parametrize(("name", "metric"), [("l40", "matmul.bf16"), ("b100-sxm", "matmul.bf16")])
-def test_a_file_of_another_name_is_the_product_that_it_extends(name: str, metric: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("name", ["l40", "b100-sxm", "vr200"])
+def test_a_file_of_another_name_is_the_product_that_its_devices_state(name: str, copied: bool, tmp_path: Path) -> None:
     """Or `my-l40` would be of the class of L40S, and an order of what is only announced could be accepted."""
-    file = tmp_path / "order.yaml"
-    file.write_text(f"sku: order\nextends: {name}\n")
+    file, metric = tmp_path / "order.yaml", "matmul.bf16"
+    text = resolved.text_of(*loader.read(name)).replace(f"sku: {name}", "sku: order") if copied else ""
+    file.write_text(text or f"sku: order\nextends: {name}\n")
     own, usual = loader.load(str(file)), load(name)
+    assert own.name == "order"
     for platform in usual.platforms.values():
         limits = own.limits_on(own.platforms[platform.name]), usual.limits_on(platform)
         assert len({repr(each[metric].beneath) if metric in each else "" for each in limits}) == 1

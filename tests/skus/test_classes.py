@@ -58,7 +58,7 @@ def matches(row: Row, sku: Sku, platform: Platform | None) -> bool:
         "architectures": sku.architecture in products.get("architectures", ()),
         "memory": sku.datasheet.memory.get("type") in products.get("memory", ()),
         "watts": watts is not None and low is not None and low <= watts <= high,
-        "without": sku.name not in products.get("without", ()),
+        "without": not {*sku.match.get("names", ()), *sku.match.get("pci_ids", ())} & {*products.get("without", ())},
     }
     of_platform = {
         "devices": platform and platform.devices in platforms.get("devices", ()),

@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import half_passing, not_judged, required_part, strongest
+from pytest_accel.skus.readiness import half_not_excluded, not_judged, required_part, strongest
 
 H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -124,8 +124,8 @@ def test_collectives_that_another_level_judges_are_required() -> None:
 
 
 def test_a_floor_that_half_of_the_rate_may_hold_accepts_four_devices_alike_and_no_fewer() -> None:
-    half = (each for each in shipped.every() if "pcie" in each.platforms)
-    sku = next(each for each in half if half_passing(strongest(each, requirements.numbered(each.platforms["pcie"]))))
+    cards = (each for each in shipped.every() if "pcie" in each.platforms)
+    sku = next(each for each in cards if half_not_excluded(strongest(each, each.platforms["pcie"])))
     for count in (1, 3, 4, 8):
         platform = replace(sku.platforms["pcie"], devices=count)
         why = None if count >= 4 else "half speed not excluded (matmul) with fewer than 4 devices"

@@ -10,7 +10,6 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, Limit, Platform, Sku
-from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.closing import parts as closing_parts
@@ -95,9 +94,8 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
     deciding = [each for each in limits if _decides(each)]
     backed = closing_parts.backed(deciding)
-    half = readiness.half_passing(backed)
-    if half and not around.unfit and around.expected_devices < ENOUGH_ALIKE:
-        advised.append(f"{half} with fewer than {ENOUGH_ALIKE} devices")
+    few = readiness.too_few(backed, around.expected_devices)
+    advised += [few] if few and not around.unfit else []
     behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
     advised += [f"floors come from these devices: {behind}"] if behind else []
     reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
@@ -109,7 +107,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     own = f" with {around.own_tests}" if around.own_tests else ""
     loaded = f"with {listed(around.loaded, MOST_LOADED)}" if around.loaded else ""
     not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
-    worth = [closing_parts.bases(backed, deciding), half, not_judged]
+    worth = [closing_parts.bases(backed, deciding), readiness.half_not_excluded(backed), not_judged]
     notes = _notes([*worth, *_qualifiers(limits, around), loaded])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 

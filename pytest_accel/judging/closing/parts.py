@@ -155,9 +155,9 @@ def _why_marginal(verdict: Verdict) -> str:
 
 
 def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
-    """Return what stands behind the limits that reject, by part in the order of `REQUIRED`.
+    """Return the evidence behind the limits that reject, by part in the order of `REQUIRED`.
 
-    A part counts as what the device with the weakest limits is judged by, by the strongest of them.
+    Of each device the strongest limit counts, and of the devices the one with the weakest.
     """
     best: dict[str, dict[str, Backing]] = {}
     for verdict in deciding:
@@ -170,7 +170,7 @@ def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
 
 
 def bases(found: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
-    """Return what stands behind the limits that reject, by part: "matmul by 1 publisher, memory by 3".
+    """Return the evidence behind the limits that reject in words: "matmul by 1 publisher, memory by 3".
 
     Figures that others published and measured by our method go without saying.
     """
