@@ -88,7 +88,7 @@ def _between(sku: Sku, metric: str) -> float:
 
 def _measured(limit: Limit, subject: str, share: float, draw: random.Random, go: int) -> Measurement:
     """Return one go of a device around its share, block by block."""
-    block, floor = SPREADS[stressed_part(limit.metric, limit.unit)].block[1], limit.beneath
+    block, floor = SPREADS[stressed_part(limit.metric, limit.unit)].block[1], limit.class_floor
     assert floor
     peak = floor.value / floor.share
     samples = tuple(peak * share * (1 + draw.gauss(0, block)) for _ in range(BLOCKS))

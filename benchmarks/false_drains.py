@@ -23,17 +23,18 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
 
-from population import DEVICES, KINDS
+from population import DEVICES, KINDS, healthy_of
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import loader
 
 SKU = loader.load("h100-sxm")
@@ -48,13 +49,18 @@ class Family:
 
     @property
     def shipped(self) -> Limit:
-        """The limit of the threshold file, for any software: most advise, above the floor of their class."""
+        """The limit of the threshold file, for any software: the floor of the class, beside what others published."""
         return replace(SKU.limits_on(SKU.platforms["hgx8"])[self.metric], software={}, conditions={})
 
     @property
     def limit(self) -> Limit:
-        """The shipped limit as one whose method is ours, so that it may reject."""
-        return replace(self.shipped, advises=False, because="")
+        """A floor of our own method below the published figures, as a calibration makes one."""
+        low, high = healthy_of(self.shipped)
+        declared = declaration_of(self.metric)
+        floor = low * (declared.derived_floor or 1.0) if declared else low
+        return replace(
+            self.shipped, floor=floor, healthy=(low, high), reference=(low + high) / 2, declared_by=DeclaredBy.OWN_FILE
+        )
 
 
 METRICS = {
@@ -201,7 +207,7 @@ class Node:
 
 def _centre(limit: Limit, draw: random.Random) -> float:
     """Return the figure of a healthy node: in the published range, which holds figures at the usual temperature."""
-    low, high = limit.healthy or (limit.reference or 0.0, limit.reference or 0.0)
+    low, high = healthy_of(limit)
     return draw.uniform(low, high)
 
 

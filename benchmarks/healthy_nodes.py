@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from drawn_device import DrawnDevice
-from population import OUTLIER, PARTS, Healthy, part_of
+from population import OUTLIER, PARTS, Healthy, healthy_of, part_of
 
 from pytest_accel.core.measurement import NODE, Measurement, Names, is_rate
 from pytest_accel.core.reasons import NoBudget
@@ -206,7 +206,7 @@ class Count:
     rejected: int = 0
     not_judged: int = 0
     marginal: int = 0
-    advised: int = 0
+    noted: int = 0
     seen: int = 0
     """Nodes with anything that is worse than PASS."""
     why: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -214,17 +214,16 @@ class Count:
 
     def add(self, verdicts: Sequence[Verdict]) -> None:
         """Count one node."""
-        own = [each for each in verdicts if not (each.advises_short and each.status is Status.MARGINAL)]
-        statuses = {each.status for each in own}
+        statuses = {each.status for each in verdicts}
         rejected = Status.FAIL in statuses
         self.nodes += 1
         self.verdicts += len(verdicts)
         self.rejected += rejected
         self.not_judged += not rejected and bool(statuses & {Status.INCONCLUSIVE, Status.UNMEASURED})
         self.marginal += Status.MARGINAL in statuses
-        self.advised += len(own) < len(verdicts)
+        self.noted += any(each.noted for each in verdicts)
         self.seen += any(each.status is not Status.PASS for each in verdicts)
-        self.why.update({_why(each) for each in own if each.status is not Status.PASS})
+        self.why.update({_why(each) for each in verdicts if each.status is not Status.PASS})
 
     def __add__(self, other: Count) -> Count:
         """Return the sum of two counts."""
@@ -279,14 +278,14 @@ def counted(drawn: Sequence[Population], nodes: int, seed: int, processes: int) 
 
 def healthy_table(totals: Mapping[Population, Count]) -> Iterator[str]:
     """Yield the lines of the table of the healthy populations."""
-    yield "| SKU | platform | level | nodes | verdicts | rejected | not judged | marginal | advised |"
+    yield "| SKU | platform | level | nodes | verdicts | rejected | not judged | marginal | noted |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for each, one in totals.items():
         if each.short is None:
             bound = f"0 (< {3 / one.nodes:.2%})" if not one.rejected else f"**{one.rejected}**"
             yield (
                 f"| `{each.sku}` | {each.platform} | {each.level} | {one.nodes:,} | {one.verdicts:,} | {bound} | "
-                f"{one.not_judged} | {one.marginal / one.nodes:.2%} | {one.advised / one.nodes:.1%} |"
+                f"{one.not_judged} | {one.marginal / one.nodes:.2%} | {one.noted / one.nodes:.1%} |"
             )
 
 
@@ -324,7 +323,7 @@ def undrawn(drawn: Sequence[Population]) -> Iterator[str]:
 
 
 def _figure(limit: Limit) -> object:
-    return limit.healthy or limit.reference
+    return healthy_of(limit)[0]
 
 
 def main() -> None:

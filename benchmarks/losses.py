@@ -21,6 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from population import healthy_of
+
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.reasons import BehindNeighbours
@@ -203,7 +205,7 @@ def _healthy(limit: Limit | None) -> float | None:
     """Return the middle of what was published as healthy for a metric, None where nothing was."""
     if limit is None or limit.relative:
         return None
-    return sum(limit.healthy) / 2 if limit.healthy else limit.reference
+    return sum(healthy_of(limit)) / 2 or None
 
 
 def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], dict[tuple[str, str], list[Measurement]]]:
@@ -280,7 +282,7 @@ def promise(healthy: Node, part: Part, *, all_alike: bool) -> float | None:
 def _share(verdict: Verdict, node: Node) -> float | None:
     """Return the mean of a device, or of the node, as a share of the datasheet, where a limit rejects."""
     one = next(each for each in node.of.measured[verdict.metric] if each.subject == verdict.subject)
-    bounded = verdict.limit and (verdict.limit.beneath or verdict.limit.floor)
+    bounded = verdict.limit and (verdict.limit.class_floor or verdict.limit.floor)
     return node.mean(one) / one.peak.value if bounded and one.peak else None
 
 

@@ -62,7 +62,7 @@ DRIFT = 0.01
 LEAST_PACE = 0.1
 """Least pace of a block, however much noise is drawn."""
 OFFSET = 0.1
-"""Largest difference between two healthy figures of different methods, where a limit only advises."""
+"""Largest difference between two healthy figures of different methods, for a metric with published figures alone."""
 HOT_SLOT, HOT_SLOT_SLOWER = 0.3, (0.01, 0.03)
 """Share of the nodes with a device that heat makes slower in compute, and how much slower (assumed)."""
 OUTLIER, OUTLIER_TIMES = 0.001, (1.2, 3.0)
@@ -87,6 +87,14 @@ def part_of(metric: str, unit: str) -> str:
     }.get(stressed_part(metric, unit), stressed_part(metric, unit))
 
 
+def healthy_of(limit: Limit) -> tuple[float, float]:
+    """Return the lowest and the highest figure of healthy devices that is known of a metric, 0 without one."""
+    figure = limit.published
+    if limit.healthy or limit.reference or figure is None:
+        return limit.healthy or (limit.reference or 0.0, limit.reference or 0.0)
+    return figure.lowest, figure.highest or figure.lowest
+
+
 class Healthy:
     """One healthy node: who its devices are is drawn once, how they do at each go anew.
 
@@ -109,15 +117,15 @@ class Healthy:
     def centre(self, limit: Limit) -> float:
         """Return the node's healthy figure, in the unit of the limit.
 
-        The software of a node makes all metrics of a part fast or slow together. Under a limit that only advises, the
-        figure of its source differs by the method as well.
+        The software of a node makes all metrics of a part fast or slow together. A figure that others published
+        differs by the method as well.
         """
-        low, high = limit.healthy or (limit.reference or 0.0, limit.reference or 0.0)
+        low, high = healthy_of(limit)
         kind = stressed_part(limit.metric, limit.unit)
         middle, between = (low + high) / 2, self._spreads[kind].between
         low, high = min(low, middle * (1 - between)), max(high, middle * (1 + between))
         centre = low + self._software[kind] * (high - low)
-        if not limit.advises:
+        if limit.reference:
             return centre
         return centre * self._offsets.setdefault(limit.metric, 1 + self._random.uniform(-OFFSET, OFFSET))
 

@@ -78,7 +78,7 @@ OF_DCGM = {
 SEVERITIES = {
     Severity.CRITICAL: "Results may be wrong, or the device does not work. Drain the node.",
     Severity.ERROR: "The node is not fit to accept as it is. Repair or set right what is named.",
-    Severity.WARNING: "The limit holds, or only advises. The node can be used; watch it.",
+    Severity.WARNING: "The limit holds, or only warns. The node can be used; watch it.",
     Severity.UNKNOWN: "Nothing was judged. The finding says nothing about the hardware.",
 }
 """Each severity in words."""

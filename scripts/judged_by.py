@@ -23,8 +23,9 @@ HEAD = (
     "files. docs/verdicts.md has the rules.",
     "",
     "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
-    "state. It rejects or advises; the floor of a class may stand beneath it. The numbers count the shipped SKUs that",
-    "have one. A file of your own may limit every metric. **Neighbours** are four or more like devices of the node: a",
+    "state. Breaking it is FAIL, or MARGINAL where it only warns. **Published** figures decide nothing. The numbers",
+    "count the shipped SKUs that have one. A file of your own may limit every metric.",
+    "**Neighbours** are four or more like devices of the node: a",
     f"device below {1 - distance.FAR:g} of the median of the others fails; memory, links and products fail far above",
     "it. A device that lost more than two runs differ by since its own **past** is marginal.",
     "docs/comparison.md has the table. A fact that **changes** during the run fails if the new value",
@@ -153,7 +154,7 @@ def _host_row(name: str, fact: HostFact) -> Sequence[str]:
 
 
 def limits_of(metric: str) -> str:
-    """Return what limits a metric in the shipped files, and how many SKUs: "SKU's file rejects (3), advises (21)"."""
+    """Return what limits a metric in the shipped files, and how many SKUs: "SKU's file FAIL (3), published (21)"."""
     found: dict[str, list[str]] = {}
     for (place, effect), skus in sorted(_limits().get(metric, {}).items()):
         found.setdefault(place, []).append(f"{effect} ({skus})")
@@ -162,7 +163,7 @@ def limits_of(metric: str) -> str:
 
 @cache
 def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
-    """Return the number of shipped SKUs with a limit on each metric, by its place and its effect."""
+    """Return the number of shipped SKUs with a limit on each metric, by its place and what breaking it is."""
     found: dict[str, Counter[tuple[str, str]]] = {}
     for sku in loader.load_shipped():
         limits: Iterable[tuple[str, Limit]] = (
@@ -176,7 +177,8 @@ def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
 
 
 def _kind(limit: Limit) -> tuple[str, str]:
-    return PLACES.get(limit.declared_by, limit.declared_by.value), limit.effect.value
+    effect = "published" if not limit.bounded else "MARGINAL" if limit.warns else "FAIL"
+    return PLACES.get(limit.declared_by, limit.declared_by.value), effect
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.method import AS_FOUND, words
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
@@ -22,10 +22,8 @@ SHORT = 0.9
 HEAD = (
     "Printed by `scripts/limits.py` from the threshold files and the declarations of the probes.",
     "",
-    "A limit **rejects** if its source measured by the method of our probe, and **advises** otherwise: broken, it is",
-    "MARGINAL, or INCONCLUSIVE more than 15 % below the lowest healthy figure, unless a floor of its class rejects.",
-    "docs/verdicts.md has the rule. A limit that rejects with stated versions of the",
-    "software advises with all others.",
+    "The source of a floor measured by the method of our probe. With other software than the stated versions the floor",
+    "of the class is in force, if there is one. docs/verdicts.md has the rule.",
 )
 
 ACCEPTS = (
@@ -52,8 +50,6 @@ class Told:
     @property
     def overlap(self) -> str:
         """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
-        if self.limit.advises:
-            return f"not known: {self.limit.because}"
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]
@@ -105,7 +101,7 @@ def page() -> str:
     return "\n".join(lines)
 
 
-COLUMNS = ("metric", "platform", "levels", "floor", "healthy", "broken", "healthy part", "10 % short", "overlap")
+COLUMNS = ("metric", "platform", "levels", "floor", "healthy", "with", "healthy part", "10 % short", "overlap")
 
 
 def _row(each: Told) -> Sequence[str]:
@@ -117,19 +113,11 @@ def _row(each: Told) -> Sequence[str]:
         " ".join(limit.levels),
         show(limit.floor, limit.unit),
         healthy,
-        _effect(limit),
+        _versions(limit),
         _both(each.healthy),
         _both(each.short),
         each.overlap,
     )
-
-
-def _effect(limit: Limit) -> str:
-    """Return what breaking a limit does, with the versions on which it rejects."""
-    if limit.advises:
-        return limit.effect.value
-    versions = _versions(limit)
-    return f"rejects with {versions}" if versions else "rejects"
 
 
 def _versions(limit: Limit) -> str:
@@ -210,17 +198,15 @@ def _classes() -> list[str]:
 
 
 def _part(sku: Sku, platform: Platform, part: str) -> str:
-    """Return the highest share of the datasheet below which a limit on the part rejects, with basis and versions."""
+    """Return the highest share of the datasheet below which the part is rejected, with basis and versions."""
     shares = []
-    for limit in readiness.rejecting(sku, platform, part, ["standard"]):
-        peak = peaks.peak(sku, limit.metric, platform)
-        of_class = limit.advises and limit.beneath
-        bound = of_class.value if of_class else limit.floor
-        if peak and bound and limit.basis:
-            versions = "" if of_class or limit.declared_by is DeclaredBy.CLASS else _versions(limit)
-            best = readiness.backing(limit, limit.basis)
-            by = limit.basis.value if best is None or best.floor is None or best.publishers else "vendor"
-            shares.append((bound / peak[0], f"{by}{versions and f' ({versions})'}"))
+    for floor in readiness.floors(sku, platform, part, ["standard"]):
+        peak, limit = peaks.peak(sku, floor.bound.metric, platform), floor.bound
+        if peak and limit.floor and floor.basis:
+            versions = "" if floor.basis is Basis.CLASS else _versions(limit)
+            best = readiness.Backing(limit.metric, floor.basis, limit.class_floor)
+            by = floor.basis.value if best.floor is None or best.publishers else "vendor"
+            shares.append((limit.floor / peak[0], f"{by}{versions and f' ({versions})'}"))
     return "{:.2f} {}".format(*max(shares)) if shares else ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 SKUS = Path(__file__).parent / "data/fault-skus"
 """Threshold files of a user's own: small nodes, since two and four devices show all that eight do. Their limits on
-rates are of a method of our own, since shipped limits may only advise."""
+rates are of a method of our own: what others published is no limit."""
 TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10, collective: 1"
 PRODUCTS = "matmul.fp64: 5, matmul.fp32: 5, matmul.tf32: 5, matmul.fp16: 5"
 """Time at `quick` for what is measured from `standard` on, so that a case takes a second all the same. The products are

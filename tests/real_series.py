@@ -19,7 +19,7 @@ from pytest_accel.judging.causes.evidence import with_evidence
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop, slowest_window
-from pytest_accel.skus import loader, requirements
+from pytest_accel.skus import loader
 
 FOLDER = Path(__file__).parent / "real" / "series"
 GFLOP = 1099.51
@@ -86,4 +86,4 @@ def judged(series: Series, metric: str, *, level: str = "standard") -> Verdict:
 @cache
 def limits(sku: str, level: str = "standard") -> dict[str, Limit]:
     """Return the limits of a shipped file at a level."""
-    return requirements.judging_at(level, loader.load(sku).limits)
+    return {metric: limit.at_level(level) for metric, limit in loader.load(sku).limits.items()}

@@ -20,7 +20,7 @@ import yaml
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import ClassFloor, Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import Findings, Located
 from pytest_accel.judging.verdicts.judge import Attempts
@@ -223,11 +223,10 @@ OUTCOMES = {
     "the limit holds": HOLDS,
     "it holds by less than 2 %": replace(HOLDS, value=101.0),
     "it holds, but something disturbed the measurement": replace(HOLDS, disturbance="pid 7"),
-    "it holds on software outside of its range": HOLDS,
+    "the software is outside of its range, and no class has a floor": BREAKS,
+    "the class floor is broken with software older than its figures": BREAKS,
     "it is broken": BREAKS,
     "it is broken, and something disturbed the measurement": replace(BREAKS, disturbance="pid 7"),
-    "it is broken on software outside of its range, by no more than a version explains": replace(BREAKS, value=90.0),
-    "it is broken by more on such software": BREAKS,
     "something is missing: a library, a permission, memory": replace(FAILS, trouble=Trouble("need", "no memory")),
     "the value cannot be compared with the limit": replace(HOLDS, unit="ms"),
     "the device or the driver does not have it": replace(FAILS, trouble=Trouble("not_applicable", "no counter")),
@@ -235,7 +234,8 @@ OUTCOMES = {
 }
 """Rows of the table of verdicts that one measurement decides, and that measurement."""
 REQUIRED = Limit("stream.copy", "GB/s", floor=100.0)
-KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, advises=True, if_supported=True), None)
+CLASS = ClassFloor(100.0, 0.5, 0.6, 0.7, 0.85, ("us",), "row", "a peak", "classes.yaml:1", unit="GB/s")
+KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, warns=True), None)
 """A limit of each kind, in the order of the columns."""
 
 
@@ -246,7 +246,9 @@ def test_the_table_of_verdicts_is_true(outcome: str) -> None:
     *statuses, again, waived = [cell.strip() for cell in row.strip("|").split("|")][1:]
     measured = OUTCOMES[outcome]
     for limit, stated in zip(KINDS, statuses, strict=True):
+        of_class = replace(CLASS, software={"torch": ">=99"}) if "class floor" in outcome else None
         of_range = limit and replace(limit, software={"torch": ">=99"} if "software" in outcome else {})
+        of_range = of_range and replace(of_range, class_floor=of_class)
         attempts = Attempts()
         attempts.add(measured)
         verdict = attempts.judged("stream.copy", "GPU-1", of_range, {"torch": "2.7"})

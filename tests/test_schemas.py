@@ -114,7 +114,7 @@ def test_every_key_of_a_threshold_file_is_described_and_typed() -> None:
     found = dict(places(SCHEMAS["thresholds"]))
     assert [keys for keys, each in found.items() if not keys.endswith("*") and "description" not in each] == []
     untyped = {keys.rpartition(" ")[2] for keys, each in found.items() if "type" not in each}
-    assert untyped == {"equals", "*"}  # `*`: an argument of a probe
+    assert untyped == {"equals", "value", "warn", "*"}  # `*`: an argument of a probe
     assert len(found) > 100
 
 

@@ -196,7 +196,7 @@ def _by_marker(verdict: Verdict) -> bool:
 
 def _circumstances(record: Run, terms: Terms) -> Circumstances:
     """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
-    then, now = record.circumstances or Circumstances(), terms.circumstances()
+    then, now = record.circumstances or Circumstances(), terms.circumstances(record.software)
     own_file = now.own_file
     if then.own_file not in (None, own_file):
         own_file = f"{own_file or 'the shipped file'}, measured by {then.own_file}"

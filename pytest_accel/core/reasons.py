@@ -13,15 +13,13 @@ from typing import ClassVar, Literal
 
 from pytest_accel.core.details import Value
 
-Since = Literal["first accepted", "last"]
-"""The earlier run that a device is compared with."""
 Side = Literal["floor", "ceiling"]
 """The bound that a value is compared with."""
 
 NOTES: Mapping[str, str] = {
     # what was found
     "value": "{shown}",
-    "no_limit": "{shown}; no limit, for information",
+    "no_limit": "{shown}; no floor, for information",
     "trouble": "{text}",
     "changed": "{text}",
     "at": "at {text}",
@@ -46,6 +44,7 @@ NOTES: Mapping[str, str] = {
     "out_of_time": "{text}",
     "required": "a limit requires it",
     # what was taken into account
+    "warns": "a warning, which rejects nothing",
     "unproven": "{text}",
     "doubt": "{text}; nothing published says that a healthy device may not show it",
     "single_sign": "no second sign of heat: {text}",
@@ -203,20 +202,6 @@ class OtherAlgorithm(Figures):
 
 
 @dataclass(frozen=True)
-class Advises(Figures):
-    """The limit does not reject, as its file says; `because` is the reason that it states."""
-
-    because: str = ""
-
-
-@dataclass(frozen=True)
-class OtherMethod(Figures):
-    """The source of the limit measured by another method than the run, which `differs`."""
-
-    differs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class OtherVersion(Figures):
     """The limit was validated on `range` of a software; `version` is in use, None if that is not known."""
 
@@ -226,21 +211,16 @@ class OtherVersion(Figures):
 
 
 @dataclass(frozen=True)
-class BeyondMethod(Figures):
-    """The value is further below healthy figures than any difference of method or of version explains."""
+class BelowPublished(Figures):
+    """The value is below the lowest that others published for healthy devices, in the unit of the value.
 
-    most: float
-    """The largest share that one explains."""
-    what: Literal["method", "version"]
+    It is a note: a limit, the neighbours and the past decide.
+    """
 
-
-@dataclass(frozen=True)
-class BelowClass(Figures):
-    """The value is below the floor of its class, which is `share` of what `of` names."""
-
-    floor: float
-    share: float
-    of: str
+    lowest: float
+    by: str
+    differs: tuple[str, ...] = ()
+    """How their method differs from ours."""
 
 
 @dataclass(frozen=True)
@@ -266,37 +246,12 @@ class Repeated(Figures):
 
 @dataclass(frozen=True)
 class BehindNeighbours(Figures):
-    """The device lacks the share `lost` of the speed of like ones, and healthy ones differ by `allowed` at most."""
-
-    lost: float
-    middle: float
-    """The median of the `devices` others, in `unit`."""
-    unit: str
-    devices: int
-    allowed: float
-    spread: float | None = None
-    """The standard deviation between healthy devices, None where none is known."""
-    at_clock: bool = False
-    """True if the rate at the clock that each device held is compared."""
-    at_first: bool = False
-    """True if the repeat does not show it any more."""
+    """The device is behind like ones, as `Verdict.neighbours` states."""
 
 
 @dataclass(frozen=True)
 class BehindPast(Figures):
-    """The device has lost a share since an earlier run; two runs may differ by `allowed`."""
-
-    lost: float
-    allowed: float
-    value: float
-    """The value at that time."""
-    unit: str
-    since: Since
-    day: str
-    differs: Mapping[str, tuple[str, str]]
-    """The other facts that differ since, by name: the value then and the value now."""
-    at_first: bool = False
-    """True if the repeat does not show it any more."""
+    """The device has lost speed since an earlier run, as `Verdict.past` states."""
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,18 @@ from typing import Any
 from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.reasons import NOTES, Reason
+from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Verdict, show, show_margin
 from pytest_accel.core.words import age, counted, listed
 
 
 def _compared(one: reasons.Compared, of: Verdict) -> str:
     bound = of.floor if one.side == "floor" else of.ceiling
+    side = f"class {one.side}" if of.basis is Basis.CLASS else one.side
     share = "" if one.share is None else f" = {one.share:g} of {one.of}"
     base = "" if one.base is None else f" {one.base:g}"
     margin = f" ({show_margin(of.margin)})" if bound and of.margin is not None else ""
-    return f"{show(of.value, of.unit)}, {one.side} {show(bound, of.unit)}{share}{base}{margin}"
+    return f"{show(of.value, of.unit)}, {side} {show(bound, of.unit)}{share}{base}{margin}"
 
 
 COUNTED = {
@@ -75,18 +77,29 @@ def _repeated(one: reasons.Repeated, _: Verdict) -> str:
 AT_FIRST = "holds only on the repeat, first measured "
 
 
-def _behind_neighbours(one: reasons.BehindNeighbours, _: Verdict) -> str:
-    behind = f"{one.lost:.1%} behind its {one.devices} neighbours{' at its clock' * one.at_clock}"
+def _behind_neighbours(_: reasons.BehindNeighbours, of: Verdict) -> str:
+    if (one := of.neighbours) is None:  # a record that was written by other means
+        return "behind its neighbours"
+    behind = f"{one.lost:.1%} behind its {one.count} neighbours{' at its clock' * one.at_clock}"
     spread = "" if one.spread is None else f", spread {100 * one.spread:.2g}%"
     told = f"(median {show(one.middle, '')}, healthy up to {one.allowed:.1%}{spread})"
     return f"{AT_FIRST * one.at_first}{behind} {told}"
 
 
-def _behind_past(one: reasons.BehindPast, _: Verdict) -> str:
-    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(one.unit) else f"{one.lost:.1%} below"
+def _behind_past(_: reasons.BehindPast, of: Verdict) -> str:
+    if (one := of.past) is None:
+        return "behind its own past"
+    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(of.unit) else f"{one.lost:.1%} below"
     two = f"two runs differ by up to {one.allowed:.1%}"
     differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in one.differs.items())
-    return f"{AT_FIRST * one.at_first}{behind} its {one.since} run of {one.day} ({show(one.value, '')}; {two}{differs})"
+    return (
+        f"{AT_FIRST * one.at_first}{behind} its {one.since} run of {one.day} ({show(one.middle, '')}; {two}{differs})"
+    )
+
+
+def _below_published(one: reasons.BelowPublished, of: Verdict) -> str:
+    otherwise = f", measured otherwise: {listed(one.differs, 2)}" if one.differs else ""
+    return f"note: below {show(one.lowest, of.unit)}, the lowest published ({one.by}{otherwise})"
 
 
 def _behind_nodes(one: reasons.BehindNodes, _: Verdict) -> str:
@@ -117,15 +130,8 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.PastWarning: lambda one, of: f"past the warning limit of {show(one.warn, of.unit)}",
     reasons.Interval: _interval,
     reasons.OtherAlgorithm: _other_algorithm,
-    reasons.Advises: lambda one, _: "advisory limit, does not reject" + (f": {one.because}" if one.because else ""),
-    reasons.OtherMethod: lambda one, _: f"advisory, the limit's source measured otherwise: {listed(one.differs, 2)}",
     reasons.OtherVersion: _other_version,
-    reasons.BeyondMethod: lambda one, _: (
-        f"more than {one.most:.0%} below healthy, which no difference of {one.what} explains"
-    ),
-    reasons.BelowClass: lambda one, of: (
-        f"below {show(one.floor, of.unit)} = {one.share:g} of the {one.of}, the floor of its class"
-    ),
+    reasons.BelowPublished: _below_published,
     reasons.Alone: _alone,
     reasons.Repeated: _repeated,
     reasons.BehindNeighbours: _behind_neighbours,

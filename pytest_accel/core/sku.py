@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import Device, Value, is_rate, is_time
+from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.metrics import parse
 
 UNITS = (
@@ -107,19 +107,8 @@ class DeclaredBy(Enum):
     """The file of the classes: no other limit bounds the metric."""
 
 
-class Effect(Enum):
-    """The consequence of breaking a limit by itself, without the floor of the class beneath it."""
-
-    REJECTS = "rejects"
-    """It fails the metric."""
-    ADVISES = "advises"
-    """It makes the metric MARGINAL, or leaves it INCONCLUSIVE; it never fails it."""
-    INFORMS = "informs"
-    """It does nothing: no level requires the limit."""
-
-
 class Basis(Enum):
-    """The origin of the figures behind a limit that rejects."""
+    """The origin of the figures behind a floor."""
 
     OWN = "own"
     """Figures that were measured with this package."""
@@ -154,7 +143,9 @@ class ClassFloor:
     origin: str
     """File and line of the row."""
     software: Mapping[str, str] = field(default_factory=dict)
-    """The versions from which on the figures of the row hold, by name. With others the floor does not reject."""
+    """The versions from which on the figures of the row hold, by name. With older ones a value below it is
+    INCONCLUSIVE."""
+    unit: str = ""
     of_vendor: bool = False
     """True for a floor by other products of the vendor, where none of the class was published."""
 
@@ -168,8 +159,25 @@ class ClassFloor:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """The lowest and the highest value that somebody published for healthy devices, measured otherwise than here.
+
+    It decides nothing. `highest` is None where only a pass bar was published, which healthy devices reach. `differs`
+    says how the method differs from that of the probe, one text for each property.
+    """
+
+    lowest: float
+    highest: float | None
+    unit: str
+    source: Source
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Limit:
     """A floor, a ceiling, a range (both), or one of equals, one-of, version and same-on-all, for one metric.
+
+    Breaking it is FAIL. `core.floor.floor_in_force` says which bound holds in a run: this one or that of the class.
 
     `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
     line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
@@ -196,10 +204,8 @@ class Limit:
     """The range of versions (">=550.54") that the value has to lie in."""
     same_on_all: bool = False
     """True if all devices of the node must have the same value; the one that differs from the majority fails."""
-    advises: bool = False
-    """True if the limit by itself fails no metric, at any level; the floor of the class beneath it still does."""
-    because: str = ""
-    """The reason why it advises: as the file says, or how its source measured otherwise than the probe."""
+    warns: bool = False
+    """True if the file states a `warn` alone, which is the bound here: breaking it is MARGINAL."""
     if_supported: bool = False
     """True if the limit applies only to devices that turn out to support the path that it measures."""
     of_unit: str | None = None
@@ -219,48 +225,60 @@ class Limit:
     overridden: bool = False
     test: str = ""
     """The node id of the test whose marker declares it; empty for the limit of a file."""
-    beneath: ClassFloor | None = None
-    """The floor of the class, which rejects whatever this limit does. None for a metric without one."""
+    class_floor: ClassFloor | None = None
+    """The floor of the class, which holds whatever this limit states. None for a metric without one."""
+    published: Figure | None = None
+    """What others published for the metric by another method."""
 
     def at_level(self, level: str) -> Limit:
-        """Return the limit as it is at a level, with the bounds that it states for that."""
+        """Return the limit as it is at a level, with the bounds that it states for that.
+
+        Figures that were measured by the method of other levels bound nothing at this one.
+        """
+        if self.source and self.source.levels and level not in self.source.levels:
+            return self.without_bounds(f"level {', '.join(self.source.levels)} (ours: {level})")
         own: Mapping[str, Any] = self.at.get(level, {})
         return replace(self, **own, at={}) if self.at else self
 
+    def without_bounds(self, *differs: str) -> Limit:
+        """Return the limit without bounds, and with its figures as published ones, whose method `differs`."""
+        figures = self.healthy or ((self.reference,) if self.reference else ())
+        published = self.published
+        of_class = self.declared_by is DeclaredBy.CLASS
+        if self.source and (figures or self.floor) and not (self.relative or of_class):
+            unit, least = self.unit, figures[0] if figures else self.floor or 0.0
+            published = Figure(least, figures[-1] if figures else None, unit, self.source, differs)
+        return replace(self, **UNBOUNDED, published=published)
+
+    @property
+    def bounded(self) -> bool:
+        """True if the limit states a bound."""
+        bounds = (self.floor, self.ceiling, self.equals, self.version)
+        return bool(self.one_of or self.same_on_all or any(bound is not None for bound in bounds))
+
+    @property
+    def highest(self) -> float | None:
+        """The highest figure that is known of healthy devices, or the pass bar of others; None without any."""
+        if self.healthy or self.reference or self.published is None:
+            return self.healthy[1] if self.healthy else self.reference
+        return self.published.highest or self.published.lowest
+
     @property
     def required(self) -> bool:
-        """True if the limit demands a measurement: without one its verdict fails. Advice on a fact does not."""
-        return (not self.advises or self.of_speed or self.beneath is not None) and not self.if_supported
-
-    @property
-    def of_speed(self) -> bool:
-        """True for a limit on a rate or a time that every device has."""
-        return (is_rate(self.unit) or is_time(self.unit) or self.relative) and not self.if_supported
-
-    @property
-    def effect(self) -> Effect:
-        """The effect under the conditions of the limit's probe; those of a run may make it advise as well."""
-        if not self.levels:
-            return Effect.INFORMS
-        return Effect.ADVISES if self.advises else Effect.REJECTS
-
-    @property
-    def may_reject(self) -> bool:
-        """True if the limit demands a measurement that it, or the floor of the class beneath it, can fail."""
-        return self.required and (self.effect is Effect.REJECTS or self.beneath is not None)
-
-    @property
-    def basis(self) -> Basis | None:
-        """The origin of the figures by which the limit rejects; None if it never rejects, or states no such figure."""
-        if self.effect is not Effect.REJECTS or self.declared_by is DeclaredBy.CLASS:
-            return Basis.CLASS if self.beneath else None
-        kinds = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
-        return kinds.get(self.source.kind) if self.source else None
+        """True if the limit demands a measurement: without one its verdict fails."""
+        return not self.warns and not self.if_supported
 
     @property
     def relative(self) -> bool:
         """True if floor and ceiling are fractions of the metric's peak."""
         return self.unit == "of peak"
+
+
+UNBOUNDED: Mapping[str, Any] = {
+    "floor": None, "ceiling": None, "warn": None, "warn_per_kelvin": 0.0, "at": {}, "equals": None, "one_of": (),
+    "version": None, "same_on_all": False, "reference": None, "healthy": None, "of_reference": None,
+}  # fmt: skip
+"""The fields of a limit without a bound."""
 
 
 @dataclass(frozen=True)

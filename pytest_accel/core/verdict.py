@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
+from typing import Literal
 
 from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
-from pytest_accel.core.reasons import Note, PastWarning, Reason
+from pytest_accel.core.reasons import BelowPublished, Note, PastWarning, Reason
 from pytest_accel.core.sku import Basis, Limit
 
 
@@ -57,6 +59,38 @@ class Waiver:
         return self.limit == verdict.metric and (not self.devices or bool(identities & set(self.devices)))
 
 
+Since = Literal["first accepted", "last"]
+"""The earlier run that a device is compared with."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a device is behind like ones of its node, or behind an earlier run of its own.
+
+    Losses are shares of speed: `lost` is that of the device, negative where it is faster, and healthy devices or two
+    runs differ by `allowed` at most. `middle`, in the unit of the verdict, is the median of the `count` others or the
+    earlier value.
+    """
+
+    lost: float
+    allowed: float
+    middle: float
+    count: int = 1
+    spread: float | None = None
+    """The standard deviation between healthy devices as a fraction, None where none is known."""
+    at_clock: bool = False
+    """True if the rates at the clock that each device held are compared."""
+    status: Status = Status.PASS
+    """The status that the verdict has by it at best; PASS where it is no finding, or where the limit failed already."""
+    at_first: bool = False
+    """True if the repeat does not show it any more."""
+    since: Since | None = None
+    """The earlier run; None for a comparison with like devices."""
+    day: str = ""
+    differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The other facts that differ since, by name: the value then and the value now."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The judgement of one metric of one subject.
@@ -83,18 +117,17 @@ class Verdict:
     attempts: int = 1
     fault: bool = False
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
-    under an advisory limit too."""
-    advisory: tuple[str, ...] = ()
-    """The differences from the method of the limit's source that only the run knows, or the software outside of its
-    range: the limit advises because of them. Empty if it may reject, or if its file says that it advises."""
-    outside: bool = False
-    """True if the limit advises for no other reason than versions outside of the range that it was validated on."""
+    without a floor too."""
+    basis: Basis | None = None
+    """The origin of the figures of the floor that judged; None for bounds without such figures, and without a floor."""
+    neighbours: Comparison | None = None
+    """How far the value is behind those of the like devices of the node; None where they cannot be compared."""
+    past: Comparison | None = None
+    """How far it is behind an earlier run of the same device; None where there is none to compare with."""
     event: Event = ""
     """How the device failed, in one word; "left out" if the metric was not tried because of an earlier failure."""
     blamed: str = ""
     """The UUID of the device that a failure of the node is attributed to; empty if there is none."""
-    behind: bool = False
-    """True if the device is behind its neighbours or its own past, so that it is worth measuring again."""
     waiver: Waiver | None = None
     """The waiver that accepts the failure. The status stays as it was judged."""
 
@@ -122,21 +155,35 @@ class Verdict:
         return warn, -abs(self.value - warn) / warn if warn else -math.inf
 
     @property
-    def advises(self) -> bool:
-        """True if the limit by itself could not fail the metric under the conditions of the run."""
-        return self.limit is not None and (bool(self.advisory) or self.limit.advises)
+    def decides(self) -> bool:
+        """True if a bound in force judged a value."""
+        bounded = self.floor is not None or self.ceiling is not None or self.expected is not None
+        return bounded and self.status in (Status.PASS, Status.MARGINAL, Status.FAIL)
+
+    def breaks(self, value: float) -> bool:
+        """Return True if a value is below the floor or above the ceiling that judged; False without either."""
+        below = self.floor is not None and value < self.floor
+        return below or (self.ceiling is not None and value > self.ceiling)
 
     @property
-    def basis(self) -> Basis | None:
-        """The origin of the figures by which the metric could fail; the class where the limit advised."""
-        if self.limit is None or not self.advisory:
-            return self.limit.basis if self.limit else None
-        return Basis.CLASS if self.limit.beneath else None
+    def compared(self) -> list[Comparison]:
+        """The comparisons with like devices and with the own past, as far as there are any."""
+        return [each for each in (self.neighbours, self.past) if each]
 
     @property
-    def advises_short(self) -> bool:
-        """True if an advisory limit is broken."""
-        return self.advises and self.margin is not None and self.margin < 0
+    def behind(self) -> bool:
+        """True if the device is behind its neighbours or its own past, so that it is worth measuring again."""
+        return any(comparison.status is not Status.PASS for comparison in self.compared)
+
+    @property
+    def failed_by(self) -> Comparison | None:
+        """The comparison that fails a verdict whose limit holds; None where the limit decided."""
+        return next((each for each in self.compared if each.status is self.status and self.status.fails), None)
+
+    @property
+    def noted(self) -> bool:
+        """True if the value is below the lowest that was published for healthy devices."""
+        return any(isinstance(reason, BelowPublished) for reason in self.reasons)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -160,7 +207,7 @@ class Verdict:
     @property
     def information(self) -> bool:
         """True if a value was measured that nothing judges."""
-        return self.limit is None and self.value is not None and self.status is Status.NOT_APPLICABLE
+        return self.value is not None and self.status is Status.NOT_APPLICABLE
 
 
 @dataclass(frozen=True)
@@ -201,6 +248,10 @@ def show_margin(margin: float) -> str:
 
 
 def margin_of(verdict: Verdict) -> str:
-    """Return the margin of a verdict as text: to the warning limit that it is past, else to its limit; may be empty."""
+    """Return the margin of a verdict as text: to what failed it, to the warning limit that it is past, or to its limit.
+
+    It is empty without any of them.
+    """
     margin = verdict.warned[1] if verdict.warned else verdict.margin
+    margin = -verdict.failed_by.lost if verdict.failed_by else margin
     return "" if margin is None else show_margin(margin)

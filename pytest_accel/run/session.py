@@ -120,8 +120,8 @@ class Session:
         request = request_of(function, given, metric, self.setup.terms.sku, self.setup.terms.level)
         own = binding.get(request.metric) if request.judged_by_sku else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
-        advice = all(each.advises and not each.required for each in limits)
-        if skipped := self.measuring.skipped(request, subject, binding=not advice):
+        warns = all(each.warns for each in limits)
+        if skipped := self.measuring.skipped(request, subject, binding=not warns):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         attempts = self.measuring.attempts(request)
         software = self.ledger.record.software
@@ -213,7 +213,7 @@ class Session:
         setup, ledger = self.setup, self.ledger
         returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
         return replace(
-            setup.terms.circumstances(),
+            setup.terms.circumstances(ledger.record.software),
             names=ledger.names,
             rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
             loaded=tuple(dict(self.loaded)),

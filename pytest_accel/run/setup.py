@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Names
@@ -17,6 +17,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
+from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
@@ -234,7 +235,8 @@ class Setup:
     @property
     def rules_out_acceptance(self) -> list[str]:
         """The reasons, known before anything is measured, why the run cannot be an acceptance."""
-        unfit = requirements.unfit(self.terms.sku, self.terms.platform, self.terms.level)
+        software: dict[str, Any] = {**versions_of(self.terms.devices), "torch": torch_version()}
+        unfit = requirements.unfit(self.terms.sku, self.terms.platform, self.terms.level, software)
         return [*self.filtered, *self.no_acceptance, *([unfit] if unfit else [])]
 
     @property

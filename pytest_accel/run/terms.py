@@ -6,13 +6,15 @@ Errors name the options as the command spells them, which is passed in.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
@@ -62,7 +64,7 @@ class Terms:
         """Every limit of the SKU on the platform, and the limits on the inventory, by metric."""
         emulated = requirements.passed_through(self.devices)
         made = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
-        made = requirements.judging_at(self.level, made)
+        made = {metric: limit.at_level(self.level) for metric, limit in made.items()}
         if self.listed:
             made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
         return made
@@ -87,10 +89,13 @@ class Terms:
         """The function that returns the spread of a metric between devices and between runs."""
         return self.sku.spread_of if self.sku else no_spread
 
-    def circumstances(self) -> Circumstances:
-        """Return what the terms say of the closing line; the circumstances of the run itself are added to it."""
+    def circumstances(self, software: Mapping[str, Any] = NOTHING_KNOWN) -> Circumstances:
+        """Return what the terms say of the closing line of a run with software of these versions.
+
+        The circumstances of the run itself are added to it.
+        """
         uuids = [device.uuid for device in self.devices]
-        return closing.circumstances(self.sku, self.platform, self.level, self.limits, uuids)
+        return closing.circumstances(self.sku, self.platform, self.level, self.limits, uuids, software=software)
 
 
 @dataclass(frozen=True)

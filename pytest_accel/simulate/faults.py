@@ -372,7 +372,7 @@ def _(symptoms: Symptoms, count: int = 30) -> None:
     symptoms.shows["pcie_replays"] = count
 
 
-@fault("xid", "counters.xid_hardware, or counters.xid_application (advisory), once it begins during the run")
+@fault("xid", "counters.xid_hardware, or counters.xid_application (MARGINAL), once it begins during the run")
 def _(symptoms: Symptoms, number: int = 79) -> None:
     """Report an Xid, without other symptoms."""
     symptoms.shows["xid"] = number

@@ -303,12 +303,16 @@ def _stated(limit: Limit) -> Rate | None:
     """Return the reference of a limit, or what its floor is derived from: for a class its lowest healthy figure."""
     if limit.relative:
         return None
-    if limit.beneath and limit.declared_by is DeclaredBy.CLASS:
-        value = limit.beneath.value / limit.beneath.share * limit.beneath.lowest
-        return Rate(value, f"lowest healthy figure of its class ({limit.origin})")
+    declared, figure, of_class = declaration_of(limit.metric), limit.published, limit.class_floor
     if limit.reference:
         return Rate(limit.reference, f"reference ({limit.origin})")
-    declared = declaration_of(limit.metric)
+    if figure and figure.highest is not None:
+        return Rate((figure.lowest + figure.highest) / 2, f"published ({limit.origin})")
+    if figure and declared and declared.derived_floor:
+        return Rate(figure.lowest / declared.derived_floor, f"bar / {declared.derived_floor:g} ({limit.origin})")
+    if of_class and limit.declared_by is DeclaredBy.CLASS:
+        value = of_class.value / of_class.share * of_class.lowest
+        return Rate(value, f"lowest healthy figure of its class ({limit.origin})")
     if limit.floor and declared and declared.derived_floor:
         return Rate(limit.floor / declared.derived_floor, f"floor / {declared.derived_floor:g} ({limit.origin})")
     return None

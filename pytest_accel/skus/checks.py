@@ -20,18 +20,21 @@ FIGURES = ("floor", "ceiling", "reference")
 """Figures of a limit that its source measured."""
 DEVIATIONS = ("between_devices", "at_clock", "between_runs", "widest", "widest_raw")
 """The figures that a spread may state."""
-KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",))
+ALONE = "warn alone"
+"""The name of a warning that is the only bound of a fact."""
+KINDS = (("floor", "ceiling", "warn"), ("equals",), ("one_of",), ("version",), ("same_on_all",), (ALONE,))
 """Kinds of limits. A limit has bounds of one kind only, because only one kind would be judged."""
 
 
-def limit_nodes(root: Located) -> list[tuple[str, Located]]:
-    """Return every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping)."""
-    listed = []
-    if "limits" in root.data:
-        listed += [(f"limits.{metric}", at) for metric, at in items_of(root.data["limits"])]
+def limit_nodes(root: Located, group: str = "limits") -> list[tuple[str, Located]]:
+    """Return every limit of a file as ("limits.METRIC" or "platforms.NAME.limits.METRIC", its mapping).
+
+    With `group` "figures" they are the published figures.
+    """
+    listed = [(f"{group}.{metric}", at) for metric, at in items_of(root.data.get(group))]
     for platform, at in items_of(root.data.get("platforms")):
-        for metric, limit in items_of(at.data.get("limits") if isinstance(at.data, dict) else None):
-            listed.append((f"platforms.{platform}.limits.{metric}", limit))
+        for metric, limit in items_of(at.data.get(group) if isinstance(at.data, dict) else None):
+            listed.append((f"platforms.{platform}.{group}.{metric}", limit))
     return listed
 
 
@@ -39,6 +42,7 @@ def bounds_of(limit: Located) -> list[str]:
     """Return the keys that bound a limit. `same_on_all: false` is not a bound."""
     keys = limit.data if isinstance(limit.data, dict) else {}
     names = [name for name in (*BOUNDS, "warn") if name in keys and keys[name].data is not None]
+    names = [ALONE if name == "warn" and isinstance(keys[name].data, dict) else name for name in names]
     return [name for name in names if name != "same_on_all" or keys[name].data is not False]
 
 
@@ -47,7 +51,7 @@ def drop_other_kinds(under: Located, over: Located) -> None:
     kinds = [kind for kind in KINDS if set(kind) & set(bounds_of(over))]
     for name in bounds_of(under) if kinds else ():
         if not any(name in kind for kind in kinds):
-            del under.data[name]
+            del under.data["warn" if name == ALONE else name]
 
 
 REFINING = {"at": ("floor", "ceiling", "warn"), "warn_per_kelvin": ("warn",), "second_sign": ("ceiling",)}
@@ -55,16 +59,12 @@ REFINING = {"at": ("floor", "ceiling", "warn"), "warn_per_kelvin": ("warn",), "s
 
 
 def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None:
-    """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys.
-
-    A limit with a source of its own has an effect of its own.
-    """
+    """Remove the `keys` that speak of the figures of a limit, if `over` replaces these and does not state the keys."""
     if not isinstance(over.data, dict) or not isinstance(under.data, dict):
         return
     gone = [*keys] if {*FIGURES, "healthy"} & set(over.data) else []
     gone += ["reference"] if "healthy" in over.data else []
     gone += [key for key, bounds in REFINING.items() if {*bounds} & {*over.data}]
-    gone += ["effect", "because"] if "source" in over.data else []
     for key in gone:
         if key not in over.data:
             under.data.pop(key, None)
@@ -72,12 +72,18 @@ def drop_of_source(under: Located, over: Located, keys: Collection[str]) -> None
 
 def check_limits(root: Located, findings: Findings) -> None:
     """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
-    for key, at in limit_nodes(root):
+    for key, stated in limit_nodes(root):
+        metric, bounds = key.rpartition("limits.")[2], bounds_of(stated)
+        declared = declaration_of(metric)
+        at = replace(stated, data={**stated.data, **stated.data["warn"].data}) if ALONE in bounds else stated
+        if ALONE in bounds:
+            del at.data["warn"]
+            if declared and not declared.fact:
+                only = "only a fact may warn alone; what others published of a rate or a time is one of figures"
+                findings.add(stated.data["warn"], f"{key}.warn: {only}")
         limit = at.plain()
-        metric = key.rpartition("limits.")[2]
-        bounds = bounds_of(at)
-        if not set(bounds) & set(BOUNDS):
-            findings.add(at, f"{key}: needs one of {', '.join(BOUNDS)}")
+        if not {*bounds_of(at)} & {*BOUNDS}:
+            findings.add(stated, f"{key}: needs one of {', '.join(BOUNDS)}, or a warn of one")
         if sum(bool(set(kind) & set(bounds)) for kind in KINDS) > 1:
             findings.add(at, f"{key}: has {' and '.join(bounds)}, but only one of them would be judged; keep one")
         _check_equals(key, at, limit, findings)
@@ -194,29 +200,42 @@ def _check_method(name: str, at: Located, declared: Declaration, findings: Findi
         findings.add(at, f"probes.{name}: a condition has a value of the wrong type: {error}")
 
 
-def check_methods(root: Located, probes: Mapping[str, Mapping[str, Any]], findings: Findings) -> None:
-    """Find keys of a stated method that the probe's does not have, and limits that would reject by another method.
+def check_figures(root: Located, findings: Findings) -> None:
+    """Find published figures of a wrong unit, or on a metric that does not exist."""
+    for key, at in limit_nodes(root, "figures"):
+        metric, unit = key.rpartition("figures.")[2], at.data["unit"]
+        if unknown := why_unknown(metric):
+            findings.add(at, f"{key}: {unknown}")
+        if (expected := unit_of(metric)) and unit.data != expected:
+            findings.add(unit, f"{key}: unit {unit.data} should be {expected}")
 
-    Nothing would be compared with the first; the second would reject healthy devices.
+
+def check_methods(
+    root: Located, probes: Mapping[str, Mapping[str, Any]], own: Collection[str], findings: Findings
+) -> None:
+    """Find keys of a stated method that the probe's does not have, and floors by another method.
+
+    Nothing would be compared with the first; the second would reject healthy devices. A floor of the file below stays
+    where one of the files `own` has its probe measure otherwise: it is a published figure then.
     """
-    for key, at in limit_nodes(root):
-        metric = key.rpartition("limits.")[2]
+    nodes = [(group, *each) for group in ("limits", "figures") for each in limit_nodes(root, group)]
+    for group, key, at in nodes:
+        metric = key.rpartition(f"{group}.")[2]
         source = at.data.get("source") if isinstance(at.data, dict) else None
         stated = source.data.get("method") if source is not None and isinstance(source.data, dict) else None
-        ours = method_of(metric, probes)
+        ours, declared = method_of(metric, probes), declaration_of(metric)
         for name, value in items_of(stated):
             if name not in ours:
                 known = nearest(name, ours) if ours else f"{metric} has no method to compare"
                 findings.add(value, f"{key}.source.method.{name}: is no property of the method of {metric}; {known}")
-        said = at.data.get("effect") if isinstance(at.data, dict) else None
-        if said is None or source is None:
+        if group == "figures" or source is None or declared is None:
             continue
+        conditions = dict(items_of(root.data.get("probes"))).get(declared.name)
+        changed = any(value.file in own for _, value in items_of(conditions))
         differs = differences_of(metric, Source(**{"date": "", **source.plain()}), probes)
-        if said.data == "rejects" and differs:
-            mend = "write `effect: advises` with `because`, or a source of kind agreed or measured"
-            findings.add(said, f"{key}.effect: rejects, but {', '.join(differs)}; {mend}")
-        if said.data == "rejects" and "because" in at.data:
-            findings.add(at.data["because"], f"{key}.because: belongs to `effect: advises` alone")
+        if differs and (source.file in own or not changed):
+            mend = "put it under figures, or state a source of kind agreed or measured"
+            findings.add(at, f"{key}: its source measured otherwise than the probe: {', '.join(differs)}; {mend}")
 
 
 def check_whole(root: Located, findings: Findings) -> None:

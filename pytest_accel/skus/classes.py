@@ -278,19 +278,20 @@ def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """
     found = dict(limits)
     for metric, limit in limits.items():
-        if limit.beneath is None or required_part(metric) != HOST_LINK:
+        if limit.class_floor is None or required_part(metric) != HOST_LINK:
             continue
-        if limit.declared_by is DeclaredBy.CLASS:
+        if limit.declared_by is DeclaredBy.CLASS and limit.published is None:
             del found[metric]
         else:
-            found[metric] = replace(limit, beneath=None)
+            bare = limit.without_bounds() if limit.declared_by is DeclaredBy.CLASS else limit
+            found[metric] = replace(bare, class_floor=None, published=limit.published)
     return found
 
 
 def _limits(
     sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[ClassRow], under: Mapping[str, Limit]
 ) -> dict[str, Limit]:
-    """Return the written limits with the floors of these rows beneath them, and a limit for each metric without one.
+    """Return the written limits with the class floors of these rows, and a limit for each metric without a bound.
 
     `under` are the limits that those of the platform replace.
     """
@@ -301,6 +302,7 @@ def _limits(
             continue
         floor = ClassFloor(
             value=round(row.floor * peak[0], 4),
+            unit=_unit(metric),
             share=row.floor,
             lowest=row.lowest,
             highest=row.highest,
@@ -313,28 +315,31 @@ def _limits(
             software=row.software,
         )
         limit = limits.get(metric) or under.get(metric)
-        if limit is None:
-            limits[metric] = _alone(sku, platform, metric, row, floor)
-        else:
-            levels = limit.levels or levels_with_time(declaration_of(metric), metric, sku.budgets)
-            limits[metric] = replace(limit, beneath=floor, levels=levels)
+        levels = (limit.levels if limit else ()) or levels_with_time(declaration_of(metric), metric, sku.budgets)
+        bare = _alone(platform, metric, row, floor)
+        if limit:
+            beside = replace(bare, published=limit.published, overridden=limit.overridden)
+            bare = limit if limit.bounded else beside
+        limits[metric] = replace(bare, class_floor=floor, levels=levels)
     return limits
 
 
-def _alone(sku: Sku, platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:
+def _unit(metric: str) -> str:
+    declared = declaration_of(metric)
+    return declared.unit_of(metric) or "" if declared else ""
+
+
+def _alone(platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:
     """Return the limit on a metric that only the floor of the class bounds."""
     declared = declaration_of(metric)
     lowest = min(row.figures, key=lambda each: float(each["share"]))
     why = f"{row.factor:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
     return Limit(
         metric,
-        declared.unit_of(metric) or "" if declared else "",
+        floor.unit,
         floor=floor.value,
-        levels=levels_with_time(declared, metric, sku.budgets),
         source=Source("derived", ", ".join(row.publishers), str(lowest["date"]), conditions=f"{row.title}; {why}"),
         conditions={"ranks": platform.devices} if declared and declared.runs == "ranks" and platform.devices else {},
-        software=row.software,
         origin=row.origin,
         declared_by=DeclaredBy.CLASS,
-        beneath=floor,
     )

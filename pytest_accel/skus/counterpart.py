@@ -16,8 +16,8 @@ from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, w
 from pytest_accel.probes.declare import declaration_of
 
 NOT_JUDGED_BY: dict[str, Any] = {
-    "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False, "because": "",
-    "beneath": None,
+    "of_reference": None, "source": None, "origin": "", "declared_by": None, "overridden": False,
+    "class_floor": None, "published": None,
 }  # fmt: skip
 """Fields of a limit on which no verdict depends, with one value for all limits; the floor of the class is compared by
 its value. The reference decides how large a shortfall is noise."""
@@ -93,7 +93,7 @@ def _marked(own: Sku, shipped: Sku, limits: Mapping[str, Limit], others: Mapping
 
     def marked(limit: Limit, other: Limit) -> Limit:
         ours, theirs = (
-            (each.beneath and (each.beneath.value, each.beneath.software), replace(each, **NOT_JUDGED_BY))
+            (each.class_floor and (each.class_floor.value, each.class_floor.software), replace(each, **NOT_JUDGED_BY))
             for each in (limit, other)
         )
         if ours != theirs or _measured(own, limit.metric) != _measured(shipped, limit.metric):

@@ -20,13 +20,12 @@ class Stated:
     unit: str
     key: str
     """Group and name of the figure in the datasheet: "power.watts"."""
-    because: str = ""
-    """Why a lower figure does not reject; empty if it does."""
+    warns: bool = False
+    """True if a lower figure does not reject: what temperatures cost shows under load."""
 
 
 RATE = "gb_per_s"
 """The condition of the limit on the NICs of a node: GB/s of each."""
-UNDER_LOAD = "what temperatures cost shows under load"
 OF_DATASHEET = (
     Stated("inventory.power_limit_default", "W", "power.watts"),
     Stated("inventory.power_limit_max", "W", "power.max_watts"),
@@ -34,8 +33,8 @@ OF_DATASHEET = (
     Stated("inventory.memory_clock_max", "MHz", "memory.clock_mhz"),
     Stated("inventory.memory_bus", "count", "memory.bus_bits"),
     Stated("inventory.compute_units", "count", "compute.units"),
-    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", UNDER_LOAD),
-    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", UNDER_LOAD),
+    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", warns=True),
+    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", warns=True),
 )
 """A device below one of these is a lesser product."""
 
@@ -83,7 +82,7 @@ def _over(implied: Limit | None, limit: Limit) -> Limit:
         holds = limit.equals == implied.equals
     else:
         holds = isinstance(least, int | float) and least >= implied.floor
-    binds = limit.advises == implied.advises and set(implied.levels) <= set(limit.levels)
+    binds = limit.warns == implied.warns and set(implied.levels) <= set(limit.levels)
     binds = binds and (implied.if_supported or not limit.if_supported)
     return limit if holds and binds else replace(limit, overridden=True)
 
@@ -110,8 +109,7 @@ def _of_datasheet(sku: Sku, platform: Platform) -> Iterator[Limit]:
                 each.metric,
                 each.unit,
                 floor=float(value),
-                advises=bool(each.because),
-                because=each.because,
+                warns=each.warns,
                 if_supported=True,
                 source=source,
                 origin=f"datasheet of {sku.name}: {each.key}",
@@ -131,13 +129,12 @@ def _of_links(platform: Platform, emulated_ports: bool, *, card: bool) -> Iterat
     if platform.virtual:
         return
     pcie, link = ({} if emulated_ports else platform.pcie), platform.link
-    slot = "the slot of the host may offer less" if card else ""
     if "lanes" in pcie:
-        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]), advises=card, because=slot)
+        yield Limit("health.pcie_width", "count", equals=int(pcie["lanes"]), warns=card)
         if card:
             yield Limit("health.pcie_lanes_lost", "count", equals=0, if_supported=True)
     if "gen" in pcie:
-        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]), advises=card, because=slot)
+        yield Limit("inventory.pcie_gen_max", "count", floor=int(pcie["gen"]), warns=card)
     kind = str(link.get("type", ""))
     xgmi = kind.startswith("xgmi")
     if "count" in link and (xgmi or kind.startswith("nvlink")):  # no library counts the links of another kind
@@ -146,7 +143,7 @@ def _of_links(platform: Platform, emulated_ports: bool, *, card: bool) -> Iterat
         # One link in whole MB/s, as NVML states it: the raw rate, 26.562 for 25 GB/s, which is never below the payload.
         if rate := math.floor(1000 * float(link.get("gb_per_s", 0.0)) / float(link["count"])) / 1000:
             metric = "inventory.xgmi_speed" if xgmi else "inventory.nvlink_speed"
-            yield Limit(metric, "GB/s", floor=rate, advises=xgmi, if_supported=True)
+            yield Limit(metric, "GB/s", floor=rate, warns=xgmi, if_supported=True)
     if link.get("topology") == "switch":
         yield Limit("health.fabric", "text", equals="completed", if_supported=True)
 

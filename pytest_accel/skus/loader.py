@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,14 +14,15 @@ from typing import Any
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Spread
+from pytest_accel.core.sku import Datasheet, DeclaredBy, Figure, Limit, Platform, Sku, Spread
 from pytest_accel.core.untrusted import BadFile, ErrorAt
 from pytest_accel.core.yaml_nodes import Findings, Located, items_of
-from pytest_accel.probes.declare import declaration_of
+from pytest_accel.probes.declare import declaration_of, unit_of
 from pytest_accel.skus import classes, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.checks import (
     check_applicable,
+    check_figures,
     check_limits,
     check_methods,
     check_probes,
@@ -79,6 +81,12 @@ def read(name: str) -> tuple[Sku, Located]:
     findings = Findings()
     layers = _read(path, (), findings)
     root, own_file = layers.root, None if _shipped(path) else shown(path)
+    for key, at in [*limit_nodes(root), *limit_nodes(root, "figures")]:
+        unit = unit_of(re.split(r"(?:limits|figures)\.", key)[-1])
+        if isinstance(at.data, dict) and unit:
+            at.data.setdefault("unit", replace(at, data=unit))
+        elif isinstance(at.data, dict) and "unit" not in at.data:
+            findings.add(at, f"{key}: 'unit' is missing")
     skeleton.find_unfilled(root, findings)
     findings.raise_if_any()
     found = SKU(root, "", findings) or {}
@@ -87,7 +95,8 @@ def read(name: str) -> tuple[Sku, Located]:
     check_probes(root, findings)
     check_spreads(root, findings)
     findings.raise_if_any()
-    check_methods(root, found.get("probes", {}), findings)
+    check_figures(root, findings)
+    check_methods(root, found.get("probes", {}), layers.own if own_file else (), findings)
     check_whole(root, findings)
     findings.raise_if_any()
     sku = _build(found, layers, own_file=own_file)
@@ -189,7 +198,10 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
         drop_other_kinds(both[key], limit)
         drop_of_source(both[key], limit, OF_SOURCE)
     for key, at in items_of(root.data.get("spread")):
-        merged.data["spread"].data[key] = at  # as a whole: a spread has one source
+        merged.data["spread"].data[key] = at  # as a whole: a spread has one source, as a published figure has
+    figures = dict(limit_nodes(merged, "figures"))
+    for key, at in limit_nodes(root, "figures"):
+        figures[key].data = at.data
     for key in ("explained", "calibrated_from"):
         lists = [each.data[key].data for each in (under.root, root) if key in each.data]
         if len(lists) == 2 and all(isinstance(each, list) for each in lists):  # a merge keeps only the list on top
@@ -247,21 +259,23 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
             for metric, one in raw.items()
         }
 
+    figures = partial(_published, layers=layers, found=found)
+    every = limits(found.get("limits", {}), root.data.get("limits"))
+    shared = figures(found.get("figures", {}), root.data.get("figures"), None)
     platforms = {}
     for name, at in items_of(root.data["platforms"]):
-        raw = found["platforms"][name]
-        platforms[name] = Platform(
-            **{"devices": None, **raw, "limits": limits(raw.get("limits", {}), at.data.get("limits"))},
-            name=name,
-            overridden=any(_from(at.data.get(key), own) for key in EXPECTED),
-        )
+        raw = {"devices": None, **found["platforms"][name]}
+        published = figures(raw.pop("figures", {}), at.data.get("figures"), raw["devices"])
+        raw["limits"] = _beside(limits(raw.get("limits", {}), at.data.get("limits")), published, every, shared)
+        overridden = any(_from(at.data.get(key), own) for key in EXPECTED)
+        platforms[name] = Platform(**raw, name=name, overridden=overridden)
     spreads = items_of(root.data.get("spread"))
     changed = [f"{name}.{key}" for name, at in items_of(at_sheet) for key, each in items_of(at) if _from(each, own)]
     resolved: dict[str, Any] = {
         "title": found["sku"],
         **_fields(Sku, found),
         "datasheet": Datasheet(**{**sheet, "overridden": frozenset(changed)}),
-        "limits": limits(found.get("limits", {}), root.data.get("limits")),
+        "limits": _beside(every, shared),
         "platforms": platforms,
         "spread": {key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},
     }
@@ -309,6 +323,8 @@ def _build_limit(
     It is overridden if a user's file changed it, or how its metric is measured. `probes` are the conditions that the
     file sets, by probe.
     """
+    if isinstance(raw.get("warn"), dict):
+        raw = {**raw, **raw["warn"], "warn": None, "warns": True}
     floor, healthy, declared = raw.get("floor"), raw.get("healthy"), declaration_of(metric)
     reference = raw.get("reference", round(fmean(healthy), 4) if healthy else None)
     of_reference = None
@@ -316,16 +332,13 @@ def _build_limit(
         of_reference = declared.derived_floor
         floor = round(of_reference * (healthy[0] if healthy else reference), 4)
     replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
-    differs = methods.differences_of(metric, raw["source"], probes)
-    advises = raw.get("effect", "advises" if differs else "rejects") == "advises"
     resolved: dict[str, Any] = {
         **_fields(Limit, raw),
-        "because": raw.get("because", ", ".join(differs) if advises else ""),
         "floor": floor,
         "reference": reference,
         **{key: tuple(raw[key]) for key in ("one_of", "healthy", "levels") if key in raw},
     }
-    return Limit(
+    built = Limit(
         **resolved,
         metric=metric,
         of_reference=of_reference,
@@ -333,8 +346,48 @@ def _build_limit(
             **{key: raw[key] for key in ("ranks", "algorithm", "by_ring") if key in raw},
             **methods.known_to_a_run(metric, raw["source"], probes),
         },
-        advises=advises,
         origin=at.where,
         declared_by=layers.kinds[at.file],
         overridden=replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own),
     )
+    differs = methods.differences_of(metric, raw["source"], probes)  # an own file has the probe measure otherwise
+    return built.without_bounds(*differs) if differs else built
+
+
+def _published(
+    raw: dict[str, Any], at: Located | None, devices: int | None, *, layers: _Layers, found: dict[str, Any]
+) -> dict[str, Limit]:
+    """Return published figures by metric, each in a limit without bounds. `devices` is the number of a platform."""
+    places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
+    limits = {}
+    for metric, one in raw.items():
+        declared, least, source = declaration_of(metric), one.get("at_least"), one["source"]
+        lowest, highest = one.get("value", (least, None))
+        differs = methods.differences_of(metric, source, probes)
+        ranks = one.get("ranks", devices if declared and declared.runs == "ranks" else None)
+        limits[metric] = Limit(
+            metric,
+            one["unit"],
+            levels=tuple(one.get("levels", levels_with_time(declared, metric, budgets))),
+            source=source,
+            conditions={"ranks": ranks} if ranks else {},
+            published=Figure(lowest, highest, one["unit"], source, differs),
+            origin=places[metric].where,
+            declared_by=layers.kinds[places[metric].file],
+            overridden=_from(places[metric], layers.own) or _changed(metric, layers.root, layers.own),
+        )
+    return limits
+
+
+def _beside(limits: dict[str, Limit], figures: dict[str, Limit], *under: dict[str, Limit]) -> dict[str, Limit]:
+    """Return limits with the published figures of their metrics, and those figures without a limit.
+
+    `under` are limits and figures that hold on all platforms, below those of one.
+    """
+    of_all, published = under or ({}, {})
+    known = {**published, **figures}
+    found = dict(figures)
+    for metric in [*limits, *(set(figures) & set(of_all))]:
+        limit = limits.get(metric) or of_all[metric]
+        found[metric] = replace(limit, published=known[metric].published) if metric in known else limit
+    return found

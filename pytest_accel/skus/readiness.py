@@ -1,13 +1,15 @@
-"""What an acceptance on a platform needs a limit for, and what stands behind the limits that reject there. Pure."""
+"""What an acceptance on a platform needs a floor for, and what stands behind the floors in force there. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from pytest_accel.core.floor import NOTHING_KNOWN, Floor, floor_in_force
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Platform, Sku
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.words import counted
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations
@@ -35,64 +37,79 @@ OTHER_TYPES = tuple(f"matmul.{dtype}" for dtype in OF_MATRIX_UNITS if dtype not 
 """Metrics of matrix units by another type than the deciding one."""
 
 
-def required_parts(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
-    """Return the parts of the node that an acceptance on this platform needs a limit for, in the order of `REQUIRED`.
+def required_parts(
+    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
+) -> list[str]:
+    """Return the parts of the node that an acceptance on this platform needs a floor for, in the order of `REQUIRED`.
 
     They are those of the packaged probes, without the parts whose probes cannot exist here, and without `not_judged`.
     """
-    without = not_judged(sku, platform, levels)
+    without = not_judged(sku, platform, levels, software)
     return [part for part in _parts(sku, platform) if part not in without]
 
 
-def not_judged(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
-    """Return the parts without a limit that rejects which an acceptance does without, as its line says.
+def not_judged(
+    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
+) -> list[str]:
+    """Return the parts without a floor that an acceptance does without, as its line says.
 
-    They are what is between devices where the platform has no figure for it at any level, the peer links of a fabric
+    They are what is between devices where the platform has no floor for it at any level, the peer links of a fabric
     that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
     """
     limits = sku.limits_on(platform).values()
-    known = {required_part(limit.metric) for limit in limits if limit.beneath or not limit.advises}
-    optional = set(BETWEEN_DEVICES) - known  # a figure stays known if a user's own file requires it nowhere
-    optional |= {"peer links"} if rejecting(sku, platform, "collectives", levels) else set()
+    known = {required_part(limit.metric) for limit in limits if limit.bounded}
+    optional = set(BETWEEN_DEVICES) - known  # a floor stays known if a user's own file requires it nowhere
+    optional |= {"peer links"} if floors(sku, platform, "collectives", levels, software) else set()
     optional |= {HOST_LINK} if platform.guest else set()
-    return [part for part in _parts(sku, platform) if part in optional and not rejecting(sku, platform, part, levels)]
+    parts = [part for part in _parts(sku, platform) if part in optional]
+    return [part for part in parts if not floors(sku, platform, part, levels, software)]
 
 
-def lacking(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> list[str]:
-    """Return the required parts without a limit that rejects at one of `levels`.
+def lacking(
+    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
+) -> list[str]:
+    """Return the required parts without a floor in force at one of `levels`.
 
     Limits on the inventory need no threshold file, so it is never among them.
     """
-    wanted = required_parts(sku, platform, levels)
-    return [part for part in wanted if part != "inventory" and not rejecting(sku, platform, part, levels)]
+    wanted = required_parts(sku, platform, levels, software)
+    return [part for part in wanted if part != "inventory" and not floors(sku, platform, part, levels, software)]
 
 
-def rejecting(sku: Sku, platform: Platform, part: str, levels: Iterable[str] = LEVELS) -> list[Limit]:
-    """Return the limits on a part that one of the levels requires and that reject, by themselves or by their class.
+def floors(
+    sku: Sku,
+    platform: Platform,
+    part: str,
+    levels: Iterable[str] = LEVELS,
+    software: Mapping[str, Any] = NOTHING_KNOWN,
+) -> list[Floor]:
+    """Return the floors in force on a part that one of the levels requires, with software of these versions.
 
     Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
     """
-    at = set(levels)
-    required = [
-        each
-        for each in sku.limits_on(platform).values()
-        if each.may_reject
-        and each.declared_by is not DeclaredBy.RUN
-        and not at.isdisjoint(each.levels)
-        and required_part(each.metric) == part
-    ]
-    if not set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops):
-        return required
-    return [each for each in required if not is_plain(each.metric)]
+    units = set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops)
+    found = []
+    for limit in sku.limits_on(platform).values():
+        level = next((level for level in levels if level in limit.levels), None)
+        if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
+            continue
+        if required_part(limit.metric) == part and not (units and is_plain(limit.metric)):
+            found.append(floor_in_force(limit.at_level(level), software))
+    return [floor for floor in found if floor.bound.bounded]
 
 
 @dataclass(frozen=True)
 class Backing:
-    """The evidence behind a limit that rejects: the origin of its figures, and the class floor if that rejects."""
+    """The evidence behind a floor: the origin of its figures, and the floor of the class where that is in force."""
 
     metric: str
     basis: Basis
-    floor: ClassFloor | None = None
+    class_floor: ClassFloor | None = None
+
+    @property
+    def floor(self) -> ClassFloor | None:
+        """The floor of the class, None for another origin."""
+        return self.class_floor if self.basis is Basis.CLASS else None
 
     @property
     def publishers(self) -> int:
@@ -113,18 +130,19 @@ class Backing:
         return "other products of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
 
 
-def backing(limit: Limit, basis: Basis | None) -> Backing | None:
-    """Return the evidence behind a limit that rejects by `basis`, None for a limit that does not reject."""
-    return Backing(limit.metric, basis, limit.beneath if basis is Basis.CLASS else None) if basis else None
-
-
-def strongest(sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS) -> dict[str, Backing]:
-    """Return the evidence behind the strongest limit of each required part that is measured."""
+def strongest(
+    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
+) -> dict[str, Backing]:
+    """Return the evidence behind the strongest floor of each required part that is measured."""
     found: dict[str, Backing] = {}
-    for part in (each for each in required_parts(sku, platform, levels) if each not in READ):
-        some = (backing(limit, limit.basis) for limit in rejecting(sku, platform, part, levels))
-        if best := min(filter(None, some), key=lambda each: each.rank, default=None):
-            found[part] = best
+    for part in (each for each in required_parts(sku, platform, levels, software) if each not in READ):
+        some = [
+            Backing(floor.bound.metric, floor.basis, floor.bound.class_floor)
+            for floor in floors(sku, platform, part, levels, software)
+            if floor.basis
+        ]
+        if some:
+            found[part] = min(some, key=lambda each: each.rank)
     return found
 
 
@@ -145,7 +163,7 @@ def too_few(found: Mapping[str, Backing], devices: int) -> str:
 
 
 def required_part(metric: str) -> str:
-    """Return the part of the node that a metric is of, "" for one that no acceptance requires a limit on."""
+    """Return the part of the node that a metric is of, "" for one that no acceptance requires a floor for."""
     declared = declaration_of(metric)
     return declared.required if declared and declared.packaged and declared.finds(metric) else ""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -66,19 +68,6 @@ def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}
 
 
-def judging_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits as they judge at a level, by its own bounds where they state some.
-
-    One whose figures were measured by the method of other levels advises.
-    """
-    return {
-        metric: replace(limit, advises=True, because=f"measured at level {', '.join(limit.source.levels)}, not {level}")
-        if limit.source and limit.source.levels and level not in limit.source.levels
-        else limit
-        for metric, limit in ((metric, limit.at_level(level)) for metric, limit in limits.items())
-    }
-
-
 def applying(limits: Mapping[str, Limit], sku: Sku | None, platform: Platform) -> dict[str, Limit]:
     """Return the limits on metrics that can exist on this SKU and platform, decided from the threshold file alone."""
     return {
@@ -129,8 +118,8 @@ def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
     return [level for level in LEVELS if accelerator and unfit(sku, numbered(platform), level) is None]
 
 
-def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
-    """Return why this threshold file cannot be used for an acceptance, or None."""
+def unfit(sku: Sku | None, platform: Platform, level: str, software: Mapping[str, Any] = NOTHING_KNOWN) -> str | None:
+    """Return why a run with software of these versions cannot be an acceptance by this threshold file, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # such a run is never an acceptance
     if not sku.match:
@@ -140,6 +129,6 @@ def unfit(sku: Sku | None, platform: Platform, level: str) -> str | None:
             f"platform {platform.name} of {sku.name} does not say how many devices to expect; "
             "put their number behind its name, as in --accel-platform=pcie8"
         )
-    if missing := lacking(sku, platform, [level]):
-        return f"{sku.name} has no limit that rejects at level {level} for {', '.join(missing)}"
-    return too_few(strongest(sku, platform, [level]), platform.devices) or None
+    if missing := lacking(sku, platform, [level], software):
+        return f"{sku.name} has no floor in force at level {level} for {', '.join(missing)}"
+    return too_few(strongest(sku, platform, [level], software), platform.devices) or None

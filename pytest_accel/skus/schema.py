@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import yaml
+
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, Source
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
-from pytest_accel.probes.declare import declarations
+from pytest_accel.probes.declare import declaration_of, declarations
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 
-SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy", "effect")
+SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", "healthy")
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
@@ -54,14 +56,15 @@ _source_keys = yaml_nodes.record_of(
         "url": text.described("where it can be read"),
         "method": yaml_nodes.mapping_of(_method_value).described(
             "How it was measured, in the words of the probe's own method (scripts/limits.py prints them): "
-            "{shape: 8192x8192x8192, statistic: mean}. A limit whose method differs from the probe's, or is not "
-            "stated, cannot reject. A figure of kind measured without a method was measured by the probe itself."
+            "{shape: 8192x8192x8192, statistic: mean}. A floor whose method differs from the probe's, or is not "
+            "stated, is refused: it is one of `figures`. A figure of kind measured without a method was measured by "
+            "the probe itself."
         ),
         "devices": count.described("number of devices that it was measured on"),
         "nodes": count.described("number of nodes that it was measured on"),
         "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
             "The levels whose method it was measured by, where the method follows the level (the seconds of a soak). "
-            "At the others the limit advises."
+            "At the others it bounds nothing."
         ),
         "simulated": flag.described("true: measured on simulated nodes, so that no hardware is judged by it"),
     },
@@ -120,31 +123,45 @@ def _other_bounds(level: str) -> StatedCheck[object]:
     return yaml_nodes.record_of(bounds).described(f"bounds at {level} alone")
 
 
+_bounds: dict[str, Check] = {
+    "floor": _floor.described(
+        "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
+        f"`reference` where there is no range. The fraction depends on the probe: {_fractions}."
+    ),
+    "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
+    "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
+    "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
+        "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"
+    ),
+    "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
+    "same_on_all": flag.described("true: the devices of a node must have the same value"),
+}
+_alone = yaml_nodes.record_of(_bounds)
+
+
+@yaml_nodes.accepts({"anyOf": [{"type": "number"}, _alone.schema]})
+def _warn(at: Located, key: str, findings: Findings) -> Any:
+    """Return a warning limit: a second bound as a number, or the only bound of a fact by its kind."""
+    return (_alone if isinstance(at.data, dict) else yaml_nodes.number)(at, key, findings)
+
+
+_levels = yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
+    "The levels that require the metric, by default those that have time for it. []: no run and no `judge RECORD` uses "
+    "the entry; only outputs of other tools are judged by it, and data sheets show it."
+)
+_ranks = count.described("the number of ranks of the collective")
 _limit_keys = yaml_nodes.record_of(
     {
-        "floor": _floor.described(
-            "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
-            f"`reference` where there is no range. The fraction depends on the probe: {_fractions}."
+        **_bounds,
+        "warn": _warn.described(
+            "A value past this one holds, but is MARGINAL. Alone, for a fact that rejects nothing, it states a bound: "
+            "{equals: 0}."
         ),
-        "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
-        "warn": yaml_nodes.number.described("a value past this one holds, but is MARGINAL"),
         "warn_per_kelvin": positive.described("added to `warn` for each kelvin that the device warmed meanwhile"),
         "at": yaml_nodes.record_of({level: _other_bounds(level) for level in LEVELS}).described(
             "other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"
         ),
         "second_sign": flag.described("true: without a second sign, breaking the limit is MARGINAL (docs/checks.md)"),
-        "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
-        "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
-            "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"
-        ),
-        "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
-        "same_on_all": flag.described("true: the devices of a node must have the same value"),
-        "effect": yaml_nodes.one_of("rejects", "advises").described(
-            "What breaking the limit does. rejects: FAIL. advises: MARGINAL; for a rate or a time, which stay "
-            "required, INCONCLUSIVE more than 15 % below healthy figures. A file that does not say so gets advises "
-            "where the source measured otherwise than the probe, or does not say how, and rejects elsewhere."
-        ),
-        "because": text.described("why the limit advises, for whoever reads a verdict; with `effect: advises` alone"),
         "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
         "reference": positive.described(
             "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
@@ -156,24 +173,21 @@ _limit_keys = yaml_nodes.record_of(
             'The unit of floor, ceiling, warn, equals and reference. "of peak": fractions of the peak of the metric, '
             'in the datasheet or measured beside; "1": any other ratio.'
         ),
-        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
-            "The levels that require the limit, by default those that have time for its metric. []: no run and no "
-            "`judge RECORD` uses the limit; only outputs of other tools are judged by it, and data sheets show it."
-        ),
+        "levels": _levels,
         "source": _source.described("where the figures come from"),
-        "ranks": count.described("the number of ranks of the collective that the limit is for"),
+        "ranks": _ranks,
         "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
         "by_ring": positive.described(
             "the lowest published value of a ring, in `unit`; the limit is for another algorithm"
         ),
         "software": software_check.described(
-            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. On others it '
-            "advises, and only the floor of the class still rejects. Known names: "
+            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. With others '
+            "the floor of the class is in force, if there is one. Known names: "
             f"{', '.join(MEANINGS)}."
         ),
     },
-    required=("unit", "source"),
-).stating(title="limit", dependentRequired={**{figure: ["source"] for figure in SOURCED_KEYS}, "because": ["effect"]})
+    required=("source",),
+).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
 
 FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet")
 """Ways in which NICs are connected."""
@@ -189,6 +203,10 @@ def _limit(at: Located, key: str, findings: Findings) -> Any:
     unit = keys.get("unit")
     given = str(unit.data) if unit else ""
     ours = units.unit_meant(given)
+    if effect := keys.get("effect"):
+        findings.add(effect, f"{key}.effect: {_instead(key, keys)}")
+        keys = {name: value for name, value in keys.items() if name not in ("effect", "because")}
+        at = replace(at, data=keys)
     if unit is None or ours is None:
         return _limit_keys(at, key, findings)
     figures = {name: keys[name].data for name in BOUNDS_IN_UNIT if name in keys and keys[name].file == unit.file}
@@ -196,7 +214,61 @@ def _limit(at: Located, key: str, findings: Findings) -> Any:
     return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, findings)
 
 
+def _instead(key: str, keys: Mapping[str, Located]) -> str:
+    """Return what to write in place of the `effect` of a limit."""
+    metric = key.rpartition("limits.")[2]
+    stated = {
+        name: keys[name].data for name in ("equals", "same_on_all", "floor", "ceiling", "version") if name in keys
+    }
+    if keys["effect"].data != "advises":
+        return "every limit rejects; leave the line out"
+    declared = declaration_of(metric)
+    if declared is None or declared.fact:
+        bound = yaml.safe_dump(stated or {"equals": "..."}, default_flow_style=True).strip()
+        return f"a fact that rejects nothing is a warning alone; write warn: {bound}"
+    healthy = keys.get("healthy", keys.get("reference"))
+    value = f"value: {healthy.plain()}" if healthy else f"at_least: {stated.get('floor', '...')}"
+    unit = keys["unit"].data if "unit" in keys else "..."
+    return f"what decides nothing is a figure; write, under figures, {metric}: {{{value}, unit: {unit}, source: ...}}"
+
+
 _limits = yaml_nodes.mapping_of(_limit)
+
+
+@yaml_nodes.accepts({"anyOf": [positive.schema, yaml_nodes.list_of(positive).schema]})
+def _value(at: Located, key: str, findings: Findings) -> tuple[float, float] | None:
+    """Return the lowest and the highest published value: a number is both."""
+    found: Any = yaml_nodes.list_of(positive)(
+        at if isinstance(at.data, list) else replace(at, data=[at]), key, findings
+    )
+    if not found or len(found) > 2 or None in found or found[0] > found[-1]:
+        findings.add(at, f"{key}: expected a number, or [lowest, highest], found {at.plain()!r}")
+        return None
+    return found[0], found[-1]
+
+
+_figure_keys = yaml_nodes.record_of(
+    {
+        "value": _value.described("the value that was published for healthy devices, or [lowest, highest], in `unit`"),
+        "at_least": positive.described("in place of `value`: a pass bar, which healthy devices reach, in `unit`"),
+        "unit": yaml_nodes.one_of(*UNITS).described("the unit of the metric"),
+        "levels": _levels,
+        "ranks": _ranks,
+        "source": _source.described("who published it, by which method, on which software"),
+    },
+    required=("source",),
+).stating(title="figure", oneOf=[{"required": ["value"]}, {"required": ["at_least"]}])
+
+
+@yaml_nodes.accepts(_figure_keys.schema)
+def _figure(at: Located, key: str, findings: Findings) -> Any:
+    """Return what was published for a metric."""
+    if isinstance(at.data, dict) and ("value" in at.data) == ("at_least" in at.data):
+        findings.add(at, f"{key}: needs one of value and at_least")
+    return _figure_keys(at, key, findings)
+
+
+_figures = yaml_nodes.mapping_of(_figure)
 
 
 def _link(to: str) -> StatedCheck[object]:
@@ -250,6 +322,7 @@ _platform = yaml_nodes.record_of(
             required=("source",),
         ).described("the network to other nodes, where a source states how nodes of this platform are cabled"),
         "limits": _limits.described("limits of this platform by metric; they replace those of the SKU"),
+        "figures": _figures.described("published figures of this platform by metric; they replace those of the SKU"),
         "source": _source.described("where the figures of the platform come from"),
     }
 ).stating(title="platform")
@@ -362,6 +435,10 @@ _FIELDS: dict[str, Check] = {
     ),
     "not_applicable": yaml_nodes.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
     "limits": _limits.described("limits by metric, on every platform"),
+    "figures": _figures.described(
+        "What others published for a metric and measured otherwise than its probe. It decides nothing: a value below "
+        "the lowest gets a note."
+    ),
     "platforms": yaml_nodes.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
     "explained": yaml_nodes.list_of(
         yaml_nodes.record_of(

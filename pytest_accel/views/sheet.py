@@ -10,9 +10,9 @@ from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import READ, Backing, not_judged, rejecting, required_parts, strongest
+from pytest_accel.skus.readiness import READ, Backing, floors, not_judged, required_parts, strongest
 from pytest_accel.skus.schema import DATASHEET
-from pytest_accel.views.table import demanded
+from pytest_accel.views.table import demanded, published_of
 
 MEASURED = tuple(part for part in REQUIRED if part not in READ)
 """The parts that floors judge."""
@@ -128,7 +128,7 @@ def accepts(sku: Sku) -> str:
 
 
 def _backings(sku: Sku) -> str:
-    """Return the evidence behind the limits that reject on the usual platform, by part: "v* 7 5 - -".
+    """Return the evidence behind the floors in force on the usual platform, by part: "v* 7 5 - -".
 
     A floor of the class is told by the number of its publishers, another one by the first letter of its origin.
     """
@@ -149,7 +149,7 @@ def _acceptance(sku: Sku) -> Table:
     for platform in map(requirements.numbered, sku.platforms.values()):
         found, without = strongest(sku, platform), not_judged(sku, platform)
         for part in (part for part in MEASURED if part in (*required_parts(sku, platform), *without)):
-            told = [f"{limit.metric} {_rejects_below(limit)}" for limit in rejecting(sku, platform, part)]
+            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in floors(sku, platform, part)]
             by = "not judged" if part in without else _told(found[part]) if part in found else ""
             floor = found[part].floor if part in found else None
             of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g}" if floor else ""
@@ -169,9 +169,7 @@ def _told(best: Backing) -> str:
 
 
 def _rejects_below(limit: Limit) -> str:
-    """Return the value below which a limit rejects: its own floor, or that of its class where it only advises."""
-    floor = limit.beneath.value if limit.beneath and limit.advises else limit.floor
-    return _bounds(limit) if floor is None else f"below {_shown(floor, limit.unit)}"
+    return _bounds(limit) if limit.floor is None else f"below {_shown(limit.floor, limit.unit)}"
 
 
 def _host(platform: Platform) -> str:
@@ -201,14 +199,14 @@ def _limits(sku: Sku, sources: list[Source]) -> Table:
         "healthy",
         "of healthy",
         "levels",
-        "broken",
         "class floor",
         "source",
-        "why it advises",
+        "published",
+        "measured otherwise",
     )
     note = (
-        "A value is compared with exactly this limit: no tolerance is added. Those that advise are MARGINAL if broken; "
-        "rates and times are INCONCLUSIVE more than 15 % below healthy, and the class floor rejects."
+        "A value is compared with exactly this limit, or with the class floor where that is higher or the limit does "
+        "not hold for the software in use. What others published by another method decides nothing."
     )
     return Table("Limits", columns, rows, note)
 
@@ -239,10 +237,10 @@ def _limit(limit: Limit, platform: Platform | None, sources: list[Source]) -> Se
         _healthy(limit),
         f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
         "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
-        limit.effect.value,
-        _shown(limit.beneath.value, limit.unit) if limit.beneath else "",
+        _shown(limit.class_floor.value, limit.class_floor.unit) if limit.class_floor else "",
         _number(sources, limit.source),
-        (limit.because or "") if limit.advises else "",
+        f"{published_of(limit)} {_number(sources, limit.published.source)}" if limit.published else "",
+        ", ".join(limit.published.differs) if limit.published else "",
     )
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.sentences import phrases, sentence_of
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
@@ -45,9 +45,11 @@ class Layout:
     """How much the cells of a table say, for terminals of different widths."""
 
     units: bool = True
-    """Whether limits have units and words: "advice floor 1187 TFLOPS" instead of "(>= 1187)"."""
+    """Whether limits have units and words: "class floor 1187 TFLOPS" instead of ">= 1187"."""
     ranges: bool = True
     """Whether devices that share a row show the range of their values instead of the weakest value."""
+    published: bool = True
+    """Whether published figures are beside the values."""
     of_peak: bool = True
     gap: str = "  "
     """The text between columns and before the mark of the slowest device. With one space INCONCLUSIVE is cut short."""
@@ -55,10 +57,11 @@ class Layout:
 
 LAYOUTS = (
     Layout(),
-    Layout(units=False),
-    Layout(units=False, ranges=False),
-    Layout(units=False, ranges=False, of_peak=False),
-    Layout(units=False, ranges=False, of_peak=False, gap=" "),
+    Layout(published=False),
+    Layout(published=False, units=False),
+    Layout(published=False, units=False, ranges=False),
+    Layout(published=False, units=False, ranges=False, of_peak=False),
+    Layout(published=False, units=False, ranges=False, of_peak=False, gap=" "),
 )
 """Widest first. The first whose lines fit is used."""
 
@@ -105,6 +108,7 @@ def table(
         rows = _without_further_marginal(rows)
     lines = _Rows(rows, slowest, names, devices, also).lines(width)
     lines += _marginal(worst_first(shown), names, full=full)
+    lines += _notes(shown, names)
     for verdict in worst_first(shown):
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
@@ -140,6 +144,18 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
             lines.append((f"marginal: {name} {first.metric}: {'; '.join(shown)}{more(own)}", "yellow"))
         elif len(own) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
+    return lines
+
+
+def _notes(verdicts: Sequence[Verdict], names: Names) -> list[Line]:
+    """Return a line for each metric of which some value is below every published one, with the lowest of them."""
+    noted = grouped((verdict for verdict in verdicts if verdict.noted), lambda verdict: verdict.metric)
+    lines = []
+    for metric, group in noted.items():
+        lowest = min(group, key=lambda verdict: finite(verdict.value) or 0.0)
+        on = spanned([names[verdict.subject] for verdict in group])
+        note = next(phrase for phrase in phrases(lowest) if phrase.startswith("note: "))
+        lines.append((f"note: {on} {metric} {show(lowest.value, lowest.unit)}, {note.removeprefix('note: ')}", ""))
     return lines
 
 
@@ -209,10 +225,7 @@ class _Rows:
         lines = self._lines(layout)
         colours = ["yellow" if group[0].waiver else COLOURS.get(group[0].status, "") for group in self.groups]
         made = [(text, colour) for (_, text), colour in zip(lines[1:], colours, strict=True)]
-        advised = [group[0] for group in self.groups if group[0].advises and not layout.units]
-        of_class = any(verdict.limit and verdict.limit.beneath for verdict in advised)
-        effect = "rejects only below the floor of its class" if of_class else "does not reject"
-        return [(lines[0][1], "bold"), *made, *([(f"(limit): it advises, and {effect}", "")] if advised else [])]
+        return [(lines[0][1], "bold"), *made]
 
     def _fits(self, layout: Layout, width: int | None) -> bool:
         """Return True if no line of figures is longer than `width`. A sentence is broken where it is written."""
@@ -244,11 +257,17 @@ class _Rows:
             status,
             self._named(group, layout),
             verdict.metric + (f" +{self.also[id(group)]}" if id(group) in self.also else ""),
-            _values(group) if layout.ranges else _values(group[:1], bare=True),
+            self._values(group, layout),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
             margin_of(verdict),
         ]
+
+    def _values(self, group: Sequence[Verdict], layout: Layout) -> str:
+        """Return the text of the column "value": "691 TFLOPS; published 676 to 730"."""
+        published = published_of(group[0].limit) if layout.published else ""
+        values = _values(group) if layout.ranges else _values(group[:1], bare=True)
+        return "; ".join(filter(None, (values, published)))
 
     def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
         """Return the text of the column "device" of figures: "gpu3 <", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
@@ -409,21 +428,40 @@ def _shares(group: Sequence[Verdict]) -> str:
 
 
 def limit_of(verdict: Verdict) -> str:
-    """Return the bounds of a verdict as the table shows them; empty if it has none."""
-    text = bounds(verdict, verdict.unit)
-    return f"advice {text}" if text and verdict.advises else text
+    """Return what decided a verdict as the table shows it: its bounds or a comparison; empty if it has none."""
+    of_class = "class " if verdict.basis is Basis.CLASS and not verdict.failed_by else ""
+    return of_class + bounds(verdict, verdict.unit)
 
 
 def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ceiling", joint: str = ", ") -> str:
-    """Return the bounds of a verdict with the words for floor and ceiling; empty if it has none."""
-    if verdict.limit and verdict.limit.version:
-        return verdict.limit.version
+    """Return what decided a verdict, with the words for floor and ceiling: "floor 672 TFLOPS", "median of 7: 730".
+
+    It is empty for a verdict that nothing decided.
+    """
+    if by := verdict.failed_by:
+        what = f"{by.since} run" if by.since else f"median of {by.count}"
+        return f"{what}: {show(by.middle, unit)}"
+    warns = "warn " if verdict.limit and verdict.limit.warns else ""
+    if verdict.limit and verdict.limit.version and verdict.expected is not None:
+        return warns + verdict.limit.version
     if verdict.expected is not None:
-        return f"= {verdict.expected}"
+        return f"{warns}= {verdict.expected}"
     if verdict.warned:
         return f"warn {show(verdict.warned[0], unit)}"
     both = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
-    return joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
+    text = joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
+    return text and warns + text
+
+
+def published_of(limit: Limit | None) -> str:
+    """Return what others published for the metric of a limit: "published 676 to 730"; empty if that is nothing."""
+    figure = limit.published if limit else None
+    if figure is None:
+        return ""
+    if figure.highest is None:
+        return f"published bar {show(figure.lowest, '')}"
+    both = dict.fromkeys((show(figure.lowest, ""), show(figure.highest, "")))
+    return f"published {' to '.join(both)}"
 
 
 def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show) -> str:
@@ -441,9 +479,8 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
 
 
 def _short_limit(verdict: Verdict) -> str:
-    """Return the bounds without unit, which is that of the value; in parentheses if they only advise."""
-    text = bounds(verdict, "", ">=", "<=", " ")
-    return f"({text})" if text and verdict.advises else text
+    """Return the bounds without unit, which is that of the value."""
+    return bounds(verdict, "", ">=", "<=", " ")
 
 
 # -- names for the verdicts of a user's own probes, where several tests would show the same metric

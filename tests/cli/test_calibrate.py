@@ -12,7 +12,9 @@ from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.run import Circumstances
+from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status
 from pytest_accel.run.record import read
 from pytest_accel.run.terms import Terms
@@ -49,7 +51,7 @@ def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     ours = [each for each in again.verdicts if each.metric in OURS]
     assert len(ours) == 25
     assert {each.status for each in ours} <= {Status.PASS, Status.MARGINAL}
-    assert all(each.limit and not each.limit.advises for each in ours), "they may reject"
+    assert all(each.basis is Basis.OWN for each in ours), "they decided"
 
 
 @pytest.mark.slow
@@ -162,7 +164,7 @@ def test_one_node_is_enough_and_the_file_names_its_devices(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_floor_by_the_method_of_another_level_advises(tmp_path: Path) -> None:
+def test_a_floor_by_the_method_of_another_level_bounds_nothing(tmp_path: Path) -> None:
     """A soak of 7 s and one of 300 s are two methods; that of the memory is the same at all levels."""
     made = record(1)
     soaked = [
@@ -173,15 +175,17 @@ def test_a_floor_by_the_method_of_another_level_advises(tmp_path: Path) -> None:
     save(replace(made, measurements=[*made.measurements, *soaked]), tmp_path / "one")
     assert calibrate(tmp_path / "one", "--output", tmp_path / "own.yaml") == 0
     sku = loader.load(str(tmp_path / "own.yaml"))
-    effects = {
+    bases = {
         level: [
-            Terms(sku, sku.platforms["hgx8"], level).limits[metric].effect.value for metric in ("soak.rate", OURS[0])
+            floor_in_force(Terms(sku, sku.platforms["hgx8"], level).limits[metric]).basis
+            for metric in ("soak.rate", OURS[0])
         ]
         for level in ("quick", "standard")
     }
-    assert effects == {"quick": ["advises", "rejects"], "standard": ["rejects", "rejects"]}
-    advised = Terms(sku, sku.platforms["hgx8"], "quick").limits["soak.rate"]
-    assert (advised.advises, advised.because) == (True, "measured at level standard, not quick")
+    assert bases == {"quick": [Basis.CLASS, Basis.OWN], "standard": [Basis.OWN, Basis.OWN]}
+    published = Terms(sku, sku.platforms["hgx8"], "quick").limits["soak.rate"].published
+    assert published
+    assert published.differs == ("level standard (ours: quick)",)
 
 
 @pytest.mark.slow

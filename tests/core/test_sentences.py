@@ -5,6 +5,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from tabled import content
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
 from pytest_accel.core.sentences import phrases, sentence_of
-from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.verdict import Comparison, Status, Verdict
 
 GOLDEN = Path(__file__).with_name("sentences.golden")
 SHORT = Verdict("stream.triad", "GPU-0", Status.FAIL, unit="GB/s", value=2500.0, floor=2700.0, margin=-0.0741)
@@ -25,7 +26,17 @@ VERSION = Verdict(
     "inventory.driver_version", "GPU-0", Status.FAIL, unit="text", value="535.1", expected=">=550",
     limit=Limit("inventory.driver_version", "text", version=">=550"),
 )  # fmt: skip
-VERDICTS = {"short": SHORT, "fact": FACT, "links": LINKS, "version": VERSION}
+BESIDE = replace(
+    SHORT,
+    neighbours=Comparison(0.061, 0.03, 2900.0, 7),
+    past=Comparison(0.12, 0.05, 2840.0, since="first accepted", day="2026-01-01", differs={"torch": ("2.6", "2.7")}),
+)
+AT_FIRST = replace(SHORT, neighbours=Comparison(0.061, 0.053, 746.8, 7, 0.012, at_clock=True, at_first=True))
+LONGER = replace(SHORT, unit="ms", past=Comparison(0.12, 0.05, 12.0, since="last", day="2026-01-01"))
+VERDICTS = {
+    "short": SHORT, "of_class": replace(SHORT, basis=Basis.CLASS), "fact": FACT, "links": LINKS, "version": VERSION,
+    "beside": BESIDE, "at_first": AT_FIRST, "longer": LONGER,
+}  # fmt: skip
 
 
 def reason(raw: dict[str, object]) -> Reason:
@@ -67,8 +78,8 @@ def test_every_note_of_the_code_has_its_words() -> None:
     [
         ((reasons.Compared("floor"), Note("disturbed", "a")), ["2500 GB/s, floor 2700 GB/s (-7.4%)", "disturbed: a"]),
         ((Note("value"), reasons.MayTrain(60.0)), ["2500 GB/s, up 1 min, may still train"]),
-        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), reasons.Advises()),
-         ["a, at p0, during x", "advisory limit, does not reject"]),
+        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("warns")),
+         ["a, at p0, during x", "a warning, which rejects nothing"]),
         ((), []),
     ],
 )  # fmt: skip
@@ -102,7 +113,7 @@ def test_what_nobody_judges_keeps_its_value_alone_when_it_becomes_worse() -> Non
     free = Verdict("soak.power", "GPU-0", Status.NOT_APPLICABLE, (Note("no_limit"), Note("at", "p0")), "W", 700.0)
     worse = free.worsened(Status.MARGINAL, reasons.AllAlike(8))
     assert (worse.status, worse.reasons) == (Status.MARGINAL, (Note("value"), reasons.AllAlike(8)))
-    assert worse.worsened(Status.PASS, reasons.Advises()).status is Status.MARGINAL, "never better"
+    assert worse.worsened(Status.PASS, Note("warns")).status is Status.MARGINAL, "never better"
 
 
 if __name__ == "__main__":

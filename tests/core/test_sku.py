@@ -1,22 +1,12 @@
 """What a device is expected to be, what a metric is a fraction of, and which platform a count points to."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from made_sku import made
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import (
-    Basis,
-    ClassFloor,
-    Effect,
-    Limit,
-    Platform,
-    Source,
-    expected_platform,
-)
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.sku import Figure, Limit, Platform, Source, expected_platform
 
 
 def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id: str | None = "10de:2330") -> Device:
@@ -63,34 +53,17 @@ def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, gra
     assert (found.name, usual) == (platform, granted)
 
 
-CLASS_FLOOR = ClassFloor(500.0, 0.5, 0.6, 0.7, 0.85, ("us",), "row", "bf16 datasheet peak", "classes.yaml:1")
+def test_figures_of_another_level_bound_nothing() -> None:
+    source = Source("measured", "us", "2026", levels=("standard",))
+    limit = Limit("soak.rate", "TFLOPS", floor=600, reference=650.0, source=source, at={"standard": {"floor": 610.0}})
+    (there, here) = (limit.at_level(level) for level in ("standard", "quick"))
+    assert (there.floor, there.published, here.bounded) == (610.0, None, False)
+    assert here.published == Figure(650.0, 650.0, "TFLOPS", source, ("level standard (ours: quick)",))
 
 
-@pytest.mark.parametrize(
-    ("changes", "effect", "basis", "may_reject"),
-    [
-        ({}, Effect.REJECTS, Basis.METHOD, True),
-        ({"source": Source("measured", "us", "2026")}, Effect.REJECTS, Basis.OWN, True),
-        ({"source": Source("agreed", "both", "2026")}, Effect.REJECTS, Basis.AGREED, True),
-        ({"advises": True}, Effect.ADVISES, None, False),
-        ({"advises": True, "beneath": CLASS_FLOOR}, Effect.ADVISES, Basis.CLASS, True),
-        ({"levels": ()}, Effect.INFORMS, None, False),
-        ({"if_supported": True}, Effect.REJECTS, Basis.METHOD, False),
-    ],
-)
-def test_a_limit_says_its_effect_and_its_basis(
-    changes: dict[str, Any], effect: Effect, basis: Basis | None, *, may_reject: bool
-) -> None:
-    limit = replace(Limit("matmul.bf16", "TFLOPS", floor=600, source=Source("published", "them", "2026")), **changes)
-    assert (limit.effect, limit.basis, limit.may_reject) == (effect, basis, may_reject)
-
-
-def test_a_verdict_says_whether_its_limit_advised() -> None:
-    limit = Limit("matmul.bf16", "TFLOPS", floor=600, source=Source("published", "them", "2026"), beneath=CLASS_FLOOR)
-    held = Verdict("matmul.bf16", "GPU-0", Status.PASS, limit=limit)
-    assert (held.advises, held.basis) == (False, Basis.METHOD)
-    by_run = replace(held, advisory=("TunableOp on",))
-    assert (by_run.advises, by_run.basis) == (True, Basis.CLASS)
-    by_file = replace(held, limit=replace(limit, advises=True))
-    assert (by_file.advises, by_file.basis) == (True, Basis.CLASS)
-    assert not Verdict("matmul.bf16", "GPU-0", Status.PASS).advises
+def test_a_limit_demands_a_measurement_unless_it_only_warns_or_holds_where_supported() -> None:
+    limit = Limit("health.pcie_width", "count", equals=16)
+    kinds = (limit, replace(limit, warns=True), replace(limit, if_supported=True), replace(limit, equals=None))
+    assert [(kind.required, kind.bounded) for kind in kinds] == [
+        (True, True), (False, True), (False, True), (True, False)
+    ]  # fmt: skip

@@ -184,7 +184,7 @@ def test_a_limit_that_the_supplier_calls_a_marker_takes_no_limit_of_the_buyer_s_
 ) -> None:
     """The marker has a bound that his figures hold, and the key that an acceptance requires."""
     one = node(0)
-    own = replace(LIMITS[metric], declared_by=DeclaredBy.MARKER, floor=None, equals=None, ceiling=1e6, beneath=None)
+    own = replace(LIMITS[metric], declared_by=DeclaredBy.MARKER, floor=None, equals=None, ceiling=1e6, class_floor=None)
     one.measurements = [replace(each, value=5) if each.metric == metric else each for each in one.measurements]
     one = judged(one, {**LIMITS, metric: own})
     assert one.closing.word == "ACCEPTED"

@@ -69,7 +69,7 @@ def test_facts_of_the_links_changed_since_they_were_read_last() -> None:
 
 
 DEMANDS = Limit("health.power_limit_lowered", "W", equals=0)
-ADVICE = replace(DEMANDS, advises=True)
+ADVICE = replace(DEMANDS, warns=True)
 BEFORE = Measurement("health.power_limit_lowered", "GPU-0", "W", 0.0)
 
 

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from shipped import load
 
+from pytest_accel.core.floor import COMPARED, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.judge import Attempts, judge
-from pytest_accel.judging.verdicts.limit import COMPARED
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks, resolved
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def floor(self) -> ClassFloor:
-        found = self.limit.beneath
+        found = self.limit.class_floor
         assert found
         return found
 
@@ -82,7 +82,9 @@ def places() -> Iterator[Place]:
             found = [
                 Place(row, sku, platform, metric)
                 for sku, platform in every
-                if (limit := sku.limits_on(platform).get(metric)) and limit.beneath and limit.beneath.row == row.name
+                if (limit := sku.limits_on(platform).get(metric))
+                and limit.class_floor
+                and limit.class_floor.row == row.name
             ]
             yield from found[:1]
 
@@ -106,7 +108,7 @@ def bare(sku: Sku, without: str = "") -> Sku:
 
     def written(limits: Mapping[str, Limit]) -> dict[str, Limit]:
         own = {metric: each for metric, each in limits.items() if each.declared_by is not DeclaredBy.CLASS}
-        return {metric: replace(each, beneath=None) for metric, each in own.items() if metric != without}
+        return {metric: replace(each, class_floor=None) for metric, each in own.items() if metric != without}
 
     platforms = {name: replace(each, limits=written(each.limits)) for name, each in sku.platforms.items()}
     return replace(sku, limits=written(sku.limits), platforms=platforms)
@@ -115,10 +117,10 @@ def bare(sku: Sku, without: str = "") -> Sku:
 def floors(sku: Sku) -> dict[tuple[str, str], ClassFloor]:
     """The floors of the classes by platform and metric."""
     return {
-        (platform.name, metric): each.beneath
+        (platform.name, metric): each.class_floor
         for platform in sku.platforms.values()
         for metric, each in sku.limits_on(platform).items()
-        if each.beneath
+        if each.class_floor
     }
 
 
@@ -145,7 +147,9 @@ def offenders(
 def test_the_floor_of_a_class_alone_rejects() -> None:
     shares = ((1.03, Status.PASS), (1.01, Status.MARGINAL), (0.99, Status.FAIL), (0.5, Status.FAIL))
     assert offenders(lambda place: place.alone, shares, places=PLACES) == []
-    alone = {(each.declared_by, each.basis, each.required) for each in (place.alone for place in ONE_A_ROW)}
+    alone = {
+        (each.declared_by, floor_in_force(each).basis, each.required) for each in (place.alone for place in ONE_A_ROW)
+    }
     assert alone == {(DeclaredBy.CLASS, Basis.CLASS, True)}
 
 
@@ -168,38 +172,33 @@ def times(place: Place, share: float) -> float:
     return round(share * place.floor.value, 4)
 
 
-def test_beneath_an_advisory_limit_it_rejects_and_what_is_between_is_no_failure(tmp_path: Path) -> None:
-    def advises(place: Place) -> Limit:
-        healthy = [times(place, 1.4), times(place, 1.5)]
-        limit = place.own(tmp_path, floor=times(place, 1.3), healthy=healthy, effect="advises")
-        assert limit.beneath == replace(place.floor, origin=limit.beneath.origin if limit.beneath else "")
-        return limit
-
-    lowest = 0.85 * 1.4
-    between = ((1.29, Status.MARGINAL), (lowest + 0.01, Status.MARGINAL), (lowest - 0.01, Status.INCONCLUSIVE))
-    ends = ((1.31, Status.PASS), (1.01, Status.INCONCLUSIVE), (0.99, Status.FAIL))
-    assert offenders(advises, (*between, *ends)) == []
-
-
-def test_beneath_a_limit_of_other_software_a_value_is_marginal_down_to_the_class(tmp_path: Path) -> None:
-    other = {"torch": "<2.0"}
-    shares = ((1.7, Status.PASS), (1.3, Status.MARGINAL), (1.01, Status.MARGINAL), (0.99, Status.FAIL))
-
-    def rejects(place: Place) -> Limit:
-        return place.own(tmp_path, floor=times(place, 1.6), reference=times(place, 1.8), software=other)
-
-    def advises(place: Place) -> Limit:
-        healthy = [times(place, 1.5), times(place, 1.6)]
-        return place.own(tmp_path, floor=healthy[0], healthy=healthy, effect="advises", software=other)
-
-    assert offenders(rejects, shares, {"torch": NEWER}) == []
-    assert offenders(advises, ((1.3, Status.MARGINAL), (0.9, Status.FAIL)), {"torch": NEWER}) == []
+def test_a_figure_of_others_leaves_the_floor_of_the_class_and_gets_a_note() -> None:
+    of_figures = [place for place in PLACES if place.limit.published]
+    assert of_figures
+    for place in of_figures:
+        assert place.limit.published
+        shares = (1.03, Status.PASS), (0.99, Status.FAIL)
+        assert offenders(lambda place: place.limit, shares, places=[place]) == []
+        lowest = place.limit.published.lowest
+        verdicts = [judged(place.limit, value, place.software) for value in (0.99 * lowest, 1.01 * lowest)]
+        assert [verdict.noted for verdict in verdicts] == [True, False], (place.sku.name, place.metric)
 
 
-@pytest.mark.parametrize("effect", ["rejects", "advises"])
-def test_it_stands_beneath_a_lower_floor_of_the_user(effect: str, tmp_path: Path) -> None:
+def test_with_other_software_than_its_own_the_floor_of_the_class_is_in_force(tmp_path: Path) -> None:
+    shares = ((1.7, Status.PASS), (1.3, Status.PASS), (1.01, Status.MARGINAL), (0.99, Status.FAIL))
+
+    def own(place: Place) -> Limit:
+        floor, healthy = times(place, 1.6), times(place, 1.8)
+        return place.own(tmp_path, floor=floor, reference=healthy, software={"torch": "<2.0"})
+
+    assert offenders(own, shares, {"torch": NEWER}) == []
+    (short,) = (judged(own(place), times(place, 1.7), {"torch": NEWER}) for place in ONE_A_ROW[:1])
+    assert (short.basis, short.noted) == (Basis.CLASS, True)
+
+
+def test_it_stands_beneath_a_lower_floor_of_the_user(tmp_path: Path) -> None:
     shares = ((1.1, Status.PASS), (0.99, Status.FAIL), (0.6, Status.FAIL), (0.4, Status.FAIL))
-    assert offenders(lambda place: place.own(tmp_path, floor=times(place, 0.5), effect=effect), shares) == []
+    assert offenders(lambda place: place.own(tmp_path, floor=times(place, 0.5)), shares) == []
 
 
 def test_it_stands_beneath_a_limit_of_another_kind(tmp_path: Path) -> None:
@@ -234,7 +233,9 @@ def of_vendor(sku: Sku, every: classes.Classes) -> dict[str, ClassFloor]:
     """The floors of the vendor by metric, on the platform of one device."""
     floored = classes.with_floors(bare(sku), every)
     limits = floored.limits_on(floored.platforms["single"])
-    return {metric: each.beneath for metric, each in limits.items() if each.beneath and each.beneath.of_vendor}
+    return {
+        metric: each.class_floor for metric, each in limits.items() if each.class_floor and each.class_floor.of_vendor
+    }
 
 
 @pytest.mark.parametrize(("name", "metric"), [("h100-sxm", "matmul.bf16"), ("v100-sxm2-32gb", "matmul.fp16")])
@@ -266,7 +267,7 @@ def test_a_file_of_another_name_is_the_product_that_its_devices_state(name: str,
     assert own.name == "order"
     for platform in usual.platforms.values():
         limits = own.limits_on(own.platforms[platform.name]), usual.limits_on(platform)
-        assert len({repr(each[metric].beneath) if metric in each else "" for each in limits}) == 1
+        assert len({repr(each[metric].class_floor) if metric in each else "" for each in limits}) == 1
 
 
 def test_half_of_an_unknown_rate_is_excluded_by_half_of_the_datasheet_alone() -> None:
@@ -354,8 +355,8 @@ def test_a_resolved_file_judges_by_the_same_floors(place: Place, tmp_path: Path)
     own = loader.load(str(file))
     before = place.sku.limits_on(place.platform)
     after = own.limits_on(own.platforms[place.platform.name])
-    assert {metric: each.beneath for metric, each in before.items() if each.beneath} == {
-        metric: each.beneath for metric, each in after.items() if each.beneath
+    assert {metric: each.class_floor for metric, each in before.items() if each.class_floor} == {
+        metric: each.class_floor for metric, each in after.items() if each.class_floor
     }
     assert not any(each.overridden for each in after.values())
     usual = replace(before[place.metric], of_reference=None)
@@ -395,16 +396,16 @@ def test_a_part_of_a_device_and_one_of_less_power_are_of_no_class(changes: dict[
     usual = next(iter(sku.platforms))
     capped = replace(sku, platforms={usual: replace(sku.platforms[usual], **changes)})
     own = classes.with_floors(bare(capped), CLASSES)
-    assert own.limits_on(own.platforms[usual])["matmul.bf16"].beneath is None
+    assert own.limits_on(own.platforms[usual]).get("matmul.bf16") is None
 
 
 def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_leaves_a_mark() -> None:
-    """An advisory limit above the floor does not make it a shortfall beyond noise."""
+    """A published figure above the floor does not make it a shortfall beyond noise."""
     limit = load("mi300x").platforms["single"].limits["host_copy.h2d"]
-    assert limit.beneath
+    assert limit.class_floor
     dip, far, fine = (
         replace(measured(limit, value), metric="host_copy.h2d", unit="GB/s", samples=(value,) * 4)
-        for value in (0.98 * limit.beneath.value, 0.5 * limit.beneath.value, 55.0)
+        for value in (0.98 * limit.class_floor.value, 0.5 * limit.class_floor.value, 55.0)
     )
     attempts = Attempts()
     attempts.add(dip)

@@ -9,10 +9,11 @@ import pytest
 from judged_tables import tabled
 from worded import worded
 
+from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import Compared, Interval
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Source
+from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge
@@ -26,7 +27,9 @@ FULL = [("inventory.count", NODE), *((metric, uuid) for metric in METRICS for uu
 def verdict(metric: str, subject: str, status: Status = Status.PASS, **changes: Any) -> Verdict:
     limit = Limit(metric, "TFLOPS", floor=100.0, origin="h100-sxm.yaml")
     made = Verdict(metric, subject, status, worded("its reason"), limit=limit)
-    return replace(made, **changes)
+    limit = changes.get("limit", limit)
+    by = floor_in_force(limit) if limit and status is not Status.NOT_APPLICABLE else None
+    return replace(made, **{"floor": by and by.bound.floor, "basis": by and by.basis, **changes})
 
 
 def full(**changed: Status) -> list[Verdict]:
@@ -141,23 +144,23 @@ def test_held_says_every_reason(changes: dict[str, list[str]]) -> None:
     assert closed(full(), wants_acceptance=True, **changes).exit == 6, "0 means accepted alone"
 
 
-def test_a_device_whose_matrix_units_only_advisory_limits_judged_is_not_accepted() -> None:
+def test_a_device_whose_matrix_units_no_floor_in_force_judged_is_not_accepted() -> None:
     def judged(**of_gpu1: Any) -> list[Verdict]:
         return [replace(each, **of_gpu1) if each.key[:2] == ("matmul.bf16", "GPU-1") else each for each in full()]
 
     assert closed(judged()).word == "ACCEPTED"
-    advised = closed(judged(advisory=("tunable op True (ours: False)",), margin=0.1), wants_acceptance=True)
-    assert (advised.word, advised.exit) == ("HELD", 6)
-    assert advised.line.endswith("no acceptance: no limit that rejects judged the matrix units of gpu1")
+    held = closed(judged(floor=None, value=1.0, status=Status.NOT_APPLICABLE), wants_acceptance=True)
+    assert (held.word, held.exit) == ("HELD", 6)
+    assert held.line.endswith("no acceptance: no floor in force judged the matrix units of gpu1")
 
 
-def test_a_waiver_does_not_let_advisory_limits_alone_judge_the_matrix_units() -> None:
-    """Nothing of a rejecting limit was measured there, whoever accepts that."""
+def test_a_waiver_is_no_floor_for_the_matrix_units() -> None:
+    """Nothing with a floor was measured there, whoever accepts that."""
     waiver = Waiver("matmul.bf16", "slow", "us", date(2099, 1, 1))
     unmeasured = verdict("matmul.bf16", "GPU-1", Status.UNMEASURED, waiver=waiver)
-    advised = verdict("matmul_mamf.bf16", "GPU-1", advisory=("shape",), margin=0.1)
+    without = verdict("matmul_mamf.bf16", "GPU-1", Status.NOT_APPLICABLE, value=1.0)
     others = [each for each in full() if each.key[:2] != unmeasured.key[:2]]
-    found = closed([*others, unmeasured, advised], wants_acceptance=True)
+    found = closed([*others, unmeasured, without], wants_acceptance=True)
     assert (found.word, found.exit) == ("HELD", 6)
 
 
@@ -167,7 +170,7 @@ def class_floor(*publishers: str, **changes: Any) -> ClassFloor:
 
 def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
     bottom = class_floor("one", "two", "three")
-    of_class = Limit("host_copy.h2d", "GB/s", floor=1.0, advises=True, because="size", beneath=bottom)
+    of_class = Limit("host_copy.h2d", "GB/s", class_floor=bottom)
     ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11", nodes=2))
     both = Limit("peer_copy.one_way", "GB/s", floor=1.0, source=Source("agreed", "Buyer and Supplier", "2026-11"))
     judged = [
@@ -184,7 +187,7 @@ def test_the_line_says_what_stands_behind_the_floors_of_each_part() -> None:
 
 def by_class(metric: str, floor: ClassFloor) -> list[Verdict]:
     """Verdicts on both devices by a limit that the floor of the class alone makes."""
-    limit = Limit(metric, "", floor=1.0, declared_by=DeclaredBy.CLASS, beneath=floor)
+    limit = Limit(metric, "", floor=1.0, declared_by=DeclaredBy.CLASS, class_floor=floor)
     return [verdict(metric, subject, limit=limit, margin=0.5) for subject in ("GPU-0", "GPU-1")]
 
 
@@ -218,9 +221,9 @@ def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
 
 def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
     bottom = class_floor("one", "two")
-    ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11"), beneath=bottom)
-    advised = verdict("stream.triad", "GPU-1", limit=ours, advisory=("torch 2.13 is outside <2.8",), margin=0.1)
-    found = closed([*full(), verdict("stream.triad", "GPU-0", limit=ours), advised], sku="a", level="quick")
+    ours = Limit("stream.triad", "GB/s", floor=1.0, source=Source("measured", "us", "2026-11"), class_floor=bottom)
+    by_class = verdict("stream.triad", "GPU-1", limit=ours, basis=Basis.CLASS)
+    found = closed([*full(), verdict("stream.triad", "GPU-0", limit=ours), by_class], sku="a", level="quick")
     assert found.line == "ACCEPTED 2/2 devices as a at quick (memory by 2 publishers)"
 
 

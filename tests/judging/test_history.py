@@ -60,8 +60,9 @@ def verdict(
 
 def past(found: Verdict) -> tuple[str, str, float]:
     """The run that a verdict compares with, its day and its value."""
-    (behind,) = [each for each in found.reasons if isinstance(each, BehindPast)]
-    return behind.since, behind.day, behind.value
+    assert found.past
+    assert BehindPast() in found.reasons
+    return found.past.since or "", found.past.day, found.past.middle
 
 
 def test_a_drop_is_told_with_date_and_figure() -> None:
@@ -90,8 +91,8 @@ def test_which_run_is_compared_with() -> None:
 def test_what_differs_is_said() -> None:
     then, now = {"torch": "2.6", "driver": "570", "level": "quick"}, {"torch": "2.7", "driver": "570"}
     found = verdict([run(3, 3000.0, terms=then)], memory(2880.0), terms=now)
-    (behind,) = [each for each in found.reasons if isinstance(each, BehindPast)]
-    assert behind.differs == {"torch": ("2.6", "2.7")}
+    assert found.past
+    assert found.past.differs == {"torch": ("2.6", "2.7")}
 
 
 def test_another_method_is_not_compared() -> None:

@@ -157,9 +157,9 @@ def test_what_the_host_counts_between_two_runs_of_a_series_is_in_the_next(tmp_pa
 def test_every_counter_but_what_links_correct_has_a_limit_of_its_class(vendor: str) -> None:
     found = limits(vendor)
     logged = [found.pop(f"host_counters.{name}") for name in LOGGED]
-    assert [limit.advises for limit in logged] == [False, True]
+    assert [limit.warns for limit in logged] == [False, True]
     assert set(found) == {f"host_counters.{name}" for name in HOST_RATES if name != "pcie_corrected"}
-    advice = {metric.partition(".")[2] for metric, limit in found.items() if limit.advises}
-    assert advice == {"ecc_corrected", "pcie_nonfatal", "nic_errors", "ethernet_carrier_lost"}
+    warnings = {metric.partition(".")[2] for metric, limit in found.items() if limit.warns}
+    assert warnings == {"ecc_corrected", "pcie_nonfatal", "nic_errors", "ethernet_carrier_lost"}
     assert all(limit.unit == HOST_RATES[metric.partition(".")[2]].unit for metric, limit in found.items())
     assert all(set(limit.levels) == set(LEVELS) for limit in found.values())

@@ -118,7 +118,7 @@ def test_nics_are_counted_by_the_rate_of_the_platform(
 
 def test_what_is_hidden_matters_where_a_limit_requires_it() -> None:
     off = Limit("host.acs", "text", equals="off")
-    cases = (None, Status.NOT_APPLICABLE), (off, Status.UNMEASURED), (replace(off, advises=True), Status.NOT_APPLICABLE)
+    cases = (None, Status.NOT_APPLICABLE), (off, Status.UNMEASURED), (replace(off, warns=True), Status.NOT_APPLICABLE)
     for why in ("absent", "unreadable"):
         for limit, status in cases:
             verdict = judge([host_fact("host.acs", {why: "only 64 of 4096 bytes can be read (requires root)"})], limit)
@@ -130,7 +130,7 @@ def test_no_shipped_limit_of_the_host_rejects() -> None:
     for sku in shipped.every():
         for limit in [each for platform in sku.platforms.values() for each in sku.limits_on(platform).values()]:
             if limit.metric.startswith("host."):
-                assert limit.advises, limit.origin
+                assert limit.warns, limit.origin
                 assert limit.metric.removeprefix("host.") in HOST_FACTS, limit.origin
                 assert limit.unit == HOST_FACTS[limit.metric.removeprefix("host.")].unit, limit.origin
 

@@ -151,7 +151,7 @@ def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says() -> No
     node = discovered(h100(), h100(1, nvmlDeviceGetVbiosVersion=b"96.00.61.00.01"))
     known, other = facts("inventory.vbios", node, H100)
     assert judge([known], listed).status is Status.PASS
-    assert judge([other], replace(listed, advises=True)).status is Status.MARGINAL
+    assert judge([other], replace(listed, warns=True)).status is Status.MARGINAL
     rejected = judge([other], listed)
     assert rejected.status is Status.FAIL
     assert sentence_of(rejected).startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")

@@ -11,7 +11,6 @@ from judged_tables import tabled
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (
-    Advises,
     Alone,
     Compared,
     Interval,
@@ -81,9 +80,10 @@ def test_no_value_is_unmeasured() -> None:
 
 def test_a_limit_without_a_bound_judges_nothing() -> None:
     nan, few = math.nan, Limit("a", "TFLOPS")
-    none = [few, replace(few, same_on_all=True), replace(few, floor=-math.inf), replace(few, ceiling=math.inf)]
+    none = [replace(few, same_on_all=True), replace(few, floor=-math.inf), replace(few, ceiling=math.inf)]
     broken = [replace(few, floor=nan), replace(few, floor=1.0, ceiling=nan), replace(few, floor=nan, ceiling=1e9)]
     assert {status(730, limit) for limit in (*none, *broken)} == {Status.UNMEASURED}
+    assert status(730, few) is Status.NOT_APPLICABLE
 
 
 def test_a_limit_in_another_unit_judges_nothing() -> None:
@@ -396,19 +396,19 @@ def test_a_version_within_a_range(value: str, expected: Status) -> None:
     assert ">=550.54,<600" in sentence_of(verdict)
 
 
-# -- advice
+# -- a warning alone
 
-ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, advises=True)
+ADVICE = replace(COUNT, metric="host.numa_balancing", equals=0, warns=True)
 
 
 @tabled("value, limit, unit, expected", "data/judging/judge.yaml")
-def test_advice_warns_and_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
+def test_a_warning_alone_never_rejects(value: Value, limit: Limit, unit: str, expected: Status) -> None:
     verdict = judge([found(value, unit)], limit)
     assert verdict.status is expected
-    assert (Advises() in verdict.reasons) == (expected is Status.MARGINAL)
+    assert (Note("warns") in verdict.reasons) == (expected is Status.MARGINAL)
 
 
-def test_advice_asks_for_nothing_that_cannot_be_read_and_excuses_no_lost_device() -> None:
+def test_a_warning_alone_asks_for_nothing_that_cannot_be_read_and_excuses_no_lost_device() -> None:
     """With a limit that is required it would be UNMEASURED."""
     for trouble in (NEED, NEVER):
         verdict = judge([found(trouble=trouble)], ADVICE)

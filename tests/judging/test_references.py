@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Comparison, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge import Attempts, judge
 from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
@@ -59,8 +59,10 @@ def beside(
     return judge(attempts, limit, software or {}, background=background)
 
 
-def behind(verdict: Verdict) -> BehindNeighbours | None:
-    return next((each for each in verdict.reasons if isinstance(each, BehindNeighbours)), None)
+def behind(verdict: Verdict) -> Comparison | None:
+    found = verdict.neighbours
+    assert (BehindNeighbours() in verdict.reasons) == (found is not None and found.status is not Status.PASS)
+    return found if BehindNeighbours() in verdict.reasons else None
 
 
 def test_the_sentence_has_gap_median_and_what_healthy_devices_show() -> None:
@@ -183,15 +185,13 @@ def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows
 def test_what_fails_by_its_limit_is_told_by_its_limit_and_its_cause_once() -> None:
     assert sentence_of(beside(one(40.0), limit=FLOOR)) == "40 TFLOPS, floor 60 TFLOPS (-33.3%)"
     slow = replace(one(59.0), details={"explains": "its clock is low"})
-    verdict = beside(slow, limit=replace(FLOOR, advises=True, because="data"))
+    verdict = beside(slow, limit=replace(FLOOR, floor=50.0))
     assert (verdict.status, sentence_of(verdict).count("its clock is low")) == (Status.FAIL, 1)
 
 
 def test_devices_that_are_short_alike_are_told_so_and_none_is_behind() -> None:
     floor = Limit("stream.triad", "GB/s", floor=98.0, reference=100.0)
-    for limit in (floor, replace(floor, advises=True, because="data")):
-        verdict = beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=limit)
-        assert verdict.reasons[-1] == AllAlike(8)
+    assert beside(memory(95.0), spread=MEMORY, others=[95.1] * 7, limit=floor).reasons[-1] == AllAlike(8)
     assert AllAlike(8) not in beside(memory(90.0), spread=MEMORY, others=[95.1] * 7, limit=floor).reasons
     assert AllAlike(8) not in beside(memory(97.5), spread=MEMORY, others=[99.0] * 7, limit=floor).reasons
     assert beside(one(50.0), others=[50.0] * 7).status is Status.NOT_APPLICABLE

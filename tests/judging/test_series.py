@@ -29,13 +29,14 @@ from pytest_accel.judging.closing.series import (
 from pytest_accel.skus.waivers import Waivers
 
 LIMITS = ("stream.copy", "matmul.bf16", "health.ecc")
+LIMIT = {metric: Limit(metric, "GB/s", floor=1.0, origin="f") for metric in LIMITS}
 UUIDS = ("GPU-0", "GPU-1")
 HOUR = 3600.0
 TODAY = date(2026, 11, 25)
 
 
 def verdict(metric: str, uuid: str, status: Status) -> Verdict:
-    return Verdict(metric, uuid, status, worded("its reason"), limit=Limit(metric, "GB/s", floor=1.0, origin="f"))
+    return Verdict(metric, uuid, status, worded("its reason"), floor=1.0, limit=LIMIT[metric])
 
 
 def told(**changed: Status) -> list[Verdict]:

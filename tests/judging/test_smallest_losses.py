@@ -65,14 +65,14 @@ def verdicts(
 def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, RejectedLosses]:
     """Return the losses that a run of the node promises when all of its devices are healthy."""
     result, judged = verdicts(node, {}, spread, **how)
-    return smallest_losses(judged, result.measured, KINDS, lambda _: spread, software={})
+    return smallest_losses(judged, result.measured, KINDS, lambda _: spread, software={"torch": "2.13"})
 
 
 def losses(every: Sequence[Measurement], limit: Limit | None = None, **status: Status) -> dict[str, RejectedLosses]:
     """Return the losses that a run promises that measured these, which all pass but for those of one device."""
     attempts = {(each.metric, each.subject): [each] for each in every}
     judged = [Verdict(*key, status.get(key[1].replace("-", "_"), Status.PASS), limit=limit) for key in attempts]
-    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={})
+    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={"torch": "2.13"})
 
 
 H200 = shipped.load("h200-sxm").spread_of
@@ -117,7 +117,7 @@ def found_by(values: Mapping[str, str], limits: Mapping[str, Limit]) -> dict[str
     every = [replace(one, subject=NODE) if one.metric.startswith("all_reduce") else one for one in every]
     attempts = {(one.metric, one.subject): [one] for one in every}
     judged = [Verdict(one.metric, one.subject, Status.PASS, limit=limits.get(one.metric)) for one in every]
-    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={})
+    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={"torch": "2.13"})
 
 
 CLASS = ClassFloor(700.0, 0.35, 0.42, 0.5, 0.85, ("us",), "row", "bf16 datasheet peak", "classes.yaml:1")
@@ -130,13 +130,13 @@ def test_what_a_run_rejects_of_one_device_and_of_all_alike() -> None:
     }  # fmt: skip
     limits = {
         "stream.triad": Limit("stream.triad", "GB/s", floor=900.0),
-        "matmul.bf16": Limit("matmul.bf16", "TFLOPS", floor=950.0, advises=True, because="shape", beneath=CLASS),
+        "matmul.bf16": Limit("matmul.bf16", "TFLOPS", floor=950.0, software={"torch": "<2"}, class_floor=CLASS),
     }
     found = found_by(values, limits)
     assert found["memory"].behind == pytest.approx(0.045, abs=0.01), "3 %, and what healthy devices differ by"
     assert found["products"].behind == pytest.approx(0.25, abs=0.01), "the widest of whole clusters"
     assert found["memory"].below == pytest.approx(0.45, abs=0.005)
-    assert found["products"].below == pytest.approx(0.35, abs=0.005), "an advisory floor rejects nothing"
+    assert found["products"].below == pytest.approx(0.35, abs=0.005), "its own floor is for another torch"
     said = sentence(found)
     assert said.startswith("rejects at 95%: one of 8 below its neighbours by 25.")
     assert said.endswith(" of the datasheet, nothing in host link, collectives")

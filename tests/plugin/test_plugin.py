@@ -139,7 +139,7 @@ def test_host_facts(tmp_path: Path) -> None:
     assert ran.closing.startswith("HELD")
     assert ran.statuses("host.cpus") == {"node": "PASS"}
     assert ran.statuses("host.memory") == {"node": "MARGINAL"}
-    assert "advisory limit, does not reject" in ran.out
+    assert "a warning, which rejects nothing" in ran.out
     assert ran.measurements("host.numa_balancing", "node")
     assert not ran.statuses("host.numa_balancing")
     assert "test_host[numa_balancing" not in ran.out

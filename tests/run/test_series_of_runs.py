@@ -123,8 +123,8 @@ def test_a_device_that_becomes_slower_in_the_third_run_is_told_by_the_comparison
         each for number in (1, 2, 3) for each in node.record(number).verdicts if each.metric == "stream.copy_kernel"
     ]
     assert [each.status is Status.MARGINAL for each in copies] == [False, False, True]
-    (drop,) = [each for each in copies[-1].reasons if each.kind == "behind_past"]
-    assert 0.03 < drop.lost < 0.05
+    assert "behind_past" in [each.kind for each in copies[-1].reasons]
+    assert [each.past and round(each.past.lost, 2) for each in copies] == [None, 0.0, 0.04]
     found = json.loads((tmp_path / "series/series.json").read_text())["runs"][2]["line"]
     assert "NOT JUDGED" in found
 

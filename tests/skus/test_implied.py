@@ -33,7 +33,7 @@ def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
     power = limits["inventory.power_limit_default"]
     assert power.source == H100.datasheet.source_of("power")
     assert power.origin == "datasheet of h100-sxm: power.watts"
-    assert (power.advises, power.declared_by) == (False, DeclaredBy.RUN)
+    assert (power.warns, power.declared_by) == (False, DeclaredBy.RUN)
 
 
 def test_a_shipped_file_overrides_nothing() -> None:
@@ -47,7 +47,7 @@ def test_a_shipped_file_overrides_nothing() -> None:
     assert overriding == []
 
 
-@pytest.mark.parametrize("weaker", [{"levels": ("long",)}, {"advises": True}, {"if_supported": True}])
+@pytest.mark.parametrize("weaker", [{"levels": ("long",)}, {"warns": True}, {"if_supported": True}])
 def test_a_limit_of_ones_own_that_binds_less_counts_as_overridden(weaker: dict[str, Any]) -> None:
     own = Limit("health.nvlink_up", "count", equals=18, declared_by=DeclaredBy.OWN_FILE)
     found = implied.joined(implied.limits(H100, HGX8), {own.metric: replace(own, **weaker)})
@@ -64,7 +64,7 @@ def test_a_figure_that_nobody_stated_makes_no_limit() -> None:
     """The H100's temperatures are derived; no source states a highest clock of the A10."""
     assert "inventory.slowdown_temperature" not in requirements.limits(H100, HGX8, 8)
     a100, a10 = shipped.load("a100-sxm-80gb"), shipped.load("a10")
-    assert requirements.limits(a100, a100.platforms["hgx8"], 8)["inventory.slowdown_temperature"].advises
+    assert requirements.limits(a100, a100.platforms["hgx8"], 8)["inventory.slowdown_temperature"].warns
     assert requirements.limits(a10, a10.platforms["single"], 1)["inventory.clock_max"].floor is None
 
 
@@ -134,7 +134,7 @@ def test_links_that_no_library_counts_make_no_limit() -> None:
 def test_nics_are_demanded_by_the_number_and_the_rate_of_the_platform() -> None:
     dgx = H100.platforms["dgx"]
     limit = requirements.limits(H100, dgx, 8)["host.nics_active"]
-    assert (limit.floor, limit.conditions, limit.advises) == (8, {"gb_per_s": 50.0}, False)
+    assert (limit.floor, limit.conditions, limit.warns) == (8, {"gb_per_s": 50.0}, False)
     assert (limit.source, limit.origin) == (dgx.fabric["source"], "fabric of platform dgx of h100-sxm")
 
 

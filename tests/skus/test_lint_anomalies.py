@@ -39,7 +39,7 @@ def own_file(folder: Path, row: Row, *limits: str) -> str:
 
 def limit(row: Row, figures: str) -> str:
     """Return the limit on the metric of a row with these figures, as YAML."""
-    source = "source: {kind: published, by: somebody else, date: 2026-08}"
+    source = "source: {kind: agreed, by: both, date: 2026-08}"
     return f'"{row["metric"]}": {{{figures}, unit: {row["unit"]}, {source}}}'
 
 

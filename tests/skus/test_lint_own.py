@@ -160,7 +160,7 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
 
 @pytest.mark.parametrize(("platform", "metric", "floor", "expected"), ROWS["loose"])
 def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
-    limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: published, by: them, date: 2026-08}}}}}}'
+    limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: agreed, by: both, date: 2026-08}}}}}}'
     path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)
     assert ("healthy" in {rule for rule, *_ in found(path)}) is expected
 

@@ -8,10 +8,12 @@ import yaml
 from shipped import every as every_sku
 from tabled import content, tables
 
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import DeclaredBy, Sku
+from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import circumstances
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.skus import loader, products, requirements
 
 ROWS = tables("skus/loader")
@@ -150,6 +152,7 @@ def test_one_value_of_a_shipped_file_is_overridden_and_counted(tmp_path: Path) -
     assert own.limits["matmul.bf16"].floor == 650
     assert own.limits["matmul.bf16"].origin == f"{tmp_path / 'mine.yaml'}:3"
     assert own.limits["matmul.bf16"].declared_by is DeclaredBy.OWN_FILE
+    assert own.limits["matmul.bf16"].published == shipped.limits["matmul.bf16"].published
     assert own.limits["matmul.tf32"] == shipped.limits["matmul.tf32"]
     assert set(own.files) == {"vendor/nvidia.yaml", "classes.yaml", "h100-sxm.yaml", str(tmp_path / "mine.yaml")}
     assert (own.name, own.own_file) == ("h100-sxm", str(tmp_path / "mine.yaml"))
@@ -163,17 +166,16 @@ def test_a_new_source_inherits_nothing_of_the_old_one(tmp_path: Path) -> None:
     assert (source.by, source.url, source.conditions) == ("us", "", "")
 
 
-@pytest.mark.parametrize("change", ["floor: 650", "reference: 700", "effect: advises"])
-def test_an_overridden_figure_needs_a_source_of_its_own(tmp_path: Path, change: str) -> None:
-    text = refused(tmp_path, extending(f"  matmul.bf16: {{{change}}}"))
-    name = change.partition(":")[0]
-    assert f"mine.yaml:3: limits.matmul.bf16: overrides {name}, so it needs its own source" in text
+@pytest.mark.parametrize(("line", "message"), ROWS["refused"])
+def test_what_a_limit_lacks_or_may_not_state_is_named(tmp_path: Path, line: str, message: str) -> None:
+    assert f"mine.yaml:3: limits.{message}" in refused(tmp_path, extending(f"  {line.replace('SOURCE', SOURCE)}"))
 
 
 @pytest.mark.parametrize(
     ("change", "metrics"),
     [
         ("probes: {matmul: {m: 64}}", {"matmul.bf16", "matmul.tf32", "matmul.fp8"}),
+        ("probes: {stream: {mib: 64}}", {"stream.copy_kernel", "stream.triad"}),
         ("budgets: {quick: {stream: 0.1}}", {"stream.copy_kernel", "stream.triad"}),
     ],
 )
@@ -231,8 +233,8 @@ def test_a_file_that_extends_nothing_lies_over_its_vendors(tmp_path: Path) -> No
 
 
 def test_a_limit_cannot_be_dropped_by_calling_it_not_applicable(tmp_path: Path) -> None:
-    text = refused(tmp_path, "extends: h100-sxm\nnot_applicable: {matmul.fp8: we do not use it}\n")
-    assert "limits.matmul.fp8: has a limit, but is not applicable: we do not use it" in text
+    text = refused(tmp_path, "extends: h100-sxm\nnot_applicable: {matmul_mamf.fp8: we do not use it}\n")
+    assert "limits.matmul_mamf.fp8: has a limit, but is not applicable: we do not use it" in text
 
 
 @pytest.mark.parametrize("metric", ["inventory.sku", "health.pcie_width", "counters.ecc_uncorrectable"])
@@ -254,15 +256,11 @@ def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, m
     assert message in refused(tmp_path, f"extends: {extends}\n")
 
 
-def test_a_limit_rejects_or_advises_as_its_own_source_allows(tmp_path: Path) -> None:
-    """What a file says of the effect of the shipped figure does not outlive the source of that figure."""
-    assert load(tmp_path, "extends: h100-sxm\n").limits["matmul.bf16"].advises
-    own = load(tmp_path, extending(f"  matmul.bf16: {{floor: 650, source: {SOURCE}}}"))
-    assert not own.limits["matmul.bf16"].advises
-    said = load(tmp_path, extending(f"  matmul.bf16: {{effect: advises, because: we try, source: {SOURCE}}}"))
-    assert (said.limits["matmul.bf16"].advises, said.limits["matmul.bf16"].because) == (True, "we try")
-    text = refused(tmp_path, extending(f"  matmul.bf16: {{effect: warns, source: {SOURCE}}}"))
-    assert "limits.matmul.bf16.effect: 'warns' is not known" in text
+def test_a_fact_that_warns_alone_is_marginal_and_not_demanded(tmp_path: Path) -> None:
+    own = load(tmp_path, extending(f"  host.huge_pages: {{warn: {{equals: madvise}}, unit: text, source: {SOURCE}}}"))
+    limit = own.limits["host.huge_pages"]
+    assert judge([Measurement(limit.metric, "node", "text", "never")], limit).status is Status.MARGINAL
+    assert not limit.required
 
 
 # -- a copy of a shipped file
@@ -300,24 +298,26 @@ def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: st
 
 def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
     """One of the SKU or of its platform; and one that recognises other devices."""
-    assert copied(tmp_path, ("  matmul.bf16:\n", "  matmul.fp64:\n")).left_out == ("matmul.bf16",)
-    peers = copied(tmp_path, ("      peer_copy.one_way: &peers\n", "      peer_copy.both: &peers\n"))
-    assert "peer_copy.one_way" in peers.left_out
+    text = (loader.SHIPPED / "h100-sxm.yaml").read_text()
+    triad = text[text.index("  stream.triad:\n") : text.index("\nfigures:\n")]
+    assert copied(tmp_path, (triad, "")).left_out == ("stream.triad",)
+    sizes = copied(tmp_path, ("      all_reduce.busbw@1GiB: &nvls_1g\n", "      all_reduce.busbw@4GiB: &nvls_1g\n"))
+    assert "all_reduce.busbw@1GiB" in sizes.left_out
     own = copied(tmp_path, ('  names: ["NVIDIA H100 80GB HBM3"]', '  names: ["NVIDIA H100 80GB HBM3", NVIDIA H800]'))
     assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
 
 
 @pytest.mark.parametrize(("old", "new", "metric"), ROWS["copies"])
 def test_a_copy_that_measures_or_judges_otherwise_counts(tmp_path: Path, old: str, new: str, metric: str) -> None:
-    """A soak of one second, a method under which the floor only advises, a range that excuses a large shortfall."""
+    """A soak of one second, another range of versions, a range that excuses a large shortfall."""
     assert metric in overridden(copied(tmp_path, (old, new)))
 
 
 def test_a_copy_under_another_name_of_its_platform_counts(tmp_path: Path) -> None:
     """It is held against the shipped platform of as many devices."""
-    own = copied(tmp_path, ("  hgx8:\n", "  ours:\n"), ("        reference: 54.8\n", "        reference: 5\n"))
+    own = copied(tmp_path, ("  hgx8:\n", "  ours:\n"), ("        reference: 467.85\n", "        reference: 46\n"))
     limits = own.platforms["ours"].limits
-    assert [metric for metric, limit in limits.items() if limit.overridden] == ["host_copy.h2d"]
+    assert [metric for metric, limit in limits.items() if limit.overridden] == ["all_reduce.busbw@1GiB"]
 
 
 def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pages
 import pytest
 
 from pytest_accel.cli import main
-from pytest_accel.core.sku import Basis, Effect
+from pytest_accel.core.floor import floor_in_force
+from pytest_accel.core.sku import Basis
 from pytest_accel.skus import loader, readiness, requirements
 
 PAGE = Path(__file__).parents[2] / "docs" / "thresholds.md"
@@ -24,7 +25,7 @@ def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: P
     platform = sku.platforms["hgx8"]
     agreed = [each for each in sku.limits_on(platform).values() if each.source and each.source.kind == "agreed"]
     assert len(agreed) == 5
-    assert all(each.effect is Effect.REJECTS and each.basis is Basis.AGREED for each in agreed)
+    assert all(floor_in_force(each).basis is Basis.AGREED for each in agreed)
     assert {readiness.required_part(each.metric) for each in agreed} | set(readiness.READ) == set(
         readiness.required_parts(sku, platform)
     )

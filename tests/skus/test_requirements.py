@@ -162,10 +162,15 @@ def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
     assert requirements.unfit(None, SINGLE, "quick") is None
 
 
-def test_advice_is_no_limit_to_accept_against() -> None:
-    advised = {**H100.limits, "matmul.bf16": replace(H100.limits["matmul.bf16"], advises=True, beneath=None)}
-    kept = {metric: limit for metric, limit in advised.items() if metric == "matmul.bf16" or "matmul" not in metric}
-    assert str(requirements.unfit(replace(H100, limits=kept), HGX8, "standard")).endswith("for matrix units")
+def test_only_a_floor_in_force_is_one_to_accept_against() -> None:
+    """What others published is none, and one outside of its software is not in force."""
+    others = {metric: limit for metric, limit in H100.limits.items() if "matmul" not in metric}
+    figures = replace(H100.limits["matmul.bf16"].without_bounds(), class_floor=None)
+    own = replace(figures, floor=600, software={"torch": ">=2.6"}, declared_by=DeclaredBy.OWN_FILE)
+    why = "h100-sxm has no floor in force at level standard for matrix units"
+    for limit, torch, told in ((figures, "2.7", why), (own, "2.5", why), (own, "2.7", None)):
+        sku = replace(H100, limits={**others, "matmul.bf16": limit})
+        assert requirements.unfit(sku, HGX8, "standard", {"torch": torch}) == told
 
 
 def test_what_cannot_exist_on_the_platform_is_not_required() -> None:
@@ -180,9 +185,9 @@ def test_the_floor_of_a_class_on_the_host_link_is_not_judged_in_a_virtual_machin
     """A guest does not see what its port is capable of: on AWS P5 healthy H100 copy 14.2 GB/s."""
     bare = requirements.limits(H100, SINGLE, 1)
     inside = requirements.limits(H100, SINGLE, 1, emulated_ports=True)
-    assert bare["host_copy.h2d"].beneath is not None
-    assert inside["host_copy.h2d"].beneath is None
-    assert inside["matmul.bf16"].beneath == bare["matmul.bf16"].beneath
+    assert bare["host_copy.h2d"].class_floor is not None
+    assert (inside["host_copy.h2d"].class_floor, inside["host_copy.h2d"].bounded) == (None, False)
+    assert inside["matmul.bf16"].class_floor == bare["matmul.bf16"].class_floor
     assert circumstances(H100, SINGLE, "quick", bare, uuids(1)).not_judged == ()
     assert circumstances(H100, SINGLE, "quick", inside, uuids(1)).not_judged == ("host link",)
 
@@ -196,7 +201,7 @@ def test_peer_links_of_a_fabric_may_be_judged_by_its_collectives_alone() -> None
 
 def test_plain_fp32_says_nothing_about_matrix_units() -> None:
     """A card whose tensor cores reach a seventh of their peak would be accepted by its vector units."""
-    plain = replace(H100.limits["matmul.bf16"], metric="matmul.fp32", advises=False, because="", levels=("standard",))
+    plain = replace(H100.limits["matmul.bf16"], metric="matmul.fp32", levels=("standard",))
     kept = {metric: limit for metric, limit in H100.limits.items() if required_part(metric) != "matrix units"}
     sku = replace(H100, limits={**kept, "matmul.fp32": plain})
     assert "matrix units" in str(requirements.unfit(sku, HGX8, "standard"))

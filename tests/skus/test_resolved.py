@@ -96,7 +96,7 @@ def test_a_limit_without_its_reference_is_one_all_the_same(tmp_path: Path, text:
 
 
 def test_an_agreed_floor_below_that_of_the_class_leaves_the_floor_of_the_class(tmp_path: Path, text: str) -> None:
-    usual = loaded(tmp_path, text).limits["stream.triad"].beneath
+    usual = loaded(tmp_path, text).limits["stream.triad"].class_floor
     made = loaded(tmp_path, changed(text, "floor: 2762.1", "floor: 5")).limits["stream.triad"]
-    assert (made.floor, made.beneath) == (5, usual)
+    assert (made.floor, made.class_floor) == (5, usual)
     assert usual is not None

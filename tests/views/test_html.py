@@ -23,9 +23,9 @@ from worded import worded
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import Expected
-from pytest_accel.core.run import EarlierFigure, Past, Run
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Comparison, Status, Verdict
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
@@ -202,20 +202,19 @@ def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
     assert (name, value) == (f"gpu{SLOW}", "629.3 TFLOPS")
     assert (limit, margin, of_peak) == ("≥ 650", "-3.2%", "63.6%")
     assert healthy == "676 to 730"
-    assert neighbours == "-10.7% median 704.9"
+    assert neighbours == "10.7% behind median of 7: 704.9"
     assert "HW thermal" in reason
     assert not row_of("gpu0", page.page(found, None))[0]
 
 
 def test_the_last_run_of_the_device_is_beside_its_value() -> None:
     found = record()
-    own = next(each for each in found.measurements if each.subject == device(SLOW).uuid)
-    from pytest_accel.judging.verdicts.history import key
-
-    last = EarlierFigure(700.0, "2026-11-20", "old", {"driver": ("570", "580")})
-    found.baseline = {"asked": "auto", "pasts": {key(own): {own.subject: Past(last=last, runs=1)}}}
+    place, slow = next((place, each) for place, each in enumerate(found.verdicts) if each.subject == device(SLOW).uuid)
+    differs = {"driver": ("570", "580")}
+    past = Comparison(0.101, 0.05, 700.0, since="last", day="2026-11-20", differs=differs)
+    found.verdicts[place] = replace(slow, past=past)
     _, cells = row_of(f"gpu{SLOW}", page.page(found, None))
-    assert cells[-1] == "-10.1% 700 TFLOPS on 2026-11-20, driver was 570"
+    assert cells[-1] == "10.1% behind last run of 2026-11-20: 700, driver was 570"
 
 
 def test_the_blocks_have_limit_and_healthy_range() -> None:

@@ -25,10 +25,12 @@ def test_every_figure_of_a_sheet_has_a_source_that_is_listed() -> None:
 def test_the_limit_is_shown_as_it_judges(capsys: pytest.CaptureFixture[str]) -> None:
     """Not rounded: the declared limit is the effective one."""
     assert main(["sku", "show", "h100-sxm"]) == 0
-    limit = load("h100-sxm").limits["matmul.fp8"]
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("matmul.fp8 "))
-    assert f"at least {limit.floor:.10g} TFLOPS" in line
-    assert "92.0%" in line  # of reference
+    limits, text = load("h100-sxm").limits, capsys.readouterr().out.splitlines()
+    lines = {metric: next(line for line in text if line.lstrip().startswith(f"{metric} ")) for metric in limits}
+    assert f"at least {limits['stream.copy_kernel'].floor:.10g} GB/s" in lines["stream.copy_kernel"]
+    assert "93.0%" in lines["stream.copy_kernel"]  # of reference
+    assert "published 1290" in lines["matmul.fp8"]
+    assert "scaling 1 (no scaling)" in lines["matmul.fp8"]
 
 
 def test_the_sheet_holds_the_hashes_of_its_files(capsys: pytest.CaptureFixture[str]) -> None:

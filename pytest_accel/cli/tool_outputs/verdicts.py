@@ -75,7 +75,7 @@ def judge_output(output: ToolOutput, sku: Sku, terms: Terms) -> tuple[list[Verdi
     for each in output.figures:
         alike.setdefault(_like(each), []).append([each])
     verdicts = [_verdict(each, output.software, sku, terms, alike[_like(each)]) for each in output.figures]
-    around = terms.circumstances()
+    around = terms.circumstances(output.software)
     judged = {(verdict.metric, verdict.subject) for verdict in verdicts}
     lacking = [(metric, subject) for metric, subject, _ in around.required if (metric, subject) not in judged]
     around = replace(

@@ -205,7 +205,7 @@ def _faults(run: Run) -> Iterator[Fault]:
 
 
 def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
-    """Yield the figures that decided: those that rejecting limits of threshold files judged, and those that reject."""
+    """Yield the figures that decided: those that floors of threshold files judged, and those that reject."""
     for each in verdicts:
         value = each.value
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and _decides(each):
@@ -219,7 +219,7 @@ def _decides(verdict: Verdict) -> bool:
         return verdict.rejects
     is_fact = verdict.unit in FACTS or (declared is not None and declared.fact)
     judged = verdict.status is not Status.UNMEASURED and limit.declared_by is not DeclaredBy.MARKER
-    return judged and not verdict.advises and not is_fact
+    return judged and verdict.decides and not limit.warns and not is_fact
 
 
 def place_of(device: Device) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pytest_accel.core import exits
+from pytest_accel.core.floor import NOTHING_KNOWN, floor_in_force
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
@@ -32,27 +34,33 @@ class Errors:
 
 
 def circumstances(
-    sku: Sku | None, platform: Platform, level: str, limits: Mapping[str, Limit], found: Sequence[str]
+    sku: Sku | None,
+    platform: Platform,
+    level: str,
+    limits: Mapping[str, Limit],
+    found: Sequence[str],
+    *,
+    software: Mapping[str, Any] = NOTHING_KNOWN,
 ) -> Circumstances:
     """Return the verdicts that these limits require, and the reasons against an acceptance by them.
 
-    `found` holds the UUIDs of the devices that were found. The caller adds the circumstances of the run itself.
+    `found` holds the UUIDs of the devices that were found, and `software` maps names to versions. The caller adds the
+    circumstances of the run itself.
     """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
-    not_judged = readiness.not_judged(sku, platform, [level]) if sku else []
-    left = {
-        readiness.required_part(each.metric) for each in limits.values() if level in each.levels and each.may_reject
-    }
-    if sku and readiness.HOST_LINK not in left and readiness.rejecting(sku, platform, readiness.HOST_LINK, [level]):
+    not_judged = readiness.not_judged(sku, platform, [level], software) if sku else []
+    floors = [floor_in_force(each, software) for each in limits.values() if level in each.levels]
+    left = {readiness.required_part(each.bound.metric) for each in floors if each.bound.bounded}
+    if sku and readiness.HOST_LINK not in left and readiness.floors(sku, platform, readiness.HOST_LINK, [level]):
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
-    own = sku is not None and any(each.basis is Basis.OWN for each in limits.values() if level in each.levels)
+    own = sku is not None and any(each.basis is Basis.OWN for each in floors)
     return Circumstances(
         required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
         expected_devices=count,
         sku=sku.name if sku else "",
         level=level,
-        unfit=requirements.unfit(sku, platform, level),
+        unfit=requirements.unfit(sku, platform, level, software),
         not_judged=tuple(not_judged),
         overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
         other_datasheet=sku.other_datasheet if sku else (),
@@ -85,22 +93,22 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, "BROKEN")
     undecided = [each for each in limits if each.fails]
-    if lacking := _not_judged(verdicts, undecided, around):
+    if unjudged := _not_judged(verdicts, undecided, around):
         named = () if around.failed_tests else closing_parts.named(undecided, around.called)
-        return Closing(f"NOT JUDGED {tally} hold{lacking}", exits.NOT_JUDGED, "NOT JUDGED", named=named)
+        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, "NOT JUDGED", named=named)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         missing = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
         return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED", next=missing)
-    advised = [] if around.unfit or around.filtered else _advised_only(limits, around)
-    deciding = [each for each in limits if _decides(each)]
+    lacking = [] if around.unfit or around.filtered else _without_floor(verdicts, around)
+    deciding = [each for each in limits if each.decides]
     backed = closing_parts.backed(deciding)
     few = readiness.too_few(backed, around.expected_devices)
-    advised += [few] if few and not around.unfit else []
+    lacking += [few] if few and not around.unfit else []
     behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
-    advised += [f"floors come from these devices: {behind}"] if behind else []
-    reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *advised]
+    lacking += [f"floors come from these devices: {behind}"] if behind else []
+    reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *lacking]
     if reasons:
-        text = f"HELD {tally}{_notes(_qualifiers(limits, around))}; no acceptance: {'; '.join(reasons)}"
+        text = f"HELD {tally}{_notes(_qualifiers(verdicts, around))}; no acceptance: {'; '.join(reasons)}"
         return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
@@ -108,7 +116,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     loaded = f"with {listed(around.loaded, MOST_LOADED)}" if around.loaded else ""
     not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
     worth = [closing_parts.bases(backed, deciding), readiness.half_not_excluded(backed), not_judged]
-    notes = _notes([*worth, *_qualifiers(limits, around), loaded])
+    notes = _notes([*worth, *_qualifiers(verdicts, around), loaded])
     return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
 
 
@@ -143,35 +151,24 @@ def _next(around: Circumstances) -> str:
     )
 
 
-def _advised_only(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return a sentence for each part that no limit judged on some device that may reject by it.
+def _without_floor(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return a sentence for each part that no floor in force judged on some device.
 
-    Other conditions of the run than those of the source, such as TunableOp, make a limit advise that would reject.
+    Other conditions of the run than those of the source, such as TunableOp, leave a metric without the floor that its
+    file states.
     """
     found = []
-    required = (each for each in limits if each.limit and each.limit.required)
+    shown = (each for each in verdicts if each.information or each.status is not Status.NOT_APPLICABLE)
+    required = (each for each in shown if each.limit and each.limit.required)
     of_part = grouped(required, lambda each: readiness.required_part(each.metric))
     for part in (each for each in REQUIRED if each not in (*readiness.READ, *around.not_judged)):
         judged = of_part.get(part, [])
         judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
-        deciding = {each.subject for each in judged if _decides(each)}
+        deciding = {each.subject for each in judged if each.decides}
         only = list(dict.fromkeys(around.called[each.subject] for each in judged if each.subject not in deciding))
         if only:
-            found.append(f"no limit that rejects judged the {part} of {listed(only)}")
+            found.append(f"no floor in force judged the {part} of {listed(only)}")
     return found
-
-
-def _decides(verdict: Verdict) -> bool:
-    """Return True for a verdict on a measured value by a limit that may reject, or by the floor of the class.
-
-    A value that holds a limit by our method holds it with any version of the software.
-    """
-    limit = verdict.limit
-    if limit is None or verdict.status not in (Status.PASS, Status.MARGINAL, Status.FAIL):
-        return False
-    if verdict.outside and verdict.status is Status.PASS:
-        return True
-    return limit.beneath is not None or not verdict.advises
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -179,9 +176,11 @@ def _notes(notes: Sequence[str]) -> str:
     return f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
 
 
-def _qualifiers(limits: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return the notes that qualify a result: marginal verdicts, waivers, and limits that the user overrode."""
-    extra = [closing_parts.marginal(limits, around.called), closing_parts.waivers(limits, around.called, around.day)]
+def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
+    """Return what qualifies a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
+    noted = len({each.metric for each in verdicts if each.noted})
+    extra = [closing_parts.marginal(verdicts, around.called), counted(noted, "note") if noted else ""]
+    extra += [closing_parts.waivers(verdicts, around.called, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
@@ -200,7 +199,8 @@ def _passed_over(verdict: Verdict) -> bool:
 
     Limits on metrics that cannot exist on the platform are not among the required ones in the first place.
     """
-    return verdict.status is Status.NOT_APPLICABLE and verdict.limit is not None and verdict.limit.required
+    unread = verdict.status is Status.NOT_APPLICABLE and verdict.value is None
+    return unread and verdict.limit is not None and verdict.limit.required
 
 
 def _rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], around: Circumstances) -> str:

@@ -17,12 +17,12 @@ from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
-from pytest_accel.skus.readiness import CALLED, READ, Backing, backing, is_plain, required_part
+from pytest_accel.skus.readiness import CALLED, READ, Backing, is_plain, required_part
 
 LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
 SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
-"""The statuses of a limit that may be broken and does not reject."""
+"""The statuses of a shortfall that does not reject."""
 SHORT_SENTENCE = 40
 """Characters of the longest sentence that a list of several devices shows in full."""
 
@@ -75,7 +75,7 @@ def _each(verdicts: Sequence[Verdict], names: Names) -> str:
 
 
 def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the broken limits of devices that none rejects, such as advice, beside others that are rejected."""
+    """Return what falls short on devices that nothing rejects, beside others that are rejected."""
     guilty = {each.culprit for each in verdicts if each.rejects}
     short = [each for each in verdicts if each.status in SHORT and each.waiver is None]
     short = [each for each in short if each.behind or (each.margin is not None and each.margin < 0)]
@@ -155,22 +155,22 @@ def _why_marginal(verdict: Verdict) -> str:
 
 
 def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
-    """Return the evidence behind the limits that reject, by part in the order of `REQUIRED`.
+    """Return the evidence behind the floors that judged, by part in the order of `REQUIRED`.
 
     Of each device the strongest limit counts, and of the devices the one with the weakest.
     """
     best: dict[str, dict[str, Backing]] = {}
     for verdict in deciding:
         part = "" if is_plain(verdict.metric) else required_part(verdict.metric)
-        found = backing(verdict.limit, verdict.basis) if verdict.limit and part not in ("", *READ) else None
-        if found:
+        if verdict.limit and verdict.basis and part not in ("", *READ):
+            found = Backing(verdict.metric, verdict.basis, verdict.limit.class_floor)
             devices = best.setdefault(part, {})
             devices[verdict.subject] = min(found, devices.get(verdict.subject, found), key=lambda each: each.rank)
     return {part: max(best[part].values(), key=lambda each: each.rank) for part in REQUIRED if part in best}
 
 
 def bases(found: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
-    """Return the evidence behind the limits that reject in words: "matmul by 1 publisher, memory by 3".
+    """Return the evidence behind the floors that judged in words: "matmul by 1 publisher, memory by 3".
 
     Figures that others published and measured by our method go without saying.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.verdicts.distance import RULES
 
 BEYOND_NOISE = 3.0
 """A shortfall that exceeds the allowance of its limit this many times fails, even if it was seen once: no noise that
@@ -20,9 +19,6 @@ FAR_K = 2.0
 tells whole kelvins. A margin is that of two readings in a row (`facts/telemetry.HEAT`)."""
 STEADINESS = ("soak.droop_slow", "soak.slowest_window")
 """The views of how steady a soak is. A repeat is shorter and begins hot, so it clears neither."""
-MOST_BY_METHOD = RULES["advice"]["other"].fails[-1]
-"""The largest known difference between two healthy figures that were measured by different methods, as a share. A
-larger shortfall is not explained by the method, so it is not MARGINAL but INCONCLUSIVE."""
 
 
 def allowance(limit: Limit) -> float:
@@ -46,25 +42,7 @@ def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
         return True
     if once and verdict.metric in SLOWDOWNS:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
-    if verdict.advises:
-        # beneath a limit that advises, the floor of the class alone rejects
-        if limit.beneath is None or not isinstance(verdict.value, int | float):
-            return False
-        return verdict.value < (1 - BEYOND_NOISE * USUAL_ALLOWANCE) * limit.beneath.value
     if verdict.margin is None:
         return not once or limit.equals is not None
     room = 1.0 if once and limit.floor is None and not limit.reference else allowance(limit)
     return -verdict.margin > BEYOND_NOISE * room
-
-
-def beyond_methods(verdict: Verdict, limit: Limit) -> bool:
-    """Return True for a shortfall under an advisory limit that no difference of method or version explains.
-
-    It is one of more than `MOST_BY_METHOD` below the lowest healthy figure, below the bound where none is known.
-    """
-    if verdict.margin is None:
-        return True
-    share, lowest = 1 - MOST_BY_METHOD, limit.healthy[0] if limit.healthy else limit.reference
-    if lowest is not None and limit.floor and not limit.relative:
-        share = share * lowest / limit.floor
-    return verdict.margin < share - 1

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_accel.core.measurement import is_time, speed_share
-from pytest_accel.core.reasons import Note, Side
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.core.verdict import WORST_FIRST, Status
 
-ReferenceKind = Literal["limit", "advice", "neighbours", "elsewhere", "past", "fleet", "known good"]
-"""A bound of the limit, and of one that advises; the like devices in the same place of the node; those of the whole
+ReferenceKind = Literal["neighbours", "elsewhere", "past", "fleet", "known good"]
+"""The like devices in the same place of the node; those of the whole
 node; an earlier run of the same device, or its figure in another record; the like devices of a fleet in one night; the
 devices that a calibration takes for healthy."""
 Family = Literal[
@@ -75,12 +75,6 @@ def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = ma
 
 
 RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
-    "limit": {
-        "other": Rule(math.inf, 0.0, -0.02, 0.0, (0.0, 0.0, 0.0)),
-        "fact": Rule(math.inf, 0.0, 0.0, 0.0, (0.0, 0.0, 0.0)),
-    },
-    # from where on no known difference between two methods explains a healthy figure: INCONCLUSIVE in place of FAIL
-    "advice": {"other": Rule(math.inf, 0.0, 0.0, 0.0, (0.15, 0.15, 0.15))},
     "neighbours": {
         "memory": Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.03, 0.03)),
         "host link": _LINKS,
@@ -129,8 +123,6 @@ class Reference:
     """The same at any clock."""
     shared: float = 0.0
     """The loss since an earlier run that the other like devices show too (their median), as a fraction."""
-    side: Side | None = None
-    """The side of a bound: floor or ceiling. None for every other reference."""
 
     @property
     def deviation(self) -> float:
@@ -181,22 +173,6 @@ def distance(value: float, unit: str, family: Family, reference: Reference) -> D
         return None
     lost = 1 - speed_share(value, reference.middle, unit)
     return Distance(lost, *allowed(family, reference), reference, family)
-
-
-def beyond(value: float, floor: float | None, ceiling: float | None, family: Family = "other") -> Distance | None:
-    """Return the distance of a value beyond the nearer of its bounds, as a share of that; None without a bound.
-
-    The share of a bound of 0 is infinite, so that nothing is close to it.
-    """
-    sides: tuple[tuple[float | None, int, Side], ...] = (ceiling, 1, "ceiling"), (floor, -1, "floor")
-    found = []
-    for bound, sign, side in sides:
-        if bound is not None:
-            short = sign * (value - bound)
-            lost = short / abs(bound) if bound else math.copysign(math.inf, short) if short else 0.0
-            reference = Reference("limit", bound, side=side)
-            found.append(Distance(lost, *allowed(family if bound else "fact", reference), reference, family))
-    return max(found, key=lambda each: each.lost, default=None)
 
 
 def allowed(family: Family, reference: Reference) -> tuple[float, float]:

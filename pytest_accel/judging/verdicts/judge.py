@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from pytest_accel.core import versions
 from pytest_accel.core.details import Details
+from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.method import found_differences
-from pytest_accel.core.reasons import (
-    Advises,
-    Alone,
-    BehindNeighbours,
-    BehindPast,
-    BelowClass,
-    BeyondMethod,
-    Note,
-    OtherMethod,
-    OtherVersion,
-    Reason,
-    Repeated,
-    WrongData,
-)
-from pytest_accel.core.sku import DeclaredBy, Limit, Spread
+from pytest_accel.core.reasons import Alone, Note, Repeated, WrongData
+from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.verdicts.allowance import MOST_BY_METHOD, beyond_methods, far
+from pytest_accel.judging.verdicts.allowance import far
 from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.verdicts.distance import unconfirmed
-from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable
-from pytest_accel.judging.verdicts.limit import COMPARED, compare, next_run_of, of_peak_of
+from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable, value_of
+from pytest_accel.judging.verdicts.limit import compare, information
 from pytest_accel.judging.verdicts.references import held
 
 MOST_BY_LOAD = 0.95
 """The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
 sixth of the time."""
-
-NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 _OF_TROUBLE = {
     "device": Status.FAIL,
@@ -105,8 +87,8 @@ def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Meas
     first alone, where the verdict says so.
     """
     rounds = [each for each in reversed(together(attempts)) if usable(each)]
-    broke = [each for each in rounds if verdict.limit and not _holds(each, verdict.limit)]
-    once = any(isinstance(each, BehindNeighbours | BehindPast) and each.at_first for each in verdict.reasons)
+    broke = [each for each in rounds if verdict.breaks(value_of(each))]
+    once = any(comparison.at_first for comparison in verdict.compared)
     return broke or ((rounds[-1:] if once else rounds) if verdict.behind else [])
 
 
@@ -135,9 +117,7 @@ def _by_limit(
     if (during := details.get("during")) and verdict.value is not None:
         verdict = verdict.because(Note("during", during))
     unseen = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
-    if limit and limit.advises and not limit.required and unseen:
-        return verdict.because(status=Status.NOT_APPLICABLE)
-    return verdict
+    return verdict.because(status=Status.NOT_APPLICABLE) if limit and limit.warns and unseen else verdict
 
 
 def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why) -> Verdict:
@@ -155,7 +135,7 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     last, measured = rounds[-1], [each for each in rounds if not each.trouble]
     judged = None
     if limit and measured:
-        judged = _excused(_explained(measured, limit, len(rounds), explain), measured[-1], limit, software)
+        judged = _excused(_explained(measured, limit, len(rounds), software, explain), measured[-1], limit)
         if judged.status is Status.FAIL and (doubt := unconfirmed((), rounds[-1].details.get("not_repeated", ""))):
             return judged.because(*doubt, status=Status.FAIL if far(judged, limit) else Status.INCONCLUSIVE)
         if judged.status is Status.FAIL and last.trouble:
@@ -167,10 +147,10 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     if last.trouble:
         return _troubled(last, last.trouble, limit, len(rounds))
     if limit is None or judged is None:
-        return _information(last)
+        return information(last)
     alone = [each for each in attempts if each.how == "alone" and not each.trouble]
     if judged.status is Status.FAIL and alone:
-        return judged.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit)))
+        return judged.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit, software)))
     return _seen_before(judged, rounds, limit, software, explain) if judged.status.holds else judged
 
 
@@ -184,19 +164,21 @@ def _seen_before(
     for each in rounds[:-1]:
         if each.trouble:
             continue
-        once = _excused(_explained([each], limit, len(rounds), explain), each, limit, software)
+        once = _excused(_explained([each], limit, len(rounds), software, explain), each, limit)
         if once.status is Status.FAIL and far(once, limit, once=True):
             return once.because(Repeated(verdict.value, verdict.unit, fails=True))
-    if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit):
+    if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit, software):
         first = rounds[0]
         missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)
         return verdict.because(missed, status=Status.MARGINAL)
     return verdict
 
 
-def _explained(measured: Sequence[Measurement], limit: Limit, attempts: int, explain: Why) -> Verdict:
+def _explained(
+    measured: Sequence[Measurement], limit: Limit, attempts: int, software: Mapping[str, Any], explain: Why
+) -> Verdict:
     """Return the verdict on the last of the measurements by itself, with the cause of a shortfall if one is known."""
-    verdict = compare(measured[-1], limit, attempts)
+    verdict = compare(measured[-1], limit, attempts, software)
     if verdict.status is not Status.FAIL or verdict.margin is None:
         return verdict
     return verdict.because(*_cause([measured[-1], *fallen_short(measured[:-1], verdict)], explain))
@@ -210,14 +192,13 @@ def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:
     return []
 
 
-def _excused(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict after taking another method, unvalidated software and disturbances into account.
+def _excused(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+    """Return the verdict after taking a second sign, a load before the run and disturbances into account.
 
     A shortfall that the limit rejects with a second sign alone is MARGINAL without one.
     """
-    verdict = _by_effect(verdict, measurement, limit, software)
     if limit.second_sign and verdict.status is Status.FAIL and (single := measurement.details.get("single_sign")):
-        return replace(verdict, advisory=(single,)).because(Note("single_sign", single), status=Status.MARGINAL)
+        return verdict.because(Note("single_sign", single), status=Status.MARGINAL)
     return _disturbed(_excused_by_load(verdict, measurement), measurement.disturbance)
 
 
@@ -229,79 +210,6 @@ def _excused_by_load(verdict: Verdict, measurement: Measurement) -> Verdict:
     if verdict.margin < -MOST_BY_LOAD:
         return verdict.because(Note("beyond_load", excuse))
     return verdict.because(Note("excused", excuse), status=Status.MARGINAL)
-
-
-def _by_effect(verdict: Verdict, measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> Verdict:
-    """Return the verdict by what the limit may do: as its file says, and with what only the run knows.
-
-    A limit whose figures were measured otherwise than this run (`limit.conditions`), or that was not validated on this
-    software, advises as one does whose file says so: it never fails the metric; the floor of the class beneath it does.
-    A value that holds an advisory limit passes, however closely. An unknown version is noted but excuses nothing:
-    otherwise a limit with a range for a version that no run can read could never fail.
-    """
-    of_run = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
-    differs = () if limit.advises else found_differences(measurement.conditions, of_run)
-    outside, unknown = validated_on(limit.software, software)
-    other = differs
-    if outside and not differs and limit.declared_by is not DeclaredBy.CLASS:
-        other = (f"{outside.name} {outside.version}",)
-    if other and not limit.advises and verdict.margin is not None:
-        verdict = replace(verdict, advisory=other, outside=not differs)
-    if verdict.advises and verdict.margin is not None and verdict.status is Status.MARGINAL:
-        verdict = replace(verdict, status=Status.PASS)
-    may_hold = verdict.status.holds or verdict.advises
-    if may_hold and limit.beneath and (below := _below_class(verdict, limit)):
-        older, unread = validated_on(limit.beneath.software, software)
-        status = Status.INCONCLUSIVE if older else Status.FAIL
-        return verdict.because(below, *filter(None, [older]), *unread, status=status)
-    if verdict.status is not Status.FAIL:
-        return verdict
-    if limit.advises and (verdict.margin is not None or not limit.of_speed):
-        return _advised(verdict, limit, Advises(limit.because))
-    if verdict.advisory and differs:
-        return _advised(verdict, limit, OtherMethod(differs))
-    if verdict.advisory and outside:
-        return _advised(verdict, limit, outside)
-    if outside:
-        return verdict.because(outside, status=Status.INCONCLUSIVE)
-    return verdict.because(*unknown)
-
-
-def validated_on(
-    ranges: Mapping[str, str], software: Mapping[str, Any]
-) -> tuple[OtherVersion | None, list[OtherVersion]]:
-    """Return the first version outside of its range, None if there is none, and those that are not known."""
-    unknown: list[OtherVersion] = []
-    for name, text in ranges.items():
-        version = software.get(name)
-        holds = None if version is None else versions.parse(text).holds(str(version))
-        if holds is False:
-            return OtherVersion(name, text, str(version)), unknown
-        if holds is None:
-            unknown.append(OtherVersion(name, text))
-    return None, unknown
-
-
-def _advised(verdict: Verdict, limit: Limit, why: Reason) -> Verdict:
-    """Return the verdict on a shortfall above the floor of the class under a limit that advises, for the reason `why`.
-
-    It is MARGINAL, or INCONCLUSIVE where no difference of method or version explains such a loss; advice on a fact is
-    MARGINAL however far it is broken. Where a class has a floor, no version is held responsible for less.
-    """
-    what: Literal["method", "version"] = "version" if isinstance(why, OtherVersion) else "method"
-    advice = limit.advises and not limit.of_speed
-    if advice or not beyond_methods(verdict, limit) or (what == "version" and limit.beneath):
-        return verdict.because(why, status=Status.MARGINAL)
-    beyond = [] if verdict.margin is None else [BeyondMethod(MOST_BY_METHOD, what)]
-    return verdict.because(why, *beyond, status=Status.INCONCLUSIVE)
-
-
-def _below_class(verdict: Verdict, limit: Limit) -> BelowClass | None:
-    """Return how a value lies below the floor of its class, None if it does not."""
-    floor = limit.beneath
-    if floor is None or not isinstance(verdict.value, int | float) or verdict.value >= floor.value:
-        return None
-    return BelowClass(floor.value, floor.share, floor.of)
 
 
 def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
@@ -338,25 +246,8 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
     )
 
 
-def _information(measurement: Measurement) -> Verdict:
-    """Return the verdict on a metric that no limit judges: its value, if there is one."""
-    value = measurement.value
-    absent = value is None or (isinstance(value, float) and not math.isfinite(value))
-    return Verdict(
-        metric=measurement.metric,
-        subject=measurement.subject,
-        status=Status.UNMEASURED if absent else Status.NOT_APPLICABLE,
-        reasons=(Note("not_a_value" if absent else "no_limit"),),
-        unit=measurement.unit,
-        value=measurement.value,
-        next_run=next_run_of(measurement),
-        of_peak=of_peak_of(measurement),
-    )
-
-
-def _holds(measurement: Measurement, limit: Limit) -> bool:
-    verdict = compare(measurement, limit, 1)
-    return not measurement.trouble and verdict.status is not Status.FAIL and not _below_class(verdict, limit)
+def _holds(measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> bool:
+    return not measurement.trouble and compare(measurement, limit, 1, software).status is not Status.FAIL
 
 
 class ProbeError(Exception):
@@ -457,11 +348,7 @@ class Attempts:
             for (name, subject), attempts in self.measured.items()
             if name == metric and not any(each.trouble for each in attempts)
         ]
-        return [
-            each
-            for each in verdicts
-            if each.behind or each.status is Status.FAIL or (each.status is Status.INCONCLUSIVE and each.advises_short)
-        ]
+        return [each for each in verdicts if each.behind or each.status is Status.FAIL]
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:

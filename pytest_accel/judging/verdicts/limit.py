@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core import versions
+from pytest_accel.core.floor import Floor, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak, Value, is_rate
 from pytest_accel.core.reasons import (
+    BelowPublished,
     Close,
     Compared,
     Expected,
@@ -27,20 +29,17 @@ from pytest_accel.core.reasons import (
     Reason,
     Side,
 )
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.distance import RULES, beyond
 from pytest_accel.probes.declare import declaration_of
 
-COMPARED = ("ranks", "algorithm")
-"""Conditions of a limit that are compared here: with other ranks it does not apply, another algorithm is a cause."""
-MARGINAL_WITHIN = -RULES["limit"]["other"].unknown
+MARGINAL_WITHIN = 0.02
 """A measured value that holds by less than this fraction of the limit is marginal."""
 
-FAR, CLEARLY = RULES["advice"]["other"].fails[-1], 0.05
-"""A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit: no
-difference of method or version explains so much. The second holds below `ENOUGH_TO_LEAVE_OUT` samples, whose interval
-is wider than healthy goes differ: that of three spans 36 of their deviations."""
+FAR, CLEARLY = 0.15, 0.05
+"""A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit. The
+second holds below `ENOUGH_TO_LEAVE_OUT` samples, whose interval is wider than healthy goes differ: that of three spans
+36 of their deviations."""
 
 ENOUGH_SAMPLES = 3
 """Fewer samples give no confidence interval: a mean that holds is then marginal."""
@@ -61,11 +60,28 @@ def of_peak_of(measurement: Measurement) -> float | None:
     return fraction.mean if fraction else None
 
 
-def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
-    """Return the verdict on one measurement that has no trouble.
+def compare(measurement: Measurement, limit: Limit, attempts: int, software: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on one measurement that has no trouble, by the floor in force.
 
-    `attempts` is the number of times that the metric had been measured by then.
+    `attempts` is the number of times that the metric had been measured by then, `software` maps names to versions.
     """
+    floor = floor_in_force(limit, software, measurement.conditions)
+    found = _compared(measurement, limit, floor, attempts)
+    if found.status is Status.FAIL and floor.older:
+        found = found.because(floor.older, status=Status.INCONCLUSIVE)
+    elif found.status is Status.FAIL:
+        found = found.because(*floor.unknown)
+    if found.status is Status.FAIL and limit.warns:
+        found = found.because(Note("warns"), status=Status.MARGINAL)
+    published, value = floor.bound.published, found.value
+    if published and published.unit == found.unit and isinstance(value, int | float) and value < published.lowest:
+        found = found.because(BelowPublished(published.lowest, published.source.by, published.differs))
+    return found
+
+
+def _compared(measurement: Measurement, stated: Limit, floor: Floor, attempts: int) -> Verdict:
+    """Return the verdict on a measurement by the bounds in force of a stated limit."""
+    limit = floor.bound
     base = Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
@@ -74,12 +90,15 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         value=measurement.value,
         next_run=next_run_of(measurement),
         of_peak=of_peak_of(measurement),
-        limit=limit,
+        limit=stated,
         attempts=attempts,
+        basis=floor.basis,
     )
     why = _incomparable(measurement, limit)
     if why:
         return base.because(why, status=Status.UNMEASURED)
+    if not limit.bounded:
+        return information(measurement, stated, attempts)
     if limit.equals is not None or limit.one_of:
         return _compare_fact(base, limit.one_of or (limit.equals,))
     if limit.version is not None:
@@ -88,8 +107,26 @@ def compare(measurement: Measurement, limit: Limit, attempts: int) -> Verdict:
         return _compare_with_all(base, measurement, limit)
     if not _finite(measurement.value):
         return base.because(Note("not_finite"))
-    verdict = _by_other_algorithm(_compare_number(base, measurement, limit), measurement, limit)
+    verdict = _by_other_algorithm(_compare_number(base, measurement, floor), measurement, limit)
     return _perhaps_by_ring(_restricted(verdict, measurement), measurement, limit)
+
+
+def information(measurement: Measurement, limit: Limit | None = None, attempts: int = 1) -> Verdict:
+    """Return the verdict on a metric that nothing bounds: its value, if there is one."""
+    value = measurement.value
+    absent = value is None or (isinstance(value, float) and not math.isfinite(value))
+    return Verdict(
+        metric=measurement.metric,
+        subject=measurement.subject,
+        status=Status.UNMEASURED if absent else Status.NOT_APPLICABLE,
+        reasons=(Note("not_a_value" if absent else "no_limit"),),
+        unit=measurement.unit,
+        value=value,
+        next_run=next_run_of(measurement),
+        of_peak=of_peak_of(measurement),
+        limit=limit,
+        attempts=attempts,
+    )
 
 
 CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
@@ -186,7 +223,9 @@ def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
         return OtherRanks(limit.conditions["ranks"], ranks)
     if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
-    if not bounds or not all(map(_finite, bounds)):
+    if not limit.bounded:
+        return implausible(measurement, limit)
+    if not all(map(_finite, bounds)):
         return Note("no_bound")
     if limit.relative and not _usable(measurement.peak):
         return Note("no_peak")
@@ -226,7 +265,7 @@ def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> 
     """
     on_all: Mapping[str, Value] = measurement.details.get("on_all", {})
     if limit.floor is not None and _finite(base.value):
-        alone = _compare_number(base, measurement, limit)
+        alone = _compare_number(base, measurement, Floor(limit))
         if alone.status is Status.FAIL:
             return alone
     if base.value not in on_all.values():
@@ -239,17 +278,17 @@ def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> 
     return replace(base, expected=usual, status=status, reasons=(Majority(count, len(on_all)),))
 
 
-def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
+def _compare_number(base: Verdict, measurement: Measurement, in_force: Floor) -> Verdict:
+    limit = in_force.bound
     scale = _scale(measurement, limit)
     floor = None if limit.floor is None else limit.floor * scale
     ceiling = None if limit.ceiling is None else limit.ceiling * scale
     value = float(measurement.value)  # type: ignore[arg-type]
+    sides: tuple[tuple[float | None, int, Side], ...] = (floor, 1, "floor"), (ceiling, -1, "ceiling")
+    margin, side = min(_margin(sign * (value - bound), bound, side) for bound, sign, side in sides if bound is not None)
+    status = Status.PASS if margin >= 0 else Status.FAIL
     declared = declaration_of(measurement.metric)
-    found = beyond(value, floor, ceiling, "fact" if declared and declared.fact else "other")  # a fact has no noise
-    assert found
-    assert found.reference.side
-    margin, side = 0.0 - found.lost, found.reference.side
-    status = Status.FAIL if math.isnan(margin) else found.status
+    noisy = (floor if side == "floor" else ceiling) and not (limit.warns or (declared and declared.fact))
     low, high = _interval(measurement, limit, scale)
     doubt: Reason | None = None
     later = limit.warn_per_kelvin * max(0.0, measurement.details.get("warmed_k", UNREAD_K))
@@ -258,8 +297,8 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
         pass
     elif warn is not None and (value < warn if ceiling is None else value > warn):
         doubt = PastWarning(warn)
-    elif status is Status.MARGINAL:
-        doubt = Close(-found.allowed, side)
+    elif noisy and margin < MARGINAL_WITHIN:
+        doubt = Close(MARGINAL_WITHIN, side)
     elif 0 < len(measurement.samples) < ENOUGH_SAMPLES:
         doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
@@ -267,8 +306,13 @@ def _compare_number(base: Verdict, measurement: Measurement, limit: Limit) -> Ve
     few = len(measurement.samples) < ENOUGH_TO_LEAVE_OUT
     noted = isinstance(doubt, Interval) and margin >= (CLEARLY if few else FAR)
     status = Status.MARGINAL if doubt and not noted else status
-    told = (_bound(side, measurement, limit), *([doubt] if doubt else []))
+    told = (_bound(side, measurement, in_force), *([doubt] if doubt else []))
     return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
+
+
+def _margin(room: float, bound: float, side: Side) -> tuple[float, Side]:
+    """Return the distance to a bound as a share of it, infinite for a bound of 0, to which nothing is close."""
+    return room / abs(bound) if bound else math.copysign(math.inf, room) if room else 0.0, side
 
 
 def _scale(measurement: Measurement, limit: Limit) -> float:
@@ -304,8 +348,11 @@ def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[flo
     return estimate.low * scale, estimate.high * scale
 
 
-def _bound(side: Side, measurement: Measurement, limit: Limit) -> Compared:
+def _bound(side: Side, measurement: Measurement, in_force: Floor) -> Compared:
     """Return what a value is compared with: a bound, and what that is a share of."""
+    limit = in_force.bound
+    if in_force.basis is Basis.CLASS and limit.class_floor:
+        return Compared(side, limit.class_floor.share, limit.class_floor.of)
     if limit.relative and limit.floor is not None and measurement.peak is not None:
         return Compared(side, limit.floor, measurement.peak.source)
     if limit.of_reference is not None:

@@ -12,22 +12,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pytest_accel.core.measurement import Measurement, speed_share
-from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note, Reason, Since
+from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note
 from pytest_accel.core.run import EarlierFigure, Past
 from pytest_accel.core.sku import Spread
 from pytest_accel.core.stats import ENOUGH_ALIKE
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
+from pytest_accel.core.verdict import WORST_FIRST, Comparison, Since, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, between_runs
-from pytest_accel.judging.verdicts.distance import (
-    Confirmed,
-    Distance,
-    Family,
-    Reference,
-    ReferenceKind,
-    beyond,
-    confirm,
-    distance,
-)
+from pytest_accel.judging.verdicts.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
 from pytest_accel.judging.verdicts.history import kept
 from pytest_accel.judging.verdicts.like_devices import (
     Attempt,
@@ -50,23 +41,21 @@ def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict
 
 
 def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
-    found = confirm(_rounds(attempts, background), _not_repeated(attempts))
+    rounds = _rounds(attempts, background)
+    found = confirm(rounds, _not_repeated(attempts))
+    behind = found.distance if found else next((each for each in reversed(rounds) if each), None)
+    if behind:
+        reference = behind.reference
+        told = behind.lost, behind.crossed, reference.middle, reference.count, reference.spread, behind.at_clock
+        verdict = replace(verdict, neighbours=Comparison(*told))
     if verdict.status is Status.FAIL or found is None:
         return _shared(verdict, attempts, background) if found is None or found.distance.lost <= 0 else verdict
     if found.status is Status.FAIL and any(each.details.get("excuse") for each in attempts):
         found = replace(found, status=Status.MARGINAL)
-    behind, held_against = found.distance, found.distance.reference
-    reason = BehindNeighbours(
-        behind.lost,
-        held_against.middle,
-        verdict.unit or attempts[0].unit,
-        held_against.count,
-        behind.crossed,
-        held_against.spread,
-        behind.at_clock,
-        found.at_first,
-    )
-    return _worsened(verdict, found, reason, *_alone(attempts))
+    assert verdict.neighbours
+    neighbours = replace(verdict.neighbours, status=found.status, at_first=found.at_first)
+    worse = verdict.worsened(found.status, BehindNeighbours(), *_alone(attempts), *found.doubt)
+    return replace(worse, neighbours=neighbours)
 
 
 def _rounds(attempts: Attempt, background: Background) -> list[Distance | None]:
@@ -152,13 +141,10 @@ def figure(one: Measurement, clock: float | None = None) -> float | None:
 def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
     """Return the verdict on a broken limit with the note that all like devices break it alike, if they do."""
     near = [each[-1] for each in map(together, background.near) if each]
-    every = [each for each in near if usable(each)]
-    bounded = verdict.floor is not None or verdict.ceiling is not None
-    if not bounded or verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH_ALIKE:
+    every = [value_of(each) for each in near if usable(each)]
+    if verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH_ALIKE:
         return verdict
-    speed = compared(verdict.metric, verdict.subject, attempts[-1].unit)
-    found = [beyond(value_of(each), verdict.floor, verdict.ceiling) for each in every]
-    alike = speed and all(each and each.lost > 0 for each in found)
+    alike = compared(verdict.metric, verdict.subject, attempts[-1].unit) and all(map(verdict.breaks, every))
     return verdict.because(AllAlike(len(every))) if alike else verdict
 
 
@@ -198,14 +184,18 @@ def drop(
 def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
     drops = [_drop(each, background, place) for place, each in enumerate(together(attempts))]
     found = confirm([each.distance if each else None for each in drops], _not_repeated(attempts))
-    if verdict.status is Status.FAIL or found is None:
+    told = found.distance if found else next((each.distance for each in reversed(drops) if each), None)
+    now = next((each for each in reversed(drops) if each and each.distance is told), None)
+    if now is None:
         return verdict
-    now = next(each for each in reversed(drops) if each and each.distance is found.distance)
-    lost, then = found.distance, now.figure
-    told = (lost.lost, lost.allowed, then.value, attempts[0].unit, now.since, then.day, then.differs)
+    lost, then = now.distance, now.figure
+    past = Comparison(lost.lost, lost.allowed, then.value, since=now.since, day=then.day, differs=then.differs)
+    if verdict.status is Status.FAIL or found is None:
+        return replace(verdict, past=past)
     last = [_drop(each[-1], background, len(each)) for each in background.near]
     alike = len(last) >= ENOUGH_ALIKE and all(each and each.distance.status is not Status.PASS for each in last)
-    return _worsened(verdict, found, BehindPast(*told, found.at_first), *([AllAlike(len(last))] if alike else []))
+    worse = verdict.worsened(found.status, BehindPast(), *([AllAlike(len(last))] if alike else []), *found.doubt)
+    return replace(worse, past=replace(past, status=found.status, at_first=found.at_first))
 
 
 def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
@@ -253,11 +243,6 @@ def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:
 
 
 # -- both
-
-
-def _worsened(verdict: Verdict, found: Confirmed, *reasons: Reason) -> Verdict:
-    """Return the verdict with what a comparison found, which is worth measuring again."""
-    return replace(verdict.worsened(found.status, *reasons, *found.doubt), behind=True)
 
 
 def _not_repeated(attempts: Attempt) -> str:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from statistics import median, stdev
 from typing import Any
 
+from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, is_rate
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.sku import Basis, Spread
 from pytest_accel.core.stats import ENOUGH_ALIKE, student_above
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, SpreadOf, background_of
 from pytest_accel.judging.verdicts.distance import FAR, OF_MEDIAN, Family
-from pytest_accel.judging.verdicts.judge import validated_on
 from pytest_accel.judging.verdicts.like_devices import (
     AllAttempts,
     Kinds,
@@ -146,26 +146,22 @@ def _behind(own: Measurement, background: Background, healthy: Sequence[Measurem
 def _below(
     verdict: Verdict, own: Measurement, spread: Spread | None, software: Mapping[str, Any]
 ) -> tuple[float | None, bool]:
-    """Return the share of the datasheet below which a limit, or the floor of the class beneath it, rejects.
+    """Return the share of the datasheet below which the floor in force rejects, and True if there is one that does.
 
-    Neither does with software that its figures do not hold for. The share is None for a figure that no datasheet has,
-    although a limit may reject, which the second value says, and for one whose error is not known.
+    The share is None for a figure that no datasheet has, and for one whose error is not known.
     """
-    limit = verdict.limit
-    if limit is None:
+    floor = floor_in_force(verdict.limit, software, own.conditions) if verdict.limit else None
+    if floor is None or floor.older or not floor.bound.bounded:
         return None, False
-    holds = not validated_on(limit.software, software)[0] and not verdict.advises
-    floor = rejecting_floor(own, limit) if holds else None
-    peak = 1.0 if limit.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
-    shares = [floor / peak] if floor and peak else []
-    if limit.beneath and not validated_on(limit.beneath.software, software)[0]:
-        shares.append(limit.beneath.share)
-    if not shares or len(own.samples) < 2 or not own.value:
-        return None, bool(floor or shares)
+    least, of_class = rejecting_floor(own, floor.bound), floor.bound.class_floor
+    peak = 1.0 if floor.bound.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
+    share = of_class.share if floor.basis is Basis.CLASS and of_class else least / peak if least and peak else 0.0
+    if not share or len(own.samples) < 2 or not own.value:
+        return None, bool(least)
     deviation = stdev(own.samples) / median(own.samples)  # that of runs, and of a median, is taken for no larger
     runs = spread.between_runs if spread and spread.between_runs is not None else deviation
     error = math.hypot(runs, own.noise if math.isfinite(own.noise) else deviation)
-    return max(shares) / (1 + student_above(MISSED, len(own.samples) - 1) * error), True
+    return share / (1 + student_above(MISSED, len(own.samples) - 1) * error), True
 
 
 def sentence(found: Mapping[str, RejectedLosses]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_accel.core import clock
 from pytest_accel.core.details import FabricPart
 from pytest_accel.core.fabric import Fabric, FabricNode
+from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.paths import refused
 from pytest_accel.core.printable import SHOWN, printable
@@ -122,8 +123,9 @@ class FabricRun:
     def _asked(self, there: Rendezvous | None) -> Fabric:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
         terms, request = self._setup.terms, self._request("pairs")
+        software = self._ledger.record.software
         stating = (terms.limits.get(name) for name in (request.metric, ALL))
-        limits = {limit.metric: limit.floor for limit in stating if limit and not limit.advises}
+        floors = {limit.metric: floor_in_force(limit, software).bound.floor for limit in stating if limit}
         stated: dict[str, Any] = {
             "sku": terms.sku.name if terms.sku else "",
             "platform": terms.platform.name,
@@ -133,8 +135,8 @@ class FabricRun:
             (),
             seed=int(clock.now()) if there else 0,
             terms=stated,
-            floor=limits.get(request.metric),
-            together_floor=limits.get(ALL),
+            floor=floors.get(request.metric),
+            together_floor=floors.get(ALL),
         )
 
     def _request(self, kind: str) -> Request:

@@ -42,11 +42,11 @@ def related(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a floor that the healthy figure of a related metric or message size contradicts."""
     seen = set()
     for platform in subject.sku.platforms.values():
-        limits = subject.sku.written_on(platform)
+        limits, known = subject.sku.written_on(platform), subject.sku.limits_on(platform)
         soak = ("soak.rate", f"matmul.{peaks.soak_dtype(subject.sku)}", 1.0)
         for metric, other, times in (*AT_MOST, soak):
-            if metric in limits and other in limits:
-                bound = _most(limits[other], times)
+            if metric in limits and other in known:
+                bound = _most(known[other], times)
                 finding = _above(subject, _key(platform, metric), limits[metric], bound, other)
                 if finding and (finding.key, other) not in seen:
                     seen.add((finding.key, other))
@@ -59,8 +59,7 @@ def related(subject: LintedFile) -> Iterator[LintFinding]:
 
 def _most(limit: Limit, times: float = 1.0) -> float | None:
     """Return so many times the highest healthy figure of a limit; None if it has none, or if it is no rate."""
-    healthy = limit.healthy[1] if limit.healthy else limit.reference
-    return times * healthy if healthy and limit.unit in RATES else None
+    return times * limit.highest if limit.highest and limit.unit in RATES else None
 
 
 def _above(subject: LintedFile, key: str, limit: Limit, most: float | None, of: str) -> LintFinding | None:

@@ -16,8 +16,7 @@ from pytest_accel.skus.lint.physics import RATES
 
 LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
 """Fractions of the lowest healthy figure. A floor below the first lets a link with one lane or channel in six missing
-pass. The second is for products of another source's method, where shape and data alone make a difference of a fifth,
-and for what is no rate. Above the third the noise of healthy parts fails."""
+pass. The second is for what is no rate. Above the third the noise of healthy parts fails."""
 LOWERED = 0.9
 """The share of a replaced floor that a floor without a healthy figure may be."""
 SHARES = ("soak.droop", "soak.throttle.sw_thermal")
@@ -28,7 +27,7 @@ def healthy(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a bound on the wrong side of the healthy figure, too far from it (degraded parts pass), or too near it."""
     for key, limit, _ in subject.limits():
         below, floor = _below(subject, key), limit.floor
-        reference = limit.reference or (below.healthy[1] if below and below.healthy else below and below.reference)
+        reference = limit.highest or (below.healthy[1] if below and below.healthy else below and below.reference)
         if reference and floor is not None and floor > reference:
             yield subject.error(key, floor, f"expected a floor below the reference {reference:g}")
         if reference and limit.ceiling is not None and limit.ceiling < reference:
@@ -72,9 +71,8 @@ def _below(subject: LintedFile, key: str) -> Limit | None:
 
 
 def slack(limit: Limit) -> float:
-    """Return the smallest share of a healthy figure that a floor may be: smaller for products of another method."""
-    compute = limit.unit in ("TFLOPS", "TOPS")
-    return LOOSE if limit.unit in RATES and not (compute and limit.advises) else LOOSE_OTHERWISE
+    """Return the smallest share of a healthy figure that a floor may be."""
+    return LOOSE if limit.unit in RATES else LOOSE_OTHERWISE
 
 
 @rule

@@ -50,7 +50,10 @@ class LintedFile:
         return at and at.plain()
 
     def limits(self) -> Iterator[tuple[str, Limit, Platform]]:
-        """Yield every limit of the file with its key and platform; one of the SKU itself with the usual platform."""
+        """Yield every limit of the file with its key and platform; one of the SKU itself with the usual platform.
+
+        What others published for a metric without a limit has the key of a figure.
+        """
         platforms = self.sku.platforms
         every = [
             (f"limits.{metric}", limit, next(iter(platforms.values()))) for metric, limit in self.sku.limits.items()
@@ -59,13 +62,14 @@ class LintedFile:
             every += [
                 (f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()
             ]
-        yield from (each for each in every if not self._is_of_class(each[0], each[1]))
-
-    def _is_of_class(self, key: str, limit: Limit) -> bool:
-        """Return True for a limit that no file states there: of a class, or the SKU's own with its class beneath."""
-        own = self.sku.limits.get(limit.metric)
-        copied = key.startswith("platforms.") and own is not None and own.origin == limit.origin
-        return copied or limit.declared_by is DeclaredBy.CLASS
+        for key, limit, platform in every:
+            own = self.sku.limits.get(limit.metric)
+            if key.startswith("platforms.") and own and (own.origin, own.published) == (limit.origin, limit.published):
+                continue  # the SKU's own, with the floor of its class
+            if limit.bounded and limit.declared_by is not DeclaredBy.CLASS:
+                yield key, limit, platform
+            elif limit.published:
+                yield "figures.".join(key.rsplit("limits.", 1)), limit.without_bounds(), platform
 
     def error(self, key: str, value: object, expected: str) -> LintFinding:
         """Return a finding that makes the file unfit for use."""

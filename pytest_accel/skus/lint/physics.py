@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
@@ -100,8 +100,9 @@ def _beside_physics(subject: LintedFile) -> Iterator[tuple[str, float, float, fl
 
 
 def _figures(limit: Limit) -> list[float]:
-    """Return floor and reference of a limit, as far as it has them."""
-    return [figure for figure in (limit.floor, limit.reference) if figure is not None]
+    """Return floor and reference of a limit, or what others published where it has neither, as far as there is any."""
+    published = (limit.published.lowest, limit.published.highest) if limit.published and not limit.bounded else ()
+    return [figure for figure in (limit.floor, limit.reference, *published) if figure is not None]
 
 
 def message_bytes(metric: str) -> int:
@@ -149,9 +150,13 @@ def physics(subject: LintedFile) -> Iterator[LintFinding]:
 def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str) -> Iterator[float]:
     """Yield what a file, and the file that it extends, state for a metric in a unit, the highest of which counts."""
     skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
-    limits = [sku.written_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
-    stated = (limit for limit in limits if limit and limit.unit == unit)
-    yield from (limit.reference or limit.floor or 0.0 for limit in stated if limit.reference or limit.floor)
+    limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
+    yield from (figure for limit in limits if limit and limit.unit == unit and (figure := _told(limit)))
+
+
+def _told(limit: Limit) -> float | None:
+    """Return the figure that a file states for a metric: the highest healthy one, or else a floor of its own."""
+    return limit.highest or (None if limit.declared_by is DeclaredBy.CLASS else limit.floor)
 
 
 @rule
@@ -159,7 +164,7 @@ def burst(subject: LintedFile) -> Iterator[LintFinding]:
     """Report a sustained rate that is not clearly below the best-shape rates of its dtype."""
     for key, limit, platform in subject.limits():
         probe, dtype = parse(limit.metric).probe, parse(peaks.measured_as(subject.sku, limit.metric)).variant
-        figure = limit.reference or limit.floor
+        figure = _told(limit)
         if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
             continue
         for other in ("matmul_best", "matmul_mamf"):

@@ -13,6 +13,7 @@ from statistics import fmean, median, pstdev
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
+from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Verdict, show
 from pytest_accel.views.html.words import meaning
 
@@ -142,17 +143,19 @@ def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:
     for each in verdicts:
         if each.unit != unit:
             continue
-        word = "advice " if each.advises else ""
-        both = ((f"{word}floor", finite(each.floor)), (f"{word}ceiling", finite(each.ceiling)))
+        word = "class " if each.basis is Basis.CLASS else ""
+        both = ((f"{word}floor", finite(each.floor)), ("ceiling", finite(each.ceiling)))
         found.update({(label, bound): None for label, bound in both if bound is not None})
     return list(found)[:4]
 
 
 def _band(verdicts: Sequence[Verdict], unit: str) -> tuple[float, float] | None:
-    """Return the range of healthy figures of the limit, None if it has none in this unit."""
-    for each in verdicts:
-        if each.limit and each.limit.healthy and each.limit.unit == unit:
-            return each.limit.healthy
+    """Return the range of healthy figures of the limit, or that of others, None if there is none in this unit."""
+    for limit in (each.limit for each in verdicts if each.limit and each.unit == unit):
+        if limit.healthy and not limit.relative:
+            return limit.healthy
+        if limit.published and limit.published.highest is not None:
+            return limit.published.lowest, limit.published.highest
     return None
 
 

@@ -8,19 +8,16 @@ from functools import cached_property
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, Names, finite
-from pytest_accel.core.run import EarlierFigure, Run
+from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Status, Verdict, show
+from pytest_accel.core.verdict import Comparison, Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.verdicts.history import kept_in
-from pytest_accel.judging.verdicts.like_devices import kind_of, like
 from pytest_accel.judging.verdicts.ranking import worst_first
-from pytest_accel.judging.verdicts.references import to_neighbours
 from pytest_accel.run.record import names_of
-from pytest_accel.views.html.words import KINDS, badge, bounds_of, change, is_fact, together, why
+from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
 
 
 def word(record: Run) -> str:
@@ -69,7 +66,7 @@ def several(texts: Sequence[str]) -> str:
 
 
 Compared = tuple[str, float | None, str]
-"""How far a value is from another one, the number that a column is sorted by, and a note."""
+"""How far a device is behind a reference, the number that a column is sorted by, and a note."""
 
 
 class PageVerdicts:
@@ -85,9 +82,7 @@ class PageVerdicts:
         self._record = record
         self._anchors = {id(each): f"v{place}" for place, each in enumerate(record.verdicts)}
         self._places = {repr(each): place for place, each in enumerate(self.limits)}
-        self._attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
-        self._kinds = {device.uuid: kind_of(device) for device in record.devices}
-        self._past_of = kept_in(record.baseline)
+        self._devices = len(record.devices)
 
     def facts(self) -> list[list[Verdict]]:
         """Return the verdicts on facts and counters, worst first; devices with the same value and verdict together."""
@@ -132,12 +127,9 @@ class PageVerdicts:
         return name, said.get("inventory.driver") or said["inventory.count"]
 
     def deciding(self) -> list[Verdict]:
-        """Return the worst verdict by each limit that may reject and that a value was held against; of facts, failures.
-
-        A limit that advises is among them where the floor of a class stands beneath it.
-        """
+        """Return the worst verdict by each floor that a value was held against; of facts, failures."""
         judged = [each for each in worst_first(self._record.verdicts) if each.limit and each.value is not None]
-        shown = [each for each in judged if each.fails or (each.basis is not None and not is_fact(each.metric))]
+        shown = [each for each in judged if each.fails or (each.basis and each.decides and not is_fact(each.metric))]
         return [group[0] for group in grouped(shown, lambda each: each.metric).values()]
 
     def waived(self) -> list[list[Verdict]]:
@@ -154,7 +146,7 @@ class PageVerdicts:
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
         """Return the names of the devices that verdicts are on."""
-        return together(self.named(verdicts), len(self._kinds))
+        return together(self.named(verdicts), self._devices)
 
     def named(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return the names of the subjects of verdicts, each once."""
@@ -173,33 +165,18 @@ class PageVerdicts:
         """Return the place of a limit among all limits."""
         return self._places[repr(limit)]
 
-    def neighbours(self, verdict: Verdict) -> Compared:
-        """Return how far a value is from the median of the like devices; empty where it cannot be compared."""
-        own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
-        alike = like(self._attempts, self._kinds, verdict.metric, verdict.subject)
-        behind = to_neighbours(own[-1], [each[-1] for each in alike])[0] if own else None
-        if behind is None or value is None:
+    def compared(self, comparison: Comparison | None) -> Compared:
+        """Return how far a verdict is behind its neighbours or its past, as a text, a number and a note."""
+        if comparison is None:
             return "", None, ""
-        middle = behind.reference.middle
-        return change(value, middle), value / middle - 1, f"median {show(middle, '')}"
-
-    def past(self, verdict: Verdict) -> Compared:
-        """Return how far a value is from that of the last comparable run; the note has the first accepted one too."""
-        own, value = self._attempts.get((verdict.metric, verdict.subject)), finite(verdict.value)
-        past = self._past_of(own[-1]) if own else None
-        last = (past.last or past.first) if past else None
-        if past is None or last is None or value is None:
-            return "", None, ""
-        note = _on(last, verdict.unit)
-        if past.first and past.first != last:
-            note += f"; first accepted {_on(past.first, verdict.unit)}"
-        return change(value, last.value), value / last.value - 1 if last.value else None, note
-
-
-def _on(figure: EarlierFigure, unit: str) -> str:
-    """Return an earlier figure with its day, and the terms that were others then."""
-    differs = "".join(f", {name} was {then}" for name, (then, _) in figure.differs.items())
-    return f"{show(figure.value, unit)} on {figure.day}{differs}"
+        ahead, since = comparison.lost < 0, comparison.since
+        told = f"{abs(comparison.lost):.1%} {'ahead' if ahead else 'behind'}"
+        middle = show(comparison.middle, "")
+        clock = " at its clock" * comparison.at_clock
+        if since is None:
+            return told, -comparison.lost, f"median of {comparison.count}{clock}: {middle}"
+        differs = "".join(f", {name} was {then}" for name, (then, _) in comparison.differs.items())
+        return told, -comparison.lost, f"{since} run of {comparison.day}: {middle}{differs}"
 
 
 # -- the matrix of peer copies as a heat map: a table whose cells are tinted. Pure

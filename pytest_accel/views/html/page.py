@@ -24,7 +24,7 @@ from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
 from pytest_accel.views.html import blocks, figures, traces, words
-from pytest_accel.views.table import demanded, next_run
+from pytest_accel.views.table import demanded, next_run, published_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -118,11 +118,11 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "badge": words.badge,
     "bound": lambda limit: demanded(limit, limit.unit),
     "bounds": words.bounds_of,
+    "by": words.by,
     "counts": words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
     "healthy": words.healthy,
     "in_short": in_short,
-    "limit": lambda verdict, note: words.bounds_of(verdict) + (note if verdict.advises else ""),
     "margin": margin_of,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
@@ -131,6 +131,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "only": words.only,
     "percent": "{:.1%}".format,
     "plain": words.plain,
+    "published": published_of,
     "sentence": sentence_of,
     "rank": lambda verdict: WORST_FIRST.index(verdict.status),
     "seconds": words.seconds,

@@ -12,11 +12,11 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.method import words
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
-from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds, demanded
+from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds, demanded, published_of
 
 
 def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
@@ -31,10 +31,22 @@ def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
     )
 
 
+def by(verdict: Verdict) -> str:
+    """Return who stands behind the floor that judged: the publishers of a class, or the source of the limit."""
+    limit = verdict.limit
+    if limit is None:
+        return ""
+    if limit.class_floor and verdict.basis is Basis.CLASS:
+        return ", ".join(limit.class_floor.publishers)
+    return ", ".join(filter(None, (limit.source.by, limit.source.date))) if limit.source else limit.origin
+
+
 def healthy(limit: Limit | None) -> tuple[str, float | None]:
-    """Return the range of healthy figures, or the reference where no range is known; also as a number to sort by."""
+    """Return the range of healthy figures, the reference, or what others published; also as a number to sort by."""
     if limit is None:
         return "", None
+    if limit.published:
+        return published_of(limit), limit.published.lowest
     if limit.healthy:
         low, high = limit.healthy
         text = show(high, "") if low == high else f"{show(low, '')} to {show(high, '')}"
@@ -122,7 +134,8 @@ def counts(verdicts: Iterable[Verdict]) -> dict[Badge, int]:
 
 def why(verdict: Verdict) -> str:
     """Return the sentence of a verdict that value and limit do not explain by themselves, empty for others."""
-    return "" if verdict.status is Status.PASS or verdict.information else sentence_of(verdict)
+    plain = verdict.status is Status.PASS or verdict.information
+    return "" if plain and not verdict.noted else sentence_of(verdict)
 
 
 def is_fact(metric: str) -> bool:
@@ -138,11 +151,6 @@ def meaning(metric: str) -> str:
         return known.means if known else ""
     declared = declaration_of(metric) or finder_of(metric)
     return (declared.function.__doc__ or "").strip().partition("\n")[0] if declared and declared.packaged else ""
-
-
-def change(value: float, base: float) -> str:
-    """Return how far a value is from another one, in percent: "+1.2%"; empty if that is zero."""
-    return f"{round(value / base - 1, 3) + 0.0:+.1%}" if base else ""
 
 
 def plain(value: Any) -> str:

@@ -1,0 +1,78 @@
+"""The floor in force: what a limit, or the class of the product, demands of a value in one run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from pytest_accel.core import versions
+from pytest_accel.core.method import found_differences
+from pytest_accel.core.reasons import OtherVersion
+from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit
+
+COMPARED = ("ranks", "algorithm")
+"""Conditions of a limit that do not say whether its figures hold: with other ranks a value is not judged, and another
+algorithm is the cause of a shortfall."""
+NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
+BASES = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
+"""The basis of a limit by the kind of its source."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The bounds that judge a metric in a run, as a limit, and the basis of their figures.
+
+    `bound` is the limit with the bounds in force; it states none where neither its own figures nor those of a class
+    hold. `basis` is None for bounds without such figures: those of a marker, of the run, of a fact.
+    """
+
+    bound: Limit
+    basis: Basis | None = None
+    older: OtherVersion | None = None
+    """The software that is older than that of the class: a value below the floor is INCONCLUSIVE."""
+    unknown: tuple[OtherVersion, ...] = ()
+    """The versions that are not known. They excuse nothing."""
+
+
+def floor_in_force(
+    limit: Limit, software: Mapping[str, Any] = NOTHING_KNOWN, conditions: Mapping[str, Any] = NOTHING_KNOWN
+) -> Floor:
+    """Return what judges a metric in a run: the tighter of the limit's own floor and that of the class.
+
+    The own bounds hold where the run measures under the limit's conditions and with software in its range. Elsewhere
+    the class alone judges, if it has a floor, and the figures of the limit are published ones. `software` maps names to
+    the versions in use, `conditions` are those of the measurement.
+    """
+    of_method = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
+    differs = found_differences(conditions, of_method)
+    outside, unknown = within(limit.software, software)
+    own, of_class = limit, limit.class_floor
+    if (differs or outside) and limit.declared_by is not DeclaredBy.CLASS:
+        own = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
+    if of_class is None or _tighter(own, of_class):
+        basis = BASES.get(limit.source.kind) if limit.source and own.bounded else None
+        return Floor(own, basis, unknown=tuple(unknown) if own.bounded else ())
+    older, unknown = within(of_class.software, software)
+    bound = replace(limit.without_bounds(), floor=of_class.value, unit=of_class.unit, published=own.published)
+    return Floor(bound, Basis.CLASS, older, tuple(unknown))
+
+
+def _tighter(own: Limit, of_class: ClassFloor) -> bool:
+    """Return True if the limit itself states a floor, and one no lower than that of the class."""
+    least = of_class.share if own.relative else of_class.value
+    return own.declared_by is not DeclaredBy.CLASS and own.floor is not None and own.floor >= least
+
+
+def within(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[OtherVersion | None, list[OtherVersion]]:
+    """Return the first version outside of its range, None if there is none, and those that are not known."""
+    unknown: list[OtherVersion] = []
+    for name, text in ranges.items():
+        version = software.get(name)
+        holds = None if version is None else versions.parse(text).holds(str(version))
+        if holds is False:
+            return OtherVersion(name, text, str(version)), unknown
+        if holds is None:
+            unknown.append(OtherVersion(name, text))
+    return None, unknown

@@ -1,0 +1,88 @@
+"""The floor in force: which bound judges a value in a run, and what remains of the others."""
+
+from dataclasses import replace
+from typing import Any
+
+import shipped
+
+from pytest_accel.core.floor import floor_in_force
+from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.reasons import BelowPublished, OtherVersion
+from pytest_accel.core.sku import Basis, ClassFloor, Figure, Limit, Source
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.verdicts.judge import judge
+
+THEIRS = Source("published", "them", "2026-11")
+OWN = Limit(
+    "matmul.bf16", "TFLOPS", floor=600.0, healthy=(650.0, 730.0), source=THEIRS, conditions={"tunable_op": True}
+)
+CLASS = ClassFloor(500.0, 0.5, 0.6, 0.7, 0.85, ("us",), "row", "a peak", "x.yaml:1", {"torch": ">=2.6"}, "TFLOPS")
+BOTH = replace(OWN, class_floor=CLASS, software={"torch": ">=2.9"})
+FIGURE = Figure(676.0, 730.0, "TFLOPS", replace(THEIRS, by="others"), ("data",))
+PUBLISHED = Limit("matmul.bf16", "TFLOPS", published=FIGURE)
+
+
+def judged(value: float, limit: Limit, torch: str = "2.13", **changes: Any) -> Verdict:
+    return judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, **changes)], limit, {"torch": torch})
+
+
+def test_the_tightest_of_own_agreed_and_method_else_the_class_is_in_force() -> None:
+    kinds = (("measured", Basis.OWN), ("agreed", Basis.AGREED), ("published", Basis.METHOD))
+    for kind, basis in kinds:
+        found = floor_in_force(replace(BOTH, source=replace(THEIRS, kind=kind)), {"torch": "2.13"})
+        assert (found.bound.floor, found.basis) == (600.0, basis)
+    of_class = [
+        floor_in_force(BOTH, {"torch": "2.8"}),
+        floor_in_force(BOTH, {"torch": "2.13"}, {"tunable_op": False}),
+        floor_in_force(replace(BOTH, floor=400.0), {"torch": "2.13"}),
+        floor_in_force(replace(PUBLISHED, class_floor=CLASS), {"torch": "2.13"}),
+    ]
+    assert [(each.bound.floor, each.basis, each.older) for each in of_class] == [(500.0, Basis.CLASS, None)] * 4
+    assert floor_in_force(BOTH, {"torch": "2.5"}).older == OtherVersion("torch", ">=2.6", "2.5")
+    marker = Limit("matmul.bf16", "of peak", floor=0.8)
+    assert (floor_in_force(marker).bound, floor_in_force(marker).basis) == (marker, None)
+
+
+def test_without_a_floor_in_force_a_value_is_information_and_has_to_be_measured() -> None:
+    for limit in (PUBLISHED, replace(OWN, software={"torch": "<2"})):
+        found = judged(100.0, limit)
+        assert (found.status, found.information, found.decides, found.noted) == (
+            Status.NOT_APPLICABLE,
+            True,
+            False,
+            True,
+        )
+        assert judged(740.0, limit).noted is False
+        assert judged(740.0, limit, trouble=Trouble("need", "no time")).status is Status.UNMEASURED
+
+
+def test_a_value_below_every_published_one_gets_a_note_and_no_status() -> None:
+    found = judged(660.0, replace(PUBLISHED, class_floor=CLASS))
+    assert (found.status, found.reasons[-1]) == (Status.PASS, BelowPublished(676.0, "others", ("data",)))
+    other = judged(640.0, BOTH, "2.8")
+    assert other.reasons[-1] == BelowPublished(650.0, "them", ("torch 2.8",))
+    assert judged(640.0, BOTH).noted is False, "it is judged by these figures"
+
+
+def test_older_software_than_that_of_the_class_leaves_a_shortfall_inconclusive() -> None:
+    found = [judged(value, BOTH, "2.5").status for value in (499.0, 501.0, 520.0)]
+    assert found == [Status.INCONCLUSIVE, Status.MARGINAL, Status.PASS]
+
+
+def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelstream() -> None:
+    """torch's elementwise kernels came up to those of BabelStream on gfx942 from 2025 on (pytorch 153634, 160444)."""
+    for metric in ("stream.copy_kernel", "stream.triad"):
+        limit = shipped.load("mi300x").limits[metric]
+        assert limit.source
+        slow = Measurement(metric, "GPU-0", "GB/s", 0.95 * (limit.floor or 0), conditions=limit.source.method)
+        found = judge([slow], limit, {"torch": "2.8.0+rocm6.4"})
+        assert (found.status, found.basis, found.noted) == (Status.PASS, Basis.CLASS, True)
+        assert judge([slow], limit, {"torch": "2.9.0+rocm6.4"}).status is Status.FAIL
+
+
+def test_a_fault_of_the_device_fails_with_or_without_a_floor() -> None:
+    for limit in (BOTH, PUBLISHED):
+        lost = judged(90.0, limit, trouble=Trouble("device", "its worker process died"))
+        assert (lost.status, lost.fault) == (Status.FAIL, True)
+    assert judged(float("nan"), BOTH).status is Status.FAIL
+    assert judged(float("nan"), PUBLISHED).status is Status.UNMEASURED
