@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.judging.closing.line import SIMULATED, WORDS
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run.record import find, names_of, read
 from pytest_accel.views.table import limit_of

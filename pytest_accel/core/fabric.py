@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Final, Literal
 
 from pytest_accel.core.details import FabricPart, Found, RoundKind
@@ -27,6 +28,16 @@ SCORED: Final[tuple[RoundKind, ...]] = ("pairs", "suspects", "confirm", "path")
 
 NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
 """The findings that name a node as bad."""
+
+
+SHORT = 0.92
+"""A node is slow, or a pair, below this share of the median of the nodes' scores. Healthy pairs vary by 2 %; one dead
+rail of eight takes 12.5 %."""
+
+
+def short_rails(rails: Sequence[float]) -> tuple[int, ...]:
+    """Return the places of the devices of a node that are slow beside the others of the same node."""
+    return tuple(place for place, each in enumerate(rails) if each < SHORT * median(rails))
 
 
 @dataclass(frozen=True)

@@ -152,9 +152,9 @@ def _tell(item: pytest.Item, verdicts: list[Verdict]) -> None:
 def _conclude(session: Session, verdicts: list[Verdict]) -> None:
     """Fail the test, skip it or let it pass, depending on its worst verdict."""
     from pytest_accel.core.printable import SHOWN, printable
+    from pytest_accel.core.ranking import worst_first
     from pytest_accel.core.sentences import sentence_of
     from pytest_accel.core.verdict import Status
-    from pytest_accel.judging.verdicts.ranking import worst_first
 
     worst = worst_first([verdict for verdict in verdicts if verdict.fails] or verdicts)[0]
     text = f"{session.ledger.names[worst.subject]}: {printable(worst.metric, SHOWN)} {printable(sentence_of(worst))}"

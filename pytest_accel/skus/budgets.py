@@ -8,6 +8,10 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Declaration
 
+REPEAT_SECONDS = {"quick": 20.0, "standard": 120.0, "long": 600.0}
+"""Seconds of measuring for all repeats of a run, by level: a sixth of the time that `quick` states, a seventh of that
+of `standard`, an eighth of the hour and a quarter that `long` is planned for."""
+
 Budgets = Mapping[str, Mapping[str, float]]
 """Seconds by level, and by probe or metric, as a threshold file states them."""
 

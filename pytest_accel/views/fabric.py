@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pytest_accel.core.details import Found
-from pytest_accel.core.fabric import NAMED, Fabric, NodeFinding
+from pytest_accel.core.fabric import NAMED, Fabric, NodeFinding, short_rails
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.judging.verdicts.references import short_rails
 from pytest_accel.skus import fabric
 from pytest_accel.views.terminal import Line, closing_lines, folded
 

@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.terminal import COLOURS, Line

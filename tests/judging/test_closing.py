@@ -11,13 +11,13 @@ from worded import worded
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import Compared, Interval
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.ranking import worst_first
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")

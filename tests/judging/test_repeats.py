@@ -7,9 +7,9 @@ from judged_tables import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.judging.verdicts.repeats import ALONE_SECONDS, REPEAT_SECONDS, SHARES, Repeats, least
+from pytest_accel.judging.verdicts.repeats import ALONE_SECONDS, SHARES, Repeats, least
 from pytest_accel.probes.declare import PARTS, Declaration, declaration_for, declarations
-from pytest_accel.skus.budgets import budget
+from pytest_accel.skus.budgets import REPEAT_SECONDS, budget
 
 MATMUL, STREAM = declaration_for(probes.matmul), declaration_for(probes.stream)
 SOAK, PATTERN = declaration_for(probes.soak), declaration_for(probes.memory_pattern)

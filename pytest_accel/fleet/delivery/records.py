@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
@@ -26,7 +27,6 @@ from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.causes.fault_codes import of_metric
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE

@@ -10,12 +10,12 @@ from datetime import date, timedelta
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus.readiness import CALLED, READ, Backing, is_plain, required_part
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import MayTrain, Note
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
@@ -17,7 +18,6 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.fault_codes import Severity, of_metric
 from pytest_accel.judging.causes.findings import FINE, Finding, Key, findings
 from pytest_accel.judging.facts.error_reports import reported
-from pytest_accel.judging.verdicts.ranking import worst_first
 
 WITH_THE_LOAD = {
     "health.clock_lock": "a job may set clocks",

@@ -12,7 +12,17 @@ from typing import Final
 
 from pytest_accel.core import exits
 from pytest_accel.core.details import FabricPart, Found, NodeRound
-from pytest_accel.core.fabric import NAMED, SCORED, Conclusion, Fabric, GroupResult, NodeFinding, NodePair
+from pytest_accel.core.fabric import (
+    NAMED,
+    SCORED,
+    SHORT,
+    Conclusion,
+    Fabric,
+    GroupResult,
+    NodeFinding,
+    NodePair,
+    short_rails,
+)
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import BehindNodes
 from pytest_accel.core.sentences import words
@@ -21,7 +31,6 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import SIMULATED
 from pytest_accel.judging.fabric.rounds import PATH_TIMES, short_pairs
 from pytest_accel.judging.fabric.standing import Standing, standing
-from pytest_accel.judging.verdicts.references import SHORT, short_rails
 
 UNIT: Final = "GB/s"
 TOLD: Final = 3

@@ -16,9 +16,8 @@ from statistics import median_high
 from typing import Final, NamedTuple
 
 from pytest_accel.core.details import Found, RoundKind
-from pytest_accel.core.fabric import SCORED, Fabric, ReportOutcome
+from pytest_accel.core.fabric import SCORED, SHORT, Fabric, ReportOutcome
 from pytest_accel.core.groups import grouped
-from pytest_accel.judging.verdicts.references import SHORT
 
 PROVEN: Final = 0.97
 """A node is a partner to confirm others with from this share of the median on."""

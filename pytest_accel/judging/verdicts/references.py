@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from pytest_accel.core.fabric import short_rails
 from pytest_accel.core.measurement import Measurement, speed_share
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note
 from pytest_accel.core.run import EarlierFigure, Past
@@ -213,15 +214,6 @@ def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
 
 
 # -- the other nodes of a fabric run
-
-SHORT = 0.92
-"""A node is slow, or a pair, below this share of the median of the nodes' scores. Healthy pairs vary by 2 %; one dead
-rail of eight takes 12.5 %."""
-
-
-def short_rails(rails: Sequence[float]) -> tuple[int, ...]:
-    """Return the places of the devices of a node that are slow beside the others of the same node."""
-    return tuple(place for place, each in enumerate(rails) if each < SHORT * median(rails))
 
 
 def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Declaration
-
-REPEAT_SECONDS = {"quick": 20.0, "standard": 120.0, "long": 600.0}
-"""Seconds of measuring for all repeats of a run, by level: a sixth of the time that `quick` states, a seventh of that
-of `standard`, an eighth of the hour and a quarter that `long` is planned for."""
+from pytest_accel.skus.budgets import REPEAT_SECONDS
 
 LONGEST = 60.0
 """Seconds that one repeat may take: a soak is not soaked again, since the devices are still hot."""

@@ -13,11 +13,11 @@ from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.paths import refused
 from pytest_accel.core.printable import SHOWN, printable
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.structured import lines, plain
 from pytest_accel.judging.fabric.conclude import node_parts
 from pytest_accel.judging.fabric.transport import wrong_transport
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.probes import collective, fabric_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record, simulation

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, Names, finite
+from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
@@ -15,7 +16,6 @@ from pytest_accel.core.verdict import Comparison, Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.verdicts.ranking import worst_first
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
 
