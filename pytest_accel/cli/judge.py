@@ -1,4 +1,4 @@
-"""The subcommand `pytest-accel judge`: judges a saved record, or results of another tool, by the limits of a SKU."""
+"""The subcommand `pytest-accel judge`: judges a saved record again, by today's limits or those of a file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from pathlib import Path
 
 from pytest_accel.cli import rejudge, screen
 from pytest_accel.cli.rejudge import judge_again
-from pytest_accel.cli.tool_outputs.output import ToolOutput, several
-from pytest_accel.cli.tool_outputs.recognise import LOOKED_FOR, OutputReader, other, reader_of
-from pytest_accel.cli.tool_outputs.verdicts import judge_output, lacking, not_judged, whatever_platform
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import Names
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.sku import Platform
 from pytest_accel.core.verdict import Closing, Verdict
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
@@ -28,43 +23,26 @@ from pytest_accel.run.statement import SUMS
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
-from pytest_accel.views import differences, fabric, terminal
+from pytest_accel.views import differences, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
 
-DESCRIPTION = """Judge earlier results without measuring: a saved record by today's limits or those of another file,
-or the output of another tool by the limits of a SKU, as nccl-tests, rccl-tests or nvbandwidth
-printed it. A record is never accepted more easily than its
-run was: if the run was filtered, interrupted or simulated, that still counts. Results of another tool are never
-accepted. The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held
-where an accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run did."""
+DESCRIPTION = """Judge a saved record again without measuring: by today's limits, or by those of another file. A record
+is never accepted more easily than its run was: if the run was filtered, interrupted or simulated, that still counts.
+The exit statuses are those of a run: 0 accepted, 1 rejected, 4 wrong file or option, 6 not judged, or held where an
+accelerator's SKU is named. Where none is named, a record whose limits hold ends as its run did."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `judge`."""
     option = parser.add_argument
+    option("file", metavar="RECORD", help="a record.json, or the folder that holds it")
     option(
-        "file",
-        metavar="RECORD|OUTPUT",
-        help="a record.json, the folder that holds it, or the output of a tool named above",
+        "--sku", metavar="NAME|FILE", help="the SKU, or threshold file, to judge by (default: the SKU of the record)"
     )
-    option(
-        "--sku",
-        metavar="NAME|FILE",
-        help="the SKU, or threshold file, to judge by; required for results of a tool (default: the SKU of the record)",
-    )
-    option(
-        "--platform",
-        metavar="NAME",
-        help="the platform to judge by (default: that of the record; for an output, the one that fits the number of "
-        "devices)",
-    )
-    option(
-        "--level",
-        choices=LEVELS,
-        help="the level whose limits are required (default: that of the record; for an output, standard)",
-    )
+    option("--platform", metavar="NAME", help="the platform to judge by (default: that of the record)")
+    option("--level", choices=LEVELS, help="the level whose limits are required (default: that of the record)")
     option(
         "--expect",
         metavar="FILE",
@@ -81,27 +59,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Judge a record or an output, and return the exit status of a run. Raises WrongUse."""
-    path = Path(chosen.file)
-    if not path.is_file() or path.name == record.FILE:
-        return _judge_record(chosen)
-    text = untrusted.read_text(path, most=untrusted.JSON_BYTES)
-    reader, own, notes = reader_of(text)
-    if reader:
-        return _judge_output(chosen, own, reader, notes)
-    unknown = f"no record and no output of a known tool: {LOOKED_FOR}"
-    if (what := other(text)) or not text.lstrip().startswith("{"):
-        raise BadFile(f"{path}: is {what or unknown}")
-    try:
-        found = untrusted.parse_json(text.encode(), str(path))
-    except BadFile as bad:
-        raise BadFile(f"{bad}; {unknown}") from None
-    if "schema" not in found:
-        raise BadFile(f"{path}: is JSON with {several(list(found)) or 'no key'}, but without 'schema': {unknown}")
-    return _judge_record(chosen)
-
-
-def _judge_record(chosen: argparse.Namespace) -> int:
     """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
     path = record.find(Path(chosen.file))
     if chosen.output:
@@ -191,51 +148,6 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     return folder / record.FILE
-
-
-def _judge_output(chosen: argparse.Namespace, text: str, reader: OutputReader, notes: Sequence[str]) -> int:
-    """Judge another tool's output, with notes on it, and return the exit status. Raises BadFile or Refused."""
-    if chosen.output:
-        raise Refused("--output: results of another tool cannot be written as a record; leave the option out")
-    if chosen.expect:
-        raise Refused("--expect: results of another tool state no serial numbers; leave the option out")
-    if not chosen.sku:
-        raise Refused("--sku: name the SKU to judge the output by ('pytest-accel sku list' shows them)")
-    wanted = Wanted(chosen.sku, chosen.platform or AUTO, chosen.level, "--")
-    sku = wanted.named()
-    if sku is None:
-        raise Refused("--sku=auto: an output does not identify the product; name a SKU")
-    found = _read(text, chosen.file, sku, reader)
-    names = [device.uuid for device in found.devices]
-    terms = wanted.settled(sku, found.devices)
-    verdicts, closing, absent = judge_output(found, sku, terms)
-    count = f"{len(names)} of {terms.platform.devices or 'any number of'} devices"
-    screen.show([(f"{chosen.file}: {_as_what(sku.name, terms.platform.name, terms.level)}, {count}", "bold")])
-    screen.show([(f"{found.tool}: {note}", "yellow") for note in (*notes, *found.notes)])
-    screen.show(table(verdicts, Names(), full=chosen.verbose, width=screen.width()))
-    for figure in found.figures:
-        screen.show(fabric.port_lines(figure, sku, terms.platform, screen.width()))
-    screen.show([(line, "yellow") for line in not_judged(verdicts)])
-    missing = lacking(absent, names)
-    screen.show([(f"required, but not in the file: {missing}", "yellow")] if missing else [])
-    if not chosen.platform:
-        closing = whatever_platform(found, sku, terms, closing)
-    _close(closing, verdicts)
-    return closing.exit
-
-
-def _read(text: str, shown: str, sku: Sku, reader: OutputReader) -> ToolOutput:
-    """Return what an output states. Raises BadFile, and Refused for an output of another product."""
-    platforms = sku.platforms.values()
-    limits = {metric: limit for platform in platforms for metric, limit in sku.limits_on(platform).items()}
-    limits = {**Terms(sku, next(iter(platforms))).limits, **limits}
-    found = reader.read(text, shown, limits, sku)
-    known = [each for each in found.devices if each.model]
-    other = next((each for each in known if not sku.recognises(each)), None)
-    if other:
-        raise Refused(f"--sku={sku.name}: {shown} names {other.name} {other.model}, which is another product")
-    unnamed = [] if found.devices and known == found.devices else ["the output names no product; it is taken as named"]
-    return replace(found, notes=[*found.notes, *unnamed])
 
 
 def _as_what(sku: str, platform: str, level: str) -> str:

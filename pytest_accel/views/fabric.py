@@ -1,4 +1,4 @@
-"""What was measured between nodes, as lines: a fabric run, and the load of the ports behind a bus bandwidth."""
+"""A fabric run, which is what was measured between nodes, as lines."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Final
 from pytest_accel.core.details import Found
 from pytest_accel.core.fabric import NAMED, Fabric, NodeFinding, short_rails
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.skus import fabric
 from pytest_accel.views.terminal import Line, closing_lines, folded
 
 SHOWN: Final[tuple[Found, ...]] = ("wrong", "not reached", "slow", "unclear", "unmeasured", "left out")
@@ -91,36 +88,3 @@ def _figures(found: Fabric) -> str:
         if value is not None:
             told.append(f"{what} {show(value, 'GB/s')} ({'floor ' + show(floor, 'GB/s') if floor else 'no floor'})")
     return "; ".join(told)
-
-
-def port_lines(measured: Measurement, sku: Sku, platform: Platform, width: int | None = None) -> list[Line]:
-    """Return what the busbw of an all-reduce over several nodes is for the ports, and what healthy ones give.
-
-    Nothing for another measurement, and nothing on ports where NVLink joins the nodes.
-    """
-    nodes, ranks, busbw = measured.conditions.get("nodes"), measured.conditions.get("ranks"), measured.value
-    if not (isinstance(nodes, int) and isinstance(ranks, int) and isinstance(busbw, float) and 1 < nodes <= ranks):
-        return []
-    size = measured.conditions.get("message")
-    what, domain = f"{nodes} nodes{f', {size}' if size else ''}", platform.fabric.get("nvlink_domain")
-    joined = f"{what}: NVLink joins {domain} devices of several nodes, so the load of no port follows from it"
-    lines = [(joined, "")] if domain else _ports(busbw, nodes, ranks, what, platform)
-    told = [f"{each['value']:g} GB/s over {each['nodes']} ({each['by']})" for each in fabric.published(sku.name, nodes)]
-    lines += [(f"published of {sku.name}: {listed(told, 2)}", "")] if told else []
-    return folded(lines, width)
-
-
-def _ports(busbw: float, nodes: int, ranks: int, what: str, platform: Platform) -> list[Line]:
-    ring, tree = fabric.ring_load(busbw, nodes, ranks), fabric.port_load(busbw, nodes, ranks)
-    load = f"{what}: a port carries {ring:.1f} GB/s by rings, {tree:.1f} by trees (nodes reduce first)"
-    rate, known = fabric.port_rate(platform), fabric.expected(platform, nodes, ranks)
-    if rate is None:
-        why = f"platform {platform.name} states no NICs; name one that does, or state them in a file of your own"
-        return [(load, ""), (f"not compared with a wire rate: {why} (fabric)", "yellow")]
-    share = (
-        f"{ring / rate:.0%} by rings, {tree / rate:.0%} by trees" if ring <= rate else f"{tree / rate:.0%}, by trees"
-    )
-    wire = f"wire rate of a port: {rate:g} GB/s; used: {share}"
-    (low, high), (least, most) = known["ring"], known["tree"]
-    trees = f"up to {most:.0f}" if least == most else f"{least:.0f} to {most:.0f}"
-    return [(load, ""), (wire, ""), (f"healthy: {low:.0f} to {high:.0f} GB/s by rings, {trees} by trees", "")]
