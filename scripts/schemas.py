@@ -19,6 +19,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union
 
+import yaml
+
 import pytest_accel
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.measurement import NOT_IN_FILE
@@ -35,6 +37,8 @@ FILES = {
     "record": ROOMS / "run" / "record.schema.json",
 }
 """The shipped schemas by what they describe."""
+KEYS = Path(__file__).with_name("threshold_keys.yaml")
+"""The description of every key of a threshold file."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCALARS = {int: "integer", str: "string", bool: "boolean", type(None): "null"}
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": list(NO_NUMBERS)}], "description": "JSON has no NaN and no infinities"}
@@ -54,7 +58,7 @@ def thresholds() -> Schema:
     demanded = demands(SKU.schema)
     demanded["properties"]["limits"]["properties"] = {metric: {} for metric in metrics_of_vendors()}
     whole = {"if": of_a_sku, "then": demanded, "else": {"required": ["vendor"]}}
-    return {
+    schema = {
         "$schema": DIALECT,
         "title": "pytest_accel threshold file",
         "description": "How an accelerator product is recognised, its datasheet, its limits and its platforms.",
@@ -63,6 +67,19 @@ def thresholds() -> Schema:
         "else": whole,
         "$defs": definitions,
     }
+    for key, description in yaml.safe_load(KEYS.read_text(encoding="utf-8")).items():
+        part(schema, key)["description"] = description
+    return schema
+
+
+def part(schema: Schema, key: str) -> Schema:
+    """Return the schema of a key: "match names", "spread * runs" for any name, "explained [] rule", "$limit floor"."""
+    for name in key.split():
+        if name in ("*", "[]"):
+            schema = schema["additionalProperties" if name == "*" else "items"]
+        else:
+            schema = schema["$defs"][name[1:]] if name.startswith("$") else schema["properties"][name]
+    return schema
 
 
 def metrics_of_vendors() -> list[str]:

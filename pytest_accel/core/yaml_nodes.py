@@ -302,10 +302,6 @@ class StatedCheck(Generic[Found]):
         """Return the same check with more keywords in its schema."""
         return replace(self, schema={**self.schema, **keywords})
 
-    def described(self, description: str) -> StatedCheck[Found]:
-        """Return the same check with a description for the reader of the schema."""
-        return self.stating(description=description)
-
 
 def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Findings], Found]], StatedCheck[Found]]:
     """Make a function a check that states `schema`."""

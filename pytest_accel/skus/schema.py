@@ -1,6 +1,7 @@
 """The schema of a threshold file: every key, the values that it may have, and the keys that are required.
 
-The loader reads files by these checks, and scripts/schemas.py writes the JSON Schema that they state.
+The loader reads files by these checks. scripts/schemas.py writes the JSON Schema that they state, with the descriptions
+of scripts/threshold_keys.yaml.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ import yaml
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, Source
-from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
-from pytest_accel.probes.declare import declaration_of, declarations
+from pytest_accel.probes.declare import declaration_of
 
 SOURCE_KINDS = ("datasheet", "published", "measured", "agreed", "derived")
 
@@ -48,25 +48,17 @@ _deviation = yaml_nodes.number_that(
 
 _source_keys = yaml_nodes.record_of(
     {
-        "kind": yaml_nodes.one_of(*SOURCE_KINDS).described("how the figure came about"),
-        "by": text.described("who published or measured it"),
-        "date": yaml_nodes.date.described("when it was measured, or read: a year, a month (2026-11) or a day"),
-        "software": text.described("the software that it was measured with, with versions"),
-        "conditions": text.described("how it was measured: shape, size, data, sustained or burst"),
-        "url": text.described("where it can be read"),
-        "method": yaml_nodes.mapping_of(_method_value).described(
-            "How it was measured, in the words of the probe's own method (scripts/limits.py prints them): "
-            "{shape: 8192x8192x8192, statistic: mean}. A floor whose method differs from the probe's, or is not "
-            "stated, is refused: it is one of `figures`. A figure of kind measured without a method was measured by "
-            "the probe itself."
-        ),
-        "devices": count.described("number of devices that it was measured on"),
-        "nodes": count.described("number of nodes that it was measured on"),
-        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
-            "The levels whose method it was measured by, where the method follows the level (the seconds of a soak). "
-            "At the others it bounds nothing."
-        ),
-        "simulated": flag.described("true: measured on simulated nodes, so that no hardware is judged by it"),
+        "kind": yaml_nodes.one_of(*SOURCE_KINDS),
+        "by": text,
+        "date": yaml_nodes.date,
+        "software": text,
+        "conditions": text,
+        "url": text,
+        "method": yaml_nodes.mapping_of(_method_value),
+        "devices": count,
+        "nodes": count,
+        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)),
+        "simulated": flag,
     },
     required=("kind", "by", "date"),
 ).stating(title="source")
@@ -115,28 +107,16 @@ def _vendor(at: Located, key: str, findings: Findings) -> str | None:
     return found
 
 
-_fractions = ", ".join(sorted(f"{each.name} {each.derived_floor:g}" for each in declarations() if each.derived_floor))
-
-
-def _other_bounds(level: str) -> StatedCheck[object]:
-    bounds = {name: yaml_nodes.number.described(f"`{name}` at {level}") for name in ("floor", "ceiling", "warn")}
-    return yaml_nodes.record_of(bounds).described(f"bounds at {level} alone")
-
-
 _bounds: dict[str, Check] = {
-    "floor": _floor.described(
-        "The lowest value that holds, in `unit`. `derived` is a fraction of the lowest `healthy` value, or of "
-        f"`reference` where there is no range. The fraction depends on the probe: {_fractions}."
-    ),
-    "ceiling": yaml_nodes.number.described("the highest value that holds, in `unit`"),
-    "equals": yaml_nodes.anything.described("the one value that holds: a text, or a number in `unit`"),
-    "one_of": yaml_nodes.list_of(yaml_nodes.anything).described(
-        "the values that hold, such as the versions of the VBIOS that were validated; any other breaks the limit"
-    ),
-    "version": _range.described('the range of versions that holds, such as ">=550.54,<600"'),
-    "same_on_all": flag.described("true: the devices of a node must have the same value"),
+    "floor": _floor,
+    "ceiling": yaml_nodes.number,
+    "equals": yaml_nodes.anything,
+    "one_of": yaml_nodes.list_of(yaml_nodes.anything),
+    "version": _range,
+    "same_on_all": flag,
 }
 _alone = yaml_nodes.record_of(_bounds)
+_other_bounds = yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"), yaml_nodes.number))
 
 
 @yaml_nodes.accepts({"anyOf": [{"type": "number"}, _alone.schema]})
@@ -145,46 +125,23 @@ def _warn(at: Located, key: str, findings: Findings) -> Any:
     return (_alone if isinstance(at.data, dict) else yaml_nodes.number)(at, key, findings)
 
 
-_levels = yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)).described(
-    "The levels that require the metric, by default those that have time for it. []: no run and no `judge RECORD` uses "
-    "the entry; only outputs of other tools are judged by it, and data sheets show it."
-)
-_ranks = count.described("the number of ranks of the collective")
 _limit_keys = yaml_nodes.record_of(
     {
         **_bounds,
-        "warn": _warn.described(
-            "A value past this one holds, but is MARGINAL. Alone, for a fact that rejects nothing, it states a bound: "
-            "{equals: 0}."
-        ),
-        "warn_per_kelvin": positive.described("added to `warn` for each kelvin that the device warmed meanwhile"),
-        "at": yaml_nodes.record_of({level: _other_bounds(level) for level in LEVELS}).described(
-            "other bounds at single levels: {quick: {floor: 0.9, warn: 0.95}}"
-        ),
-        "second_sign": flag.described("true: without a second sign, breaking the limit is MARGINAL (docs/checks.md)"),
-        "if_supported": flag.described("true: a device on which the metric does not exist is not judged by the limit"),
-        "reference": positive.described(
-            "the usual value of healthy devices, in `unit` (default: the middle of `healthy`)"
-        ),
-        "healthy": yaml_nodes.list_of(positive).described(
-            "the lowest and the highest value that was published for healthy devices by this method, in `unit`"
-        ),
-        "unit": yaml_nodes.one_of(*UNITS).described(
-            'The unit of floor, ceiling, warn, equals and reference. "of peak": fractions of the peak of the metric, '
-            'in the datasheet or measured beside; "1": any other ratio.'
-        ),
-        "levels": _levels,
-        "source": _source.described("where the figures come from"),
-        "ranks": _ranks,
-        "algorithm": text.described("the algorithm of the collective that the limit is for, such as nvls or ring"),
-        "by_ring": positive.described(
-            "the lowest published value of a ring, in `unit`; the limit is for another algorithm"
-        ),
-        "software": software_check.described(
-            'The versions that the limit was validated on, by name: {nccl: ">=2.18", driver: ">=570"}. With others '
-            "the floor of the class is in force, if there is one. Known names: "
-            f"{', '.join(MEANINGS)}."
-        ),
+        "warn": _warn,
+        "warn_per_kelvin": positive,
+        "at": yaml_nodes.record_of(dict.fromkeys(LEVELS, _other_bounds)),
+        "second_sign": flag,
+        "if_supported": flag,
+        "reference": positive,
+        "healthy": yaml_nodes.list_of(positive),
+        "unit": yaml_nodes.one_of(*UNITS),
+        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)),
+        "source": _source,
+        "ranks": count,
+        "algorithm": text,
+        "by_ring": positive,
+        "software": software_check,
     },
     required=("source",),
 ).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
@@ -249,12 +206,12 @@ def _value(at: Located, key: str, findings: Findings) -> tuple[float, float] | N
 
 _figure_keys = yaml_nodes.record_of(
     {
-        "value": _value.described("the value that was published for healthy devices, or [lowest, highest], in `unit`"),
-        "at_least": positive.described("in place of `value`: a pass bar, which healthy devices reach, in `unit`"),
-        "unit": yaml_nodes.one_of(*UNITS).described("the unit of the metric"),
-        "levels": _levels,
-        "ranks": _ranks,
-        "source": _source.described("who published it, by which method, on which software"),
+        "value": _value,
+        "at_least": positive,
+        "unit": yaml_nodes.one_of(*UNITS),
+        "levels": yaml_nodes.list_of(yaml_nodes.one_of(*LEVELS)),
+        "ranks": count,
+        "source": _source,
     },
     required=("source",),
 ).stating(title="figure", oneOf=[{"required": ["value"]}, {"required": ["at_least"]}])
@@ -271,59 +228,35 @@ def _figure(at: Located, key: str, findings: Findings) -> Any:
 _figures = yaml_nodes.mapping_of(_figure)
 
 
-def _link(to: str) -> StatedCheck[object]:
-    return yaml_nodes.record_of(
-        {
-            "type": text.described("the name of the link, such as nvlink4 or xgmi3"),
-            "topology": yaml_nodes.one_of(*TOPOLOGIES).described(
-                "How the devices of a node are linked. switch: every pair at the full rate; mesh: one link for each "
-                "pair; bridge: in twos; none: not at all."
-            ),
-            "count": count.described("number of links of one device"),
-            "gb_per_s": positive.described("GB/s of all links of one device together, for each direction"),
-        },
-        required=("type",),
-    ).described(to)
-
-
+_link = yaml_nodes.record_of(
+    {"type": text, "topology": yaml_nodes.one_of(*TOPOLOGIES), "count": count, "gb_per_s": positive},
+    required=("type",),
+)
 _platform = yaml_nodes.record_of(
     {
-        "title": text.described("what the platform is, for people"),
-        "devices": count.described(
-            "number of devices that a node of this platform has; without it any number is right"
-        ),
-        "virtual": flag.described("true: the devices are virtual functions of a hypervisor"),
-        "passed_through": flag.described("true: the devices are whole devices in a virtual machine"),
-        "partition": yaml_nodes.record_of(
-            {
-                "compute": text.described("mode of the compute dies, such as CPX (default SPX, the whole device)"),
-                "memory": text.described("mode of the memory, such as NPS4 (default NPS1, the whole memory)"),
-            }
-        ).described("how the devices are partitioned; without it they have to be whole"),
-        "power_watts": positive.described("W: the power limit of this platform, where it is not that of the datasheet"),
-        "pcie": yaml_nodes.record_of(
-            {
-                "gen": count.described("PCIe generation"),
-                "lanes": count.described("number of PCIe lanes"),
-                "gb_per_s": positive.described("GB/s for each direction"),
-            }
-        ).described("the PCIe link from the host to one device"),
-        "host_link": _link("the link from the host to one device, where that is not PCIe"),
-        "link": _link("the links from one device to the others"),
+        "title": text,
+        "devices": count,
+        "virtual": flag,
+        "passed_through": flag,
+        "partition": yaml_nodes.record_of({"compute": text, "memory": text}),
+        "power_watts": positive,
+        "pcie": yaml_nodes.record_of({"gen": count, "lanes": count, "gb_per_s": positive}),
+        "host_link": _link,
+        "link": _link,
         "fabric": yaml_nodes.record_of(
             {
-                "nics": count.described("number of NICs of a node for the traffic of its devices"),
-                "gbit_per_s": positive.described("Gbit/s of one NIC, for each direction"),
-                "link": yaml_nodes.one_of(*FABRICS).described("how the NICs are connected"),
-                "nvls": flag.described("true: the switch between the devices of a node reduces (NVLink SHARP)"),
-                "nvlink_domain": count.described("number of devices that NVLink joins, where that is several nodes"),
-                "source": _source.described("where the figures come from"),
+                "nics": count,
+                "gbit_per_s": positive,
+                "link": yaml_nodes.one_of(*FABRICS),
+                "nvls": flag,
+                "nvlink_domain": count,
+                "source": _source,
             },
             required=("source",),
-        ).described("the network to other nodes, where a source states how nodes of this platform are cabled"),
-        "limits": _limits.described("limits of this platform by metric; they replace those of the SKU"),
-        "figures": _figures.described("published figures of this platform by metric; they replace those of the SKU"),
-        "source": _source.described("where the figures of the platform come from"),
+        ),
+        "limits": _limits,
+        "figures": _figures,
+        "source": _source,
     }
 ).stating(title="platform")
 
@@ -351,34 +284,20 @@ DATASHEET: Mapping[str, tuple[StatedCheck[Any], str, str]] = {
     "temperature.memory_max_c": (positive, "highest memory temperature", "C"),
 }
 """Check, label and unit of the values of a datasheet for one device, by key, beside the peaks by dtype."""
-_GROUPS = {
-    "memory": "the memory of one device",
-    "compute": "the compute units of one device",
-    "power": "the power limit of one device",
-    "temperature": "the limits of temperature of one device",
-}
 
 
 def _group(group: str) -> StatedCheck[Any]:
-    rows = {key.removeprefix(f"{group}."): row for key, row in DATASHEET.items() if key.startswith(f"{group}.")}
-    told = {name: check.described(f"{what} in {unit}" if unit else what) for name, (check, what, unit) in rows.items()}
-    return yaml_nodes.record_of(told).described(_GROUPS[group])
+    keys = [key.partition(".") for key in DATASHEET]
+    return yaml_nodes.record_of({name: DATASHEET[f"{group}.{name}"][0] for of, _, name in keys if of == group})
 
 
 _datasheet = yaml_nodes.record_of(
     {
-        "tflops": yaml_nodes.record_of(
-            {
-                each: positive.described(f"{'TOPS' if each.startswith('int') else 'TFLOPS'} of {each}, dense")
-                for each in DTYPES
-            }
-        ).described("peak rate of matrix products by dtype, dense (never sparse)"),
-        "unsupported": yaml_nodes.list_of(yaml_nodes.one_of(*DTYPES)).described("dtypes that have no fast path"),
-        **{group: _group(group) for group in _GROUPS},
-        "source": _source.described("where the figures of the datasheet come from"),
-        "sources": yaml_nodes.mapping_of(_source).described(
-            "sources of single figures (tflops.int8) or groups (memory) that have one of their own"
-        ),
+        "tflops": yaml_nodes.record_of(dict.fromkeys(DTYPES, positive)),
+        "unsupported": yaml_nodes.list_of(yaml_nodes.one_of(*DTYPES)),
+        **{group: _group(group) for group in ("memory", "compute", "power", "temperature")},
+        "source": _source,
+        "sources": yaml_nodes.mapping_of(_source),
     }
 )
 
@@ -386,70 +305,49 @@ _texts = yaml_nodes.list_of(text)
 
 _match = yaml_nodes.record_of(
     {
-        "names": _texts.described("whole names, as the management library reports them"),
-        "pci_ids": _texts.described("PCI ids as vendor:device, such as 10de:2330"),
-        "subsystems": _texts.described("PCI subsystem ids as vendor:device"),
-        "virtual_functions": _texts.described("PCI ids of the virtual functions of the product"),
-        "compute_units": yaml_nodes.list_of(count).described("numbers of compute units that devices report"),
-        "source": _source_keys.described("where names and ids come from"),
+        "names": _texts,
+        "pci_ids": _texts,
+        "subsystems": _texts,
+        "virtual_functions": _texts,
+        "compute_units": yaml_nodes.list_of(count),
+        "source": _source_keys,
     }
 )
 
 _FIELDS: dict[str, Check] = {
-    "sku": text.described("the name of the SKU"),
-    "title": text.described("what the product is, for people"),
-    "vendor": _vendor.described("chooses the driver, and the vendor's limits that lie below"),
-    "extends": text.described(
-        "the name of a shipped SKU, or the path of a file beside this one: what this one changes"
-    ),
-    "architecture": text.described("the vendor's name of the architecture"),
-    "card": flag.described("true: a card, which any host may have in its slots; without it, a part of a board"),
-    "match": _match.described("what a device of this SKU reports of itself; what both sides state has to agree"),
-    "datasheet": _datasheet.described("what the vendor states of one device"),
-    "precision": positive.described(
-        "a probe samples until the half-width of the interval of its mean is this share of the value (default 0.01)"
-    ),
+    "sku": text,
+    "title": text,
+    "vendor": _vendor,
+    "extends": text,
+    "architecture": text,
+    "card": flag,
+    "match": _match,
+    "datasheet": _datasheet,
+    "precision": positive,
     "spread": yaml_nodes.mapping_of(
         yaml_nodes.record_of(
             {
-                "between_devices": _deviation.described("standard deviation between the devices of a node"),
-                "widest": positive.described("widest range of products at one clock inside a healthy node, as a share"),
-                "widest_raw": positive.described("the same at any clock, where that is wider"),
-                "at_clock": _deviation.described("the same of a matrix product's rate divided by the SM clock"),
-                "between_runs": _deviation.described("standard deviation between runs of one device"),
-                "runs": count.described("number of runs that between_runs was estimated from"),
-                "source": _source.described("where the figures come from"),
+                "between_devices": _deviation,
+                "widest": positive,
+                "widest_raw": positive,
+                "at_clock": _deviation,
+                "between_runs": _deviation,
+                "runs": count,
+                "source": _source,
             },
             required=("source",),
         )
-    ).described("how far healthy devices, and runs of one, lie apart, by probe or metric"),
-    "probes": yaml_nodes.mapping_of(
-        yaml_nodes.mapping_of(yaml_nodes.anything.described("value of the argument"))
-    ).described("arguments of the packaged tests by probe, such as {matmul: {m: 4096, n: 4096, k: 4096}}"),
-    "budgets": yaml_nodes.record_of(
-        {level: yaml_nodes.mapping_of(positive).described(f"seconds at level {level}, by probe") for level in LEVELS}
-    ).described("how long a probe may measure one metric, where that is not the default of the level"),
-    "calibrated_from": _texts.described(
-        "The UUIDs of the devices that limits of kind measured were calibrated from. By those limits they are not "
-        "accepted."
     ),
-    "not_applicable": yaml_nodes.mapping_of(text).described("metrics that cannot exist on the product: the reason"),
-    "limits": _limits.described("limits by metric, on every platform"),
-    "figures": _figures.described(
-        "What others published for a metric and measured otherwise than its probe. It decides nothing: a value below "
-        "the lowest gets a note."
-    ),
-    "platforms": yaml_nodes.mapping_of(_platform).described("where the product sits, by name; the first is the usual"),
+    "probes": yaml_nodes.mapping_of(yaml_nodes.mapping_of(yaml_nodes.anything)),
+    "budgets": yaml_nodes.record_of({level: yaml_nodes.mapping_of(positive) for level in LEVELS}),
+    "calibrated_from": _texts,
+    "not_applicable": yaml_nodes.mapping_of(text),
+    "limits": _limits,
+    "figures": _figures,
+    "platforms": yaml_nodes.mapping_of(_platform),
     "explained": yaml_nodes.list_of(
-        yaml_nodes.record_of(
-            {
-                "rule": text.described("the rule, as `pytest-accel sku lint --list` names it"),
-                "key": text.described("the key of the value; * stands for any characters"),
-                "reason": text.described("why the value is right"),
-            },
-            required=("rule", "key", "reason"),
-        )
-    ).described("findings of `pytest-accel sku lint` that are right as they are"),
+        yaml_nodes.record_of({"rule": text, "key": text, "reason": text}, required=("rule", "key", "reason"))
+    ),
 }
 
 SKU = yaml_nodes.record_of(_FIELDS, required=("sku", "vendor", "platforms"))
