@@ -212,7 +212,7 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
         wants_acceptance=then.wants_acceptance or (terms.named and terms.accelerator),
         no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
         unfit=now.unfit,
-        overridden=len(overridden) + len(terms.sku.left_out if terms.sku else ()),
+        overridden=len(overridden),
         other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
         own_file=own_file,
         behind_floors=now.behind_floors,

@@ -426,10 +426,6 @@ class Sku:
     """True if a user's own file changed how the product is recognised."""
     own_file: str | None = None
     """The path of a user's own file; None for a shipped one."""
-    left_out: tuple[str, ...] = ()
-    """Metrics that the shipped file of the product limits, and a user's own file that extends nothing does not."""
-    other_datasheet: tuple[str, ...] = ()
-    """Values of the datasheet ("tflops.bf16") that differ from the shipped file's of the product."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that a value came from, by file."""
     calibrated_from: Sequence[str] = ()
@@ -567,21 +563,12 @@ class Sku:
         """Return all limits by metric; those of the platform replace those of the SKU."""
         return {**self.limits, **platform.limits}
 
-    def written_on(self, platform: Platform) -> dict[str, Limit]:
-        """Return the limits that files state, without those that only the floor of a class makes."""
-        return written(self.limits_on(platform))
-
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""
         stated = self.spread.get(metric) or self.spread.get(parse(metric).probe)
         if stated is None or stated.widest is not None or self.widest is None:
             return stated or self.widest
         return replace(stated, widest=self.widest.widest, widest_raw=self.widest.widest_raw)
-
-
-def written(limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return the limits that files state, without those that only the floor of a class makes."""
-    return {metric: limit for metric, limit in limits.items() if limit.declared_by is not DeclaredBy.CLASS}
 
 
 def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bool]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,6 @@ from pytest_accel.skus.checks import (
     drop_other_kinds,
     limit_nodes,
 )
-from pytest_accel.skus.counterpart import EXPECTED, compared, same_product
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
 
@@ -41,6 +41,10 @@ SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "threshol
 """Folder of the shipped threshold files: inside the wheel, or beside the package in a checkout."""
 
 LISTED = "'pytest-accel sku list' shows all"
+EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
+"""Keys of a platform from which limits on the facts of the devices are made or left out."""
+STATED, WIRE = ("tflops", "memory", "compute", "power", "temperature"), ("nics", "gbit_per_s")
+"""Groups of values of a datasheet, and the keys of a fabric that give the rate of a node."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -52,24 +56,7 @@ def names() -> list[str]:
 
 def load(name: str) -> Sku:
     """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
-    sku, _ = read(name)
-    return _against_shipped(sku) if sku.own_file else sku
-
-
-def _against_shipped(own: Sku) -> Sku:
-    """Return a user's SKU with what differs from the shipped file of the same product marked as overridden.
-
-    That is the file that it extends, or else the one of the same name, or one that recognises the same devices.
-    """
-    base = [name for name in names() if f"{name}.yaml" in own.files]
-    if base:
-        return compared(own, read(base[0])[0], extends=True)
-    known = [*own.match.get("names", ()), *own.match.get("pci_ids", ())]
-    texts = {name: (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
-    likely = [name for name, text in texts.items() if name == own.name or any(str(each) in text for each in known)]
-    same = [sku for sku, _ in map(read, likely) if sku.name == own.name or same_product(own.match, sku.match)]
-    found = [compared(own, sku, extends=False) for sku in same if sku.vendor == own.vendor]
-    return min(found, key=lambda sku: (len(sku.other_datasheet), len(sku.left_out)), default=own)
+    return read(name)[0]
 
 
 def read(name: str) -> tuple[Sku, Located]:
@@ -169,7 +156,7 @@ class _Layers:
     kinds: dict[str, DeclaredBy]
     own: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
-    """Metrics whose limits a user's file replaced."""
+    """Metrics whose limits a user's file replaced, and what it states otherwise of datasheet and network."""
 
 
 def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
@@ -191,8 +178,9 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     for key, limit in limit_nodes(root):
         _needs_source(key, limit, dict(limit_nodes(under.root)).get(key), findings)
     ours, theirs = ({key.rpartition("limits.")[2] for key, _ in limit_nodes(each)} for each in (root, under.root))
-    replaced = set() if _shipped(path) else ours & theirs
     merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
+    changed = _other_values(merged, under.root) if own else ()
+    replaced = set() if _shipped(path) else {*(ours & theirs), *changed}
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
@@ -208,6 +196,20 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
             merged.data[key] = replace(root.data[key], data=lists[0] + lists[1])
     files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
     return _Layers(merged, files, kinds, own, under.replaced | replaced)
+
+
+def _other_values(merged: Located, under: Located) -> Iterator[str]:
+    """Yield what differs from the file below: "tflops.bf16" of a datasheet, "NAME.fabric" of fewer or slower NICs."""
+    for group in STATED:
+        ours, theirs = (dict(items_of(_at(root, "datasheet", group))) for root in (merged, under))
+        yield from (
+            f"{group}.{key}" for key, at in ours.items() if key not in theirs or at.plain() != theirs[key].plain()
+        )
+    for name, _ in items_of(under.data.get("platforms")):
+        ours, theirs = (dict(items_of(_at(root, "platforms", name, "fabric"))) for root in (merged, under))
+        rates = [[each[key].data for key in WIRE if key in each] for each in (ours, theirs)]
+        if all(isinstance(value, int | float) for rate in rates for value in rate):
+            yield from [f"{name}.fabric"] * (math.prod(rates[0]) < math.prod(rates[1]))
 
 
 def _vendor(root: Located) -> _Layers:
@@ -249,7 +251,7 @@ def _needs_source(key: str, over: Located, under: Located | None, findings: Find
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     """Return the SKU of a checked file."""
     root, own = layers.root, layers.own
-    sheet, at_sheet = found.get("datasheet", {}), root.data.get("datasheet")
+    sheet = found.get("datasheet", {})
 
     def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
         places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
@@ -267,14 +269,14 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
         raw = {"devices": None, **found["platforms"][name]}
         published = figures(raw.pop("figures", {}), at.data.get("figures"), raw["devices"])
         raw["limits"] = _beside(limits(raw.get("limits", {}), at.data.get("limits")), published, every, shared)
-        overridden = any(_from(at.data.get(key), own) for key in EXPECTED)
+        overridden = any(_from(at.data.get(key), own) for key in EXPECTED) or f"{name}.fabric" in layers.replaced
         platforms[name] = Platform(**raw, name=name, overridden=overridden)
     spreads = items_of(root.data.get("spread"))
-    changed = [f"{name}.{key}" for name, at in items_of(at_sheet) for key, each in items_of(at) if _from(each, own)]
+    other = [key for key in layers.replaced if key.partition(".")[0] in STATED]
     resolved: dict[str, Any] = {
         "title": found["sku"],
         **_fields(Sku, found),
-        "datasheet": Datasheet(**{**sheet, "overridden": frozenset(changed)}),
+        "datasheet": Datasheet(**{**sheet, "overridden": frozenset(other)}),
         "limits": _beside(every, shared),
         "platforms": platforms,
         "spread": {key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},

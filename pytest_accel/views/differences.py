@@ -1,4 +1,4 @@
-"""A comparison of records as text."""
+"""A comparison of two records as text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pytest_accel.views.terminal import Line
 COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
 
 
-def text(found: Comparison, records: int, notes: Sequence[str]) -> list[Line]:
-    """Return the comparison of some records as lines, each with a colour."""
+def text(found: Comparison, notes: Sequence[str]) -> list[Line]:
+    """Return the comparison of two records as lines, each with a colour."""
     head: list[Line] = [(f"{n}: {_named(one)}", "bold") for n, one in (("first", found.first), ("last", found.last))]
     figures = f"figures: {found.compared} compared, {found.not_compared} in one of the two records alone"
-    tail: list[Line] = [] if found.other else [(f"{figures}; {records} records", "")]
+    tail: list[Line] = [] if found.other else [(figures, "")]
     tail += [*((note, "yellow") for note in notes), closing(found)]
     body: list[Line] = []
     for kind, some in grouped(_folded(found.differences), lambda each: each.kind).items():
@@ -67,12 +67,9 @@ def closing(found: Comparison) -> Line:
     """Return the last line: what follows from the comparison."""
     if found.other:
         return f"NOT COMPARABLE {found.other}", "yellow"
-    left_out = f"; not compared: {found.left_out}" if found.left_out else ""
     if counts := _folded([each for each in found.differences if each.counts]):
         first = counts[0]
-        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more(counts)}{left_out}", "red"
-    if found.left_out:
-        return f"NOT COMPARABLE {found.left_out}; nothing is worse in the others", "yellow"
+        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more(counts)}", "red"
     kinds = Counter(each.kind.value for each in found.differences)
     parts = [f"differences: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}"] if kinds else []
     figures = f"{found.compared} figures" if found.compared else "no figure"

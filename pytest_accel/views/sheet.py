@@ -221,8 +221,7 @@ def _other_than_shipped(sku: Sku) -> Table:
     """Return the table of the values of a user's own file that differ from the shipped file of the product."""
     other = "another limit, or measured otherwise"
     rows = [(limit.metric, place, other) for place, limit in _by_place(sku) if limit.overridden]
-    rows += [(metric, "all", "left out") for metric in sku.left_out]
-    rows += [(key, "all", "another datasheet") for key in sku.other_datasheet]
+    rows += [(key, "all", "another datasheet") for key in sorted(sku.datasheet.overridden)]
     note = "The closing line of a run counts them as overridden."
     return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note)
 

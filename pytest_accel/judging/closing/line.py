@@ -62,8 +62,8 @@ def circumstances(
         level=level,
         unfit=requirements.unfit(sku, platform, level, software),
         not_judged=tuple(not_judged),
-        overridden=sum(limit.overridden for limit in limits.values()) + len(sku.left_out if sku else ()),
-        other_datasheet=sku.other_datasheet if sku else (),
+        overridden=sum(limit.overridden for limit in limits.values()),
+        other_datasheet=sorted(sku.datasheet.overridden) if sku else (),
         own_file=sku.own_file if sku else None,
         behind_floors=[uuid for uuid in found if sku and own and uuid in sku.calibrated_from],
     )

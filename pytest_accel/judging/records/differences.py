@@ -1,4 +1,4 @@
-"""What differs between two records of the same devices, and from which record on a figure is worse. Pure.
+"""What differs between two records of the same devices. Pure.
 
 Figures are compared by the one comparison (`distance`), with those of the same method and conditions alone
 (`history.key`). Records are comparable if they judged the same SKU, both or neither on a simulated node, and share a
@@ -20,12 +20,10 @@ from pytest_accel.core.measurement import NODE, Device, Measurement, Names
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy
-from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.background import SpreadOf
-from pytest_accel.judging.verdicts.distance import distance
-from pytest_accel.judging.verdicts.history import ACCEPTING, History, kept, key
+from pytest_accel.judging.verdicts.history import ACCEPTING, kept, key
 from pytest_accel.judging.verdicts.like_devices import value_of
 from pytest_accel.judging.verdicts.references import drop
 
@@ -102,23 +100,17 @@ class Comparison:
     not_compared: int = 0
     """The number of figures that one of the records has no comparable one for."""
     other: str = ""
-    left_out: str = ""
-    """The oldest record with its result, if a later one was compared in its place, and why."""
 
     @property
     def exit(self) -> int:
         """The exit status: 1 if hardware is worse by more than two runs differ by, else 6 if not all was compared."""
         if any(each.counts for each in self.differences):
             return exits.REJECTED
-        return exits.NOT_JUDGED if self.other or self.left_out else exits.HOLDS
+        return exits.NOT_JUDGED if self.other else exits.HOLDS
 
 
-def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] = ()) -> Comparison:
-    """Return the differences between two records.
-
-    `spread_of` returns the variation of a metric among healthy devices. `runs` are the figures of all records that are
-    compared, oldest first, with those of the first and the last; from eight on, they tell what two runs differ by.
-    """
+def compare(first: Run, last: Run, spread_of: SpreadOf) -> Comparison:
+    """Return the differences between two records. `spread_of` returns the variation of a metric among healthy devices."""
     same = _same(first.devices, last.devices)
     names = {each.uuid: each.name for each in same}
     if len(same) == len(first.devices) == len(last.devices):
@@ -131,7 +123,7 @@ def compare(first: Run, last: Run, spread_of: SpreadOf, runs: Sequence[Summary] 
         *_verdicts(first, last, names),
         *_of_host(first, last, whole=NODE in names),
         *_software(first, last),
-        *_slower(first, last, [(before[place], after[place]) for place in both], names, (spread_of, runs)),
+        *_slower(first, last, [(before[place], after[place]) for place in both], names, spread_of),
     ]
     groups = grouped(sorted(found, key=lambda each: each.order), lambda each: (each.order, bool(each.where)))
     alike = [
@@ -152,13 +144,18 @@ def judged_otherwise(old: Run, new: Run) -> list[Difference]:
     return [*_software(old, new), *_verdicts(old, new, names), *added]
 
 
-def not_comparable(first: Summary, last: Summary) -> str:
+def not_comparable(first: Run, last: Run) -> str:
     """Return why two records cannot be compared; empty if they can."""
     if first.simulated != last.simulated:
         return "one record is of a simulated node, the other one of hardware"
-    if first.sku != last.sku:
-        return f"other SKU: {first.sku or 'none'} and {last.sku or 'none'}"
-    return "" if first.by_uuid.keys() & last.by_uuid.keys() else "none of the same devices"
+    then, now = (each.sku.get("name") or "none" for each in (first, last))
+    if then != now:
+        return f"other SKU: {then} and {now}"
+    return (
+        ""
+        if {each.uuid for each in first.devices} & {each.uuid for each in last.devices}
+        else "none of the same devices"
+    )
 
 
 def _same(then: Sequence[Device], now: Sequence[Device]) -> list[Device]:
@@ -332,29 +329,16 @@ def _slower(
     last: Run,
     pairs: Iterable[tuple[Measurement, Measurement]],
     names: Mapping[str, str],
-    known: tuple[SpreadOf, Sequence[Summary]],
+    spread_of: SpreadOf,
 ) -> Iterator[Difference]:
-    """Yield the figures that differ by more than two runs do, with the record from which on all are worse."""
-    spread_of, runs = known
-    history = History(runs[:-1], last.devices, dict)
+    """Yield the figures that differ by more than two runs do."""
     processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
     for then, now in pairs:
-        past = history.past(now)
         earlier = EarlierFigure(value_of(then), first.started[:10], str(first.path))
-        change = drop(now, replace(past or Past(), first=None, last=earlier), spread_of(now.metric))
+        change = drop(now, Past(last=earlier), spread_of(now.metric))
         if change is None or abs(change.distance.lost) <= change.distance.allowed:
             continue
-        slower, begun = change.distance.lost > 0, None
-        for run in reversed(runs if len(runs) > 2 else ()):
-            value = run.figures.get(key(now), {}).get(now.subject)
-            if value is None:
-                continue
-            behind = distance(value, now.unit, change.distance.family, change.distance.reference)
-            if behind is None or behind.status is Status.PASS:
-                break
-            begun = run
-        notes = [PROCESSOR] if processor else [f"worse from {begun.day} on ({begun.path})"] if slower and begun else []
-        direction = Direction.OTHER if processor else Direction.WORSE if slower else Direction.BETTER
+        direction = Direction.OTHER if processor else Direction.WORSE if change.distance.lost > 0 else Direction.BETTER
         yield Difference(
             SubjectKind.FIGURE,
             (names[now.subject],),
@@ -363,7 +347,7 @@ def _slower(
             show(now.value, now.unit),
             direction,
             direction is Direction.WORSE,
-            "".join(notes),
+            PROCESSOR if processor else "",
             change.distance.lost,
             change.distance.allowed,
         )

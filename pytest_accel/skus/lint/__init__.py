@@ -4,11 +4,11 @@ A rule is a pure function of a `LintedFile`, registered by `@rule`. `pytest-acce
 name and the first line of its docstring.
 """
 
-from pytest_accel.skus.lint import bounds, datasheet, limits, physics, platforms
+from pytest_accel.skus.lint import datasheet, limits, physics, platforms
 from pytest_accel.skus.lint.engine import LintReport, explanations, lint
 from pytest_accel.skus.lint.linted_file import LintFinding
 
-RULE_MODULES = (physics, limits, bounds, datasheet, platforms)
+RULE_MODULES = (physics, limits, datasheet, platforms)
 """The modules with rules, imported here so that their rules are registered."""
 
 __all__ = ["RULE_MODULES", "LintFinding", "LintReport", "explanations", "lint"]

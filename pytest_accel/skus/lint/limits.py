@@ -49,10 +49,11 @@ def _held_against(subject: LintedFile, limit: Limit, below: Limit | None) -> Ite
     floor without any replaces no floor that is clearly higher.
     """
     own, replaced = _lowest(limit), _lowest(below)
+    slack = LOOSE if limit.unit in RATES else LOOSE_OTHERWISE
     if own:
-        yield own, slack(limit), "healthy"
+        yield own, slack, "healthy"
     if replaced:
-        yield replaced, LOOSE_OTHERWISE if own else slack(limit), "healthy"
+        yield replaced, LOOSE_OTHERWISE if own else slack, "healthy"
     elif below and below.floor and not own:
         yield below.floor, LOWERED, f"floor of {subject.base.sku.name if subject.base else ''},"
 
@@ -68,11 +69,6 @@ def _below(subject: LintedFile, key: str) -> Limit | None:
     """Return the limit that a file replaces, of the file that it extends; None if there is none."""
     limits = subject.base.limits() if subject.base else ()
     return next((limit for name, limit, _ in limits if name == key), None)
-
-
-def slack(limit: Limit) -> float:
-    """Return the smallest share of a healthy figure that a floor may be."""
-    return LOOSE if limit.unit in RATES else LOOSE_OTHERWISE
 
 
 @rule

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
@@ -145,30 +145,3 @@ def physics(subject: LintedFile) -> Iterator[LintFinding]:
         figure, wide = max(_figures(limit), default=0.0), parse(limit.metric).variant in WIDE
         if limit.unit == "TFLOPS" and wide and figure > bf16 and reach(subject.sku, limit, platform) is None:
             yield subject.error(key, figure, f"expected at most {bf16:g}, the bf16 peak")
-
-
-def _figures_of(subject: LintedFile, platform: Platform, metric: str, unit: str) -> Iterator[float]:
-    """Yield what a file, and the file that it extends, state for a metric in a unit, the highest of which counts."""
-    skus = [subject.sku, *([subject.base.sku] if subject.base else [])]
-    limits = [sku.limits_on(sku.platforms.get(platform.name, platform)).get(metric) for sku in skus]
-    yield from (figure for limit in limits if limit and limit.unit == unit and (figure := _told(limit)))
-
-
-def _told(limit: Limit) -> float | None:
-    """Return the figure that a file states for a metric: the highest healthy one, or else a floor of its own."""
-    return limit.highest or (None if limit.declared_by is DeclaredBy.CLASS else limit.floor)
-
-
-@rule
-def burst(subject: LintedFile) -> Iterator[LintFinding]:
-    """Report a sustained rate that is not clearly below the best-shape rates of its dtype."""
-    for key, limit, platform in subject.limits():
-        probe, dtype = parse(limit.metric).probe, parse(peaks.measured_as(subject.sku, limit.metric)).variant
-        figure = _told(limit)
-        if (probe != "matmul" and limit.metric != "soak.rate") or figure is None:
-            continue
-        for other in ("matmul_best", "matmul_mamf"):
-            most = max(_figures_of(subject, platform, f"{other}.{dtype}", limit.unit), default=None)
-            if most and (figure >= most if dtype in ("bf16", "fp16") else figure > 0.97 * most):
-                why = f"expected well below {other}.{dtype} ({most:g}): this rate is sustained"
-                yield subject.error(key, figure, why)
