@@ -13,8 +13,9 @@ from pytest_accel.core.sku import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
-from pytest_accel.skus import classes, loader, peaks, readiness, requirements
+from pytest_accel.skus import classes, loader, peaks, requirements
 from pytest_accel.skus.methods import method_of
+from pytest_accel.skus.readiness import READ, Backing, Readiness
 from pytest_accel.views.markdown import table
 
 SHORT = 0.9
@@ -157,7 +158,7 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
     for sku in skus:
         for platform in map(requirements.numbered, sku.platforms.values()):
             levels = requirements.accepting_levels(sku, platform)
-            lacks = ", ".join(readiness.lacking(sku, platform, ["standard"]))
+            lacks = ", ".join(Readiness(sku, platform, ["standard"]).lacking)
             rows.append((f"`{sku.name}`", platform.name, levels[0] if levels else "no", *_parts(sku, platform), lacks))
     columns = (
         "SKU",
@@ -175,8 +176,8 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:
     """Return for each part the share of the datasheet below which a device is rejected, and what stands behind it."""
-    wanted = readiness.required_parts(sku, platform, ["standard"])
-    return [_part(sku, platform, part) if part in wanted else "" for part in REQUIRED if part not in readiness.READ]
+    wanted = Readiness(sku, platform, ["standard"]).required
+    return [_part(sku, platform, part) if part in wanted else "" for part in REQUIRED if part not in READ]
 
 
 def _classes() -> list[str]:
@@ -200,11 +201,11 @@ def _classes() -> list[str]:
 def _part(sku: Sku, platform: Platform, part: str) -> str:
     """Return the highest share of the datasheet below which the part is rejected, with basis and versions."""
     shares = []
-    for floor in readiness.floors(sku, platform, part, ["standard"]):
+    for floor in Readiness(sku, platform, ["standard"]).floors(part):
         peak, limit = peaks.peak(sku, floor.bound.metric, platform), floor.bound
         if peak and limit.floor and floor.basis:
             versions = "" if floor.basis is Basis.CLASS else _versions(limit)
-            best = readiness.Backing(limit.metric, floor.basis, limit.class_floor)
+            best = Backing(limit.metric, floor.basis, limit.class_floor)
             by = floor.basis.value if best.floor is None or best.publishers else "vendor"
             shares.append((limit.floor / peak[0], f"{by}{versions and f' ({versions})'}"))
     return "{:.2f} {}".format(*max(shares)) if shares else ""

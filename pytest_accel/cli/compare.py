@@ -9,7 +9,7 @@ from pytest_accel.cli import screen
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.records.differences import Comparison, compare, not_comparable
+from pytest_accel.judging.records.differences import RecordComparison, compare, not_comparable
 from pytest_accel.judging.verdicts.background import SpreadOf
 from pytest_accel.run import record
 from pytest_accel.run.options import Refused
@@ -34,7 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
     notes = [note for each in saved for note in _incomplete(each)]
     doubted = [f"{each.path} is not believed: {each.objections[0]}" for each in saved if each.objections]
     if why := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
-        comparison = Comparison(first, last, other=why)
+        comparison = RecordComparison(first, last, other=why)
     else:
         spread, said = _spread(last)
         comparison, notes = compare(first, last, spread), [*notes, *said]

@@ -161,10 +161,10 @@ def words(one: Reason, verdict: Verdict) -> str:
 
 
 def phrases(verdict: Verdict) -> list[str]:
-    """Return the reasons of a verdict in words, those together that are one phrase."""
+    """Return the reasons of a verdict in words, those together that are one phrase. Notes on figures are last."""
     found: list[str] = []
     after = ""
-    for each in verdict.reasons:
+    for each in sorted(verdict.reasons, key=lambda each: isinstance(each, reasons.BelowPublished)):
         joint = BEFORE.get(each.kind, after)
         if found and joint:
             found[-1] += joint + words(each, verdict)

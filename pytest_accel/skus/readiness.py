@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,67 +37,6 @@ OTHER_TYPES = tuple(f"matmul.{dtype}" for dtype in OF_MATRIX_UNITS if dtype not 
 """Metrics of matrix units by another type than the deciding one."""
 
 
-def required_parts(
-    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
-) -> list[str]:
-    """Return the parts of the node that an acceptance on this platform needs a floor for, in the order of `REQUIRED`.
-
-    They are those of the packaged probes, without the parts whose probes cannot exist here, and without `not_judged`.
-    """
-    without = not_judged(sku, platform, levels, software)
-    return [part for part in _parts(sku, platform) if part not in without]
-
-
-def not_judged(
-    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
-) -> list[str]:
-    """Return the parts without a floor that an acceptance does without, as its line says.
-
-    They are what is between devices where the platform has no floor for it at any level, the peer links of a fabric
-    that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
-    """
-    limits = sku.limits_on(platform).values()
-    known = {required_part(limit.metric) for limit in limits if limit.bounded}
-    optional = set(BETWEEN_DEVICES) - known  # a floor stays known if a user's own file requires it nowhere
-    optional |= {"peer links"} if floors(sku, platform, "collectives", levels, software) else set()
-    optional |= {HOST_LINK} if platform.guest else set()
-    parts = [part for part in _parts(sku, platform) if part in optional]
-    return [part for part in parts if not floors(sku, platform, part, levels, software)]
-
-
-def lacking(
-    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
-) -> list[str]:
-    """Return the required parts without a floor in force at one of `levels`.
-
-    Limits on the inventory need no threshold file, so it is never among them.
-    """
-    wanted = required_parts(sku, platform, levels, software)
-    return [part for part in wanted if part != "inventory" and not floors(sku, platform, part, levels, software)]
-
-
-def floors(
-    sku: Sku,
-    platform: Platform,
-    part: str,
-    levels: Iterable[str] = LEVELS,
-    software: Mapping[str, Any] = NOTHING_KNOWN,
-) -> list[Floor]:
-    """Return the floors in force on a part that one of the levels requires, with software of these versions.
-
-    Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix units.
-    """
-    units = set(OF_MATRIX_UNITS) & set(sku.datasheet.tflops)
-    found = []
-    for limit in sku.limits_on(platform).values():
-        level = next((level for level in levels if level in limit.levels), None)
-        if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
-            continue
-        if required_part(limit.metric) == part and not (units and is_plain(limit.metric)):
-            found.append(floor_in_force(limit.at_level(level), software))
-    return [floor for floor in found if floor.bound.bounded]
-
-
 @dataclass(frozen=True)
 class Backing:
     """The evidence behind a floor: the origin of its figures, and the floor of the class where that is in force."""
@@ -130,20 +69,82 @@ class Backing:
         return "other products of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
 
 
-def strongest(
-    sku: Sku, platform: Platform, levels: Iterable[str] = LEVELS, software: Mapping[str, Any] = NOTHING_KNOWN
-) -> dict[str, Backing]:
-    """Return the evidence behind the strongest floor of each required part that is measured."""
-    found: dict[str, Backing] = {}
-    for part in (each for each in required_parts(sku, platform, levels, software) if each not in READ):
-        some = [
-            Backing(floor.bound.metric, floor.basis, floor.bound.class_floor)
-            for floor in floors(sku, platform, part, levels, software)
-            if floor.basis
-        ]
-        if some:
-            found[part] = min(some, key=lambda each: each.rank)
-    return found
+@dataclass(frozen=True)
+class Readiness:
+    """What an acceptance by a SKU on a platform needs a floor for at `levels`, with `software` by name and version."""
+
+    sku: Sku
+    platform: Platform
+    levels: Sequence[str] = LEVELS
+    software: Mapping[str, Any] = NOTHING_KNOWN
+
+    @property
+    def required(self) -> list[str]:
+        """The parts of the node that an acceptance needs a floor for, in the order of `REQUIRED`.
+
+        They are those of the packaged probes, without the parts whose probes cannot exist here, and without
+        `not_judged`.
+        """
+        without = self.not_judged
+        return [part for part in self._parts if part not in without]
+
+    @property
+    def not_judged(self) -> list[str]:
+        """The parts without a floor that an acceptance does without, as its line says.
+
+        They are what is between devices where the platform has no floor for it at any level, the peer links of a fabric
+        that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
+        """
+        limits = self.sku.limits_on(self.platform).values()
+        known = {required_part(limit.metric) for limit in limits if limit.bounded}
+        optional = set(BETWEEN_DEVICES) - known  # a floor stays known if a user's own file requires it nowhere
+        optional |= {"peer links"} if self.floors("collectives") else set()
+        optional |= {HOST_LINK} if self.platform.guest else set()
+        return [part for part in self._parts if part in optional and not self.floors(part)]
+
+    @property
+    def lacking(self) -> list[str]:
+        """The required parts without a floor in force.
+
+        Limits on the inventory need no threshold file, so it is never among them.
+        """
+        return [part for part in self.required if part != "inventory" and not self.floors(part)]
+
+    @property
+    def strongest(self) -> dict[str, Backing]:
+        """The evidence behind the strongest floor of each required part that is measured."""
+        found: dict[str, Backing] = {}
+        for part in (part for part in self.required if part not in READ):
+            floors = [(floor.bound, floor.basis) for floor in self.floors(part)]
+            some = [Backing(bound.metric, basis, bound.class_floor) for bound, basis in floors if basis]
+            if some:
+                found[part] = min(some, key=lambda backing: backing.rank)
+        return found
+
+    def floors(self, part: str) -> list[Floor]:
+        """Return the floors in force on a part that one of the levels requires.
+
+        Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix
+        units.
+        """
+        units = set(OF_MATRIX_UNITS) & set(self.sku.datasheet.tflops)
+        found = []
+        for limit in self.sku.limits_on(self.platform).values():
+            level = next((level for level in self.levels if level in limit.levels), None)
+            if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
+                continue
+            if required_part(limit.metric) == part and not (units and is_plain(limit.metric)):
+                found.append(floor_in_force(limit.at_level(level), self.software))
+        return [floor for floor in found if floor.bound.bounded]
+
+    @property
+    def _parts(self) -> list[str]:
+        """The parts that the packaged probes measure here, in the order of `REQUIRED`."""
+        several = (self.platform.devices or 1) > 1
+        measuring = [each for each in declarations() if each.packaged and each.required]
+        measuring = [each for each in measuring if several or not each.for_several]
+        wanted = {each.required for each in measuring if not _excluded(each, self.sku)}
+        return [part for part in REQUIRED if part in wanted]
 
 
 def half_not_excluded(found: Mapping[str, Backing]) -> str:
@@ -171,14 +172,6 @@ def required_part(metric: str) -> str:
 def is_plain(metric: str) -> bool:
     """Return True for a matrix product of a dtype for which no matrix units of 16 or 8 bits are used."""
     return required_part(metric) == MATRIX_UNITS and parse(metric).variant in PLAIN
-
-
-def _parts(sku: Sku, platform: Platform) -> list[str]:
-    """Return the parts that the packaged probes measure here, in the order of `REQUIRED`."""
-    several = (platform.devices or 1) > 1
-    measuring = [each for each in declarations() if each.packaged and each.required]
-    wanted = {each.required for each in measuring if (several or not each.for_several) and not _excluded(each, sku)}
-    return [part for part in REQUIRED if part in wanted]
 
 
 def _excluded(declared: Declaration, sku: Sku) -> bool:

@@ -15,7 +15,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
-from pytest_accel.skus.readiness import lacking, strongest, too_few
+from pytest_accel.skus.readiness import Readiness, too_few
 
 NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
 """Facts of the inventory whose subject is the node."""
@@ -62,8 +62,7 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """Return the limits that the level requires.
 
-    A run and `judge RECORD` never use the others; only outputs of other tools are judged by them, and data sheets show
-    them.
+    A run and `judge RECORD` never use the others; data sheets show them.
     """
     return {metric: limit for metric, limit in limits.items() if level in limit.levels}
 
@@ -129,6 +128,7 @@ def unfit(sku: Sku | None, platform: Platform, level: str, software: Mapping[str
             f"platform {platform.name} of {sku.name} does not say how many devices to expect; "
             "put their number behind its name, as in --accel-platform=pcie8"
         )
-    if missing := lacking(sku, platform, [level], software):
+    ready = Readiness(sku, platform, [level], software)
+    if missing := ready.lacking:
         return f"{sku.name} has no floor in force at level {level} for {', '.join(missing)}"
-    return too_few(strongest(sku, platform, [level], software), platform.devices) or None
+    return too_few(ready.strongest, platform.devices) or None

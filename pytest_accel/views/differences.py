@@ -10,13 +10,13 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.words import listed, more
-from pytest_accel.judging.records.differences import Comparison, Difference, Direction, SubjectKind
+from pytest_accel.judging.records.differences import Difference, Direction, RecordComparison, SubjectKind
 from pytest_accel.views.terminal import Line
 
 COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
 
 
-def text(found: Comparison, notes: Sequence[str]) -> list[Line]:
+def text(found: RecordComparison, notes: Sequence[str]) -> list[Line]:
     """Return the comparison of two records as lines, each with a colour."""
     head: list[Line] = [(f"{n}: {_named(one)}", "bold") for n, one in (("first", found.first), ("last", found.last))]
     figures = f"figures: {found.compared} compared, {found.not_compared} in one of the two records alone"
@@ -63,7 +63,7 @@ def _place(each: Difference) -> str:
     return f"{listed(each.where, 8)} {each.what}" if each.where else each.what
 
 
-def closing(found: Comparison) -> Line:
+def closing(found: RecordComparison) -> Line:
     """Return the last line: what follows from the comparison."""
     if found.other:
         return f"NOT COMPARABLE {found.other}", "yellow"

@@ -10,7 +10,7 @@ from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import READ, Backing, floors, not_judged, required_parts, strongest
+from pytest_accel.skus.readiness import READ, Backing, Readiness
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded, published_of
 
@@ -132,7 +132,7 @@ def _backings(sku: Sku) -> str:
 
     A floor of the class is told by the number of its publishers, another one by the first letter of its origin.
     """
-    found = strongest(sku, requirements.numbered(next(iter(sku.platforms.values()))))
+    found = Readiness(sku, requirements.numbered(next(iter(sku.platforms.values())))).strongest
     cells = [_short(found[part]) if part in found else "-" for part in MEASURED]
     return " ".join(cells) if found else ""
 
@@ -147,9 +147,10 @@ def _acceptance(sku: Sku) -> Table:
     """Return the table of what an acceptance rests on, part by part."""
     rows = []
     for platform in map(requirements.numbered, sku.platforms.values()):
-        found, without = strongest(sku, platform), not_judged(sku, platform)
-        for part in (part for part in MEASURED if part in (*required_parts(sku, platform), *without)):
-            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in floors(sku, platform, part)]
+        ready = Readiness(sku, platform)
+        found, without = ready.strongest, ready.not_judged
+        for part in (part for part in MEASURED if part in (*ready.required, *without)):
+            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in ready.floors(part)]
             by = "not judged" if part in without else _told(found[part]) if part in found else ""
             floor = found[part].floor if part in found else None
             of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g}" if floor else ""

@@ -19,7 +19,7 @@ from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.amdsmi import SmiLibrary, install, mi300x
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import lacking
+from pytest_accel.skus.readiness import Readiness
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
@@ -50,7 +50,7 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 
 
 def test_health_is_part_of_what_an_mi300x_can_be_accepted_against() -> None:
-    assert lacking(MI300X, MI300X.platforms["oam8"], ["standard"]) == []
+    assert Readiness(MI300X, MI300X.platforms["oam8"], ["standard"]).lacking == []
 
 
 SICK: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from known_good_nodes import closed, record
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Circumstances, Launch, Run
-from pytest_accel.core.verdict import Status, Waiver
+from pytest_accel.core.verdict import Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
 from pytest_accel.judging.verdicts.judge import judge
@@ -229,25 +229,6 @@ def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
     _, text = made(tmp_path, form="md")
     assert " <script>" not in text
     assert "\x1b" not in text
-
-
-def test_the_limits_that_decided_stand_with_their_figures(tmp_path: Path) -> None:
-    """Also of nodes that were rejected, but no value that was found implausible, and no fact that holds."""
-    save(node(0), tmp_path / "records" / "node0")
-    save(node(1, fails=True), tmp_path / "records" / "node1")
-    odd = node(2)
-    odd.measurements[0] = replace(odd.measurements[0], value=1e9)
-    broken = replace(odd.verdicts[0], status=Status.UNMEASURED, value=1e9, margin=None)
-    save(closed(replace(odd, verdicts=[broken, *odd.verdicts[1:]])), tmp_path / "records" / "node2")
-    _, found = told(tmp_path)
-    decided = {each["metric"]: each for each in found["limits"]}
-    assert next(iter(decided)) == "health.remap_failure"
-    assert decided["health.remap_failure"]["rejected"] == 1
-    triad = decided["stream.triad"]
-    assert (triad["figures"], triad["rejected"], triad["limit"]) == (23, 0, "≥ 2762 GB/s")
-    assert 2762 < triad["least"] < triad["median"] < triad["most"] < 1e4
-    _, text = made(tmp_path, form="md")
-    assert "| stream.triad | 23 | ≥ 2762 GB/s |" in text
 
 
 def test_a_simulated_node_among_real_ones_is_not_accepted(tmp_path: Path) -> None:

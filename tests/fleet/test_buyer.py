@@ -119,12 +119,11 @@ def test_the_file_of_both_sides_is_named_to_the_report(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("triad", [2950.0, 2600.0])
 def test_a_signed_record_with_lowered_limits_that_states_the_buyer_s_files(triad: float, tmp_path: Path) -> None:
-    """The buyer's limits decide, and stand in the document."""
+    """The buyer's limits decide."""
     one = by_file(0, agreed(tmp_path, 2500), triad=triad)
     save(replace(one, sku={"name": "h100-sxm"}), tmp_path / "records" / "node0")
     status, found = told(tmp_path)
     assert (status, found["nodes"][0]["signed_by"]) == (0 if triad > 2762 else 1, "supplier")
-    assert [each["limit"] for each in found["limits"] if each["metric"] == TRIAD] == ["≥ 2762 GB/s"]
 
 
 def test_a_record_by_other_files_than_the_buyer_s_is_not_accepted(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import lacking
+from pytest_accel.skus.readiness import Readiness
 
 H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
@@ -210,7 +210,7 @@ def test_every_limit_is_proven_able_to_fail() -> None:
 def test_every_nvidia_part_has_limits_on_its_health() -> None:
     for sku in (each for each in shipped.every() if each.vendor == "nvidia"):
         for platform in sku.platforms.values():
-            assert "health" not in lacking(sku, platform)
+            assert "health" not in Readiness(sku, platform).lacking
             assert "health.remap_pending" in requirements.limits(sku, platform, 1)
 
 

@@ -29,7 +29,7 @@ def usual(sku: Sku) -> Platform:
 
 
 def by_class(sku: Sku, part: str) -> bool:
-    found = readiness.strongest(sku, usual(sku), ["quick"]).get(part)
+    found = readiness.Readiness(sku, usual(sku), ["quick"]).strongest.get(part)
     return found is not None and found.basis is Basis.CLASS
 
 

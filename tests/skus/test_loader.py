@@ -263,74 +263,20 @@ def test_a_fact_that_warns_alone_is_marginal_and_not_demanded(tmp_path: Path) ->
     assert not limit.required
 
 
-# -- a copy of a shipped file
-
-
-def copied(tmp_path: Path, *changes: tuple[str, str]) -> Sku:
-    """A copy of a shipped file that extends nothing, with changes to its text."""
-    text = (loader.SHIPPED / "h100-sxm.yaml").read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    path = tmp_path / "ours.yaml"
-    path.write_text(text)
-    return loader.load(str(path))
-
-
-def overridden(sku: Sku) -> list[str]:
-    return [metric for metric, limit in sku.limits_on(sku.platforms["single"]).items() if limit.overridden]
-
-
-def test_a_copy_without_a_change_overrides_nothing(tmp_path: Path) -> None:
-    own = copied(tmp_path)
-    assert (overridden(own), own.left_out, own.other_datasheet) == ([], (), ())
-    assert own.own_file
-
-
-@pytest.mark.parametrize("name", ["sku: h100-sxm", "sku: our-h100"])
-def test_a_copy_with_another_floor_counts_as_overridden(tmp_path: Path, name: str) -> None:
-    """It is found by its name, or by the devices that it recognises."""
-    own = copied(
-        tmp_path, ("sku: h100-sxm", name), ("  stream.triad:\n    floor: derived\n", "  stream.triad:\n    floor: 1\n")
-    )
-    assert overridden(own) == ["stream.triad"]
-
-
-def test_a_copy_without_a_limit_counts_as_well(tmp_path: Path) -> None:
-    """One of the SKU or of its platform; and one that recognises other devices."""
-    text = (loader.SHIPPED / "h100-sxm.yaml").read_text()
-    triad = text[text.index("  stream.triad:\n") : text.index("\nfigures:\n")]
-    assert copied(tmp_path, (triad, "")).left_out == ("stream.triad",)
-    sizes = copied(tmp_path, ("      all_reduce.busbw@1GiB: &nvls_1g\n", "      all_reduce.busbw@4GiB: &nvls_1g\n"))
-    assert "all_reduce.busbw@1GiB" in sizes.left_out
-    own = copied(tmp_path, ('  names: ["NVIDIA H100 80GB HBM3"]', '  names: ["NVIDIA H100 80GB HBM3", NVIDIA H800]'))
-    assert requirements.limits(own, own.platforms["hgx8"], 8)["inventory.sku"].overridden
-
-
-@pytest.mark.parametrize(("old", "new", "metric"), ROWS["copies"])
-def test_a_copy_that_measures_or_judges_otherwise_counts(tmp_path: Path, old: str, new: str, metric: str) -> None:
-    """A soak of one second, another range of versions, a range that excuses a large shortfall."""
-    assert metric in overridden(copied(tmp_path, (old, new)))
-
-
-def test_a_copy_under_another_name_of_its_platform_counts(tmp_path: Path) -> None:
-    """It is held against the shipped platform of as many devices."""
-    own = copied(tmp_path, ("  hgx8:\n", "  ours:\n"), ("        reference: 467.85\n", "        reference: 46\n"))
-    limits = own.platforms["ours"].limits
-    assert [metric for metric, limit in limits.items() if limit.overridden] == ["all_reduce.busbw@1GiB"]
-
-
-def test_another_datasheet_is_named_whether_the_file_extends_or_copies(tmp_path: Path) -> None:
-    """A dtype that is said to be unsupported would not be measured, and no limit asks for it."""
-    assert copied(tmp_path, ("bf16: 989.4", "bf16: 500.0")).other_datasheet == ("tflops.bf16",)
-    copy = copied(tmp_path, ("unsupported: [fp6, fp4]", "unsupported: [fp6, fp4, fp64]"))
-    assert copy.other_datasheet == ("unsupported.fp64",)
+def test_another_datasheet_of_a_file_that_extends_is_named(tmp_path: Path) -> None:
+    """Also a dtype that is said to be unsupported: it would not be measured, and no limit asks for it."""
     own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{unsupported: [fp6, fp4, fp64], source: {SOURCE}}}\n")
-    assert own.other_datasheet == ("unsupported.fp64",)
+    assert own.datasheet.overridden == {"unsupported.fp64"}
     own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n")
-    assert own.other_datasheet == ("tflops.bf16",)
     around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
     assert list(around.other_datasheet) == ["tflops.bf16"]
+
+
+def test_a_copy_of_a_shipped_file_is_named_as_a_file_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "ours.yaml"
+    path.write_text((loader.SHIPPED / "h100-sxm.yaml").read_text())
+    own = loader.load(str(path))
+    assert circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"]).own_file
 
 
 @pytest.mark.parametrize(("own", "at_quick", "per_kelvin", "second_sign"), ROWS["refined"])

@@ -27,7 +27,7 @@ def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: P
     assert len(agreed) == 5
     assert all(floor_in_force(each).basis is Basis.AGREED for each in agreed)
     assert {readiness.required_part(each.metric) for each in agreed} | set(readiness.READ) == set(
-        readiness.required_parts(sku, platform)
+        readiness.Readiness(sku, platform).required
     )
     assert requirements.unfit(sku, platform, "standard") is None
 

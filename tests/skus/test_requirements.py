@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
-from pytest_accel.skus.readiness import half_not_excluded, not_judged, required_part, strongest
+from pytest_accel.skus.readiness import Readiness, half_not_excluded, required_part
 
 H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
@@ -106,8 +106,8 @@ def test_a_platform_without_any_figure_of_collectives_is_accepted_without_them()
     sku = without("collectives")
     platform = sku.platforms["hgx8"]
     assert requirements.unfit(sku, platform, "quick") is None
-    assert not_judged(sku, platform) == ["collectives"]
-    assert not_judged(sku, sku.platforms["single"]) == [], "one device has none"
+    assert Readiness(sku, platform).not_judged == ["collectives"]
+    assert Readiness(sku, sku.platforms["single"]).not_judged == [], "one device has none"
 
 
 def test_a_figure_of_collectives_that_a_file_switches_off_is_known_all_the_same() -> None:
@@ -125,7 +125,7 @@ def test_collectives_that_another_level_judges_are_required() -> None:
 
 def test_a_floor_that_half_of_the_rate_may_hold_accepts_four_devices_alike_and_no_fewer() -> None:
     cards = (each for each in shipped.every() if "pcie" in each.platforms)
-    sku = next(each for each in cards if half_not_excluded(strongest(each, each.platforms["pcie"])))
+    sku = next(each for each in cards if half_not_excluded(Readiness(each, each.platforms["pcie"]).strongest))
     for count in (1, 3, 4, 8):
         platform = replace(sku.platforms["pcie"], devices=count)
         why = None if count >= 4 else "half speed not excluded (matmul) with fewer than 4 devices"

@@ -108,14 +108,8 @@ def test_the_filters_narrow_the_table(opened: chromium.Page) -> None:
     assert "a foreign process took 40% of the time" in only
 
 
-def test_the_reason_is_told_when_a_cell_is_focused_or_pointed_at(opened: chromium.Page) -> None:
+def test_the_pair_is_told_when_a_cell_is_pointed_at(opened: chromium.Page) -> None:
     told = "document.getElementById('tip').hidden ? null : document.getElementById('tip').textContent"
-    opened.evaluate(
-        "[...document.querySelectorAll('.overview a')].find(each => each.dataset.tip.startsWith('FAIL:')).focus()"
-    )
-    assert "HW thermal 100%" in opened.evaluate(told)
-    opened.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
-    assert opened.evaluate(told) is None
     opened.evaluate("document.querySelector('.heat [data-tip]').scrollIntoView({block: 'center'})")
     place = opened.evaluate(
         "(() => { const at = document.querySelector('.heat [data-tip]').getBoundingClientRect();"

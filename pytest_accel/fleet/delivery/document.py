@@ -11,7 +11,6 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable_data
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.acceptance import Delivery
-from pytest_accel.fleet.delivery.limits import deciding
 from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED
 from pytest_accel.views.html.page import PACKAGE, STYLES, asset, code, demand_extra, environment
 from pytest_accel.views.markdown import escaped
@@ -31,8 +30,7 @@ LONGEST = 4000
 def text(of: Delivery, form: str) -> str:
     """Return the document of a delivery in one of `FORMATS`. Raises MissingExtra."""
     told = {"sentence": sentence(of), "reasons": reasons(of), "notes": notes(of)}
-    figures = (each for node in of.nodes for each in node.measured)
-    tables = {"rejections": [*_rejections(of)], "limits": deciding(figures)}
+    tables = {"rejections": [*_rejections(of)]}
     if form == "json":
         content = {"result": WORDS[of.exit], "exit": of.exit, **told, **tables, **_data(of)}
         return json.dumps(printable_data(structured.plain(content)), indent=1) + "\n"

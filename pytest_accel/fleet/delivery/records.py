@@ -6,7 +6,6 @@ each figure: the records of a thousand nodes do not fit into memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,20 +17,15 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.fleet.delivery.limits import Figure
 from pytest_accel.fleet.processes import in_processes
 from pytest_accel.judging.causes.fault_codes import of_metric
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.line import close
-from pytest_accel.probes.declare import declaration_of
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record_files import RecordFiles
-from pytest_accel.views.html.words import bounds_of
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
     "SKU": lambda run: run.sku.get("name"),
@@ -47,9 +41,6 @@ TERMS: Mapping[str, Callable[[Run], object]] = {
 }
 """The terms on which all nodes of one delivery should be judged, each with what reads it from a record."""
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
-FACTS = ("text", "version", "count")
-"""Units of facts, whose values have no spread."""
-
 
 ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missing"
 """The results of a node and of a board."""
@@ -80,8 +71,6 @@ class NodeRecord(Summary):
     faults: Sequence[Fault] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each threshold file that judged it."""
-    measured: Sequence[Figure] = ()
-    """The figures that rejecting limits judged."""
     objection: str = ""
     """Why the result of its run does not count here, in words; empty if it does."""
     signed_by: str = ""
@@ -170,7 +159,6 @@ def _node(run: Run) -> NodeRecord:
         judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
         faults=list(_faults(run)),
         files=run.sku.get("files", {}),
-        measured=list(_figures(run.verdicts)),
         objection=f"the record is not believed: {run.objections[0]}" if run.objections else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
         overridden=around.overridden,
@@ -184,7 +172,7 @@ def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
     `words` say which files judged it otherwise, and how it closes by the buyer's; empty if it closes as it states. They
     may reject it, and accept nothing.
     """
-    found = replace(one, faults=list(_faults(again)), measured=list(_figures(again.verdicts)))
+    found = replace(one, faults=list(_faults(again)))
     judged = replace(found, word=again.word, line=words)
     return judged if words and judged.rejects else replace(found, objection=words)
 
@@ -202,24 +190,6 @@ def _faults(run: Run) -> Iterator[Fault]:
             told = known.get(verdict.key) or Finding(code, code.severity, code.do)  # a wrong product has few findings
             title = f"{told.code} {told.fault.name}"
             yield Fault(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
-
-
-def _figures(verdicts: Sequence[Verdict]) -> Iterator[Figure]:
-    """Yield the figures that decided: those that floors of threshold files judged, and those that reject."""
-    for each in verdicts:
-        value = each.value
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and _decides(each):
-            yield Figure(each.metric, each.unit, float(value), bounds_of(each), each.rejects)
-
-
-def _decides(verdict: Verdict) -> bool:
-    """Return True for a value that rejects, and for a figure that was measured, no fact, and might have rejected."""
-    limit, declared = verdict.limit, declaration_of(verdict.metric)
-    if limit is None or verdict.rejects:
-        return verdict.rejects
-    is_fact = verdict.unit in FACTS or (declared is not None and declared.fact)
-    judged = verdict.status is not Status.UNMEASURED and limit.declared_by is not DeclaredBy.MARKER
-    return judged and verdict.decides and not limit.warns and not is_fact
 
 
 def place_of(device: Device) -> str:

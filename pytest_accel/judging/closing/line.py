@@ -49,10 +49,11 @@ def circumstances(
     """
     count = requirements.device_count(platform, len(found))
     missing = [f"missing device {index}" for index in range(len(found), count)]
-    not_judged = readiness.not_judged(sku, platform, [level], software) if sku else []
+    ready = readiness.Readiness(sku, platform, [level], software) if sku else None
+    not_judged = ready.not_judged if ready else []
     floors = [floor_in_force(each, software) for each in limits.values() if level in each.levels]
     left = {readiness.required_part(each.bound.metric) for each in floors if each.bound.bounded}
-    if sku and readiness.HOST_LINK not in left and readiness.floors(sku, platform, readiness.HOST_LINK, [level]):
+    if ready and readiness.HOST_LINK not in left and ready.floors(readiness.HOST_LINK):
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     own = sku is not None and any(each.basis is Basis.OWN for each in floors)
     return Circumstances(

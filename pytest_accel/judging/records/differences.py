@@ -89,7 +89,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RecordComparison:
     """The differences between two records, most important first. `other` says why they are not comparable."""
 
     first: Run
@@ -109,8 +109,8 @@ class Comparison:
         return exits.NOT_JUDGED if self.other else exits.HOLDS
 
 
-def compare(first: Run, last: Run, spread_of: SpreadOf) -> Comparison:
-    """Return the differences between two records. `spread_of` returns the variation of a metric among healthy devices."""
+def compare(first: Run, last: Run, spread_of: SpreadOf) -> RecordComparison:
+    """Return the differences between two records. `spread_of` returns how a metric varies among healthy devices."""
     same = _same(first.devices, last.devices)
     names = {each.uuid: each.name for each in same}
     if len(same) == len(first.devices) == len(last.devices):
@@ -130,7 +130,7 @@ def compare(first: Run, last: Run, spread_of: SpreadOf) -> Comparison:
         replace(one, where=tuple(dict.fromkeys(name for each in (one, *more) for name in each.where)))
         for one, *more in groups.values()
     ]
-    return Comparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
+    return RecordComparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
 
 
 def judged_otherwise(old: Run, new: Run) -> list[Difference]:

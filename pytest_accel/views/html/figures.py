@@ -1,4 +1,4 @@
-"""What a record tells besides its verdicts: the result, the overview, the place of each, its like devices, its past."""
+"""What a record tells besides its verdicts: the result, the place of each, its like devices, its past."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, Names, finite
+from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names, finite
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
@@ -30,39 +30,6 @@ def kind(record: Run) -> str:
     found = KINDS.get(word(record), "not-judged")
     remarked = any(each.status is Status.MARGINAL or each.waiver for each in record.verdicts)
     return "marginal" if found == "pass" and remarked else found  # as the closing line in the terminal
-
-
-def columns(record: Run) -> list[str]:
-    """Return the subjects that have a column in the overview: the judged devices, those that fail first; the node."""
-    judged = dict.fromkeys(each.subject for each in record.verdicts)
-    failing = dict.fromkeys(each.subject for each in worst_first(record.verdicts) if each.fails)
-    order = [*failing, *(device.uuid for device in record.devices)]
-    known = {device.uuid for device in record.devices}
-    own = [uuid for uuid in dict.fromkeys(order) if uuid in judged and uuid in known]
-    return [*own, *(each for each in judged if each not in {*own, NODE}), *([NODE] if NODE in judged else [])]
-
-
-Lines = dict[str, dict[str, list[Verdict]]]
-"""The verdicts of each row of the overview by subject, worst first."""
-
-
-def lines(record: Run) -> tuple[Lines, Lines]:
-    """Return the rows of measured metrics in the order of the record, and those of the families of facts by name."""
-    shown = [each for each in record.verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
-    order = list(dict.fromkeys(each.metric for each in shown))
-    facts = [each for each in worst_first(shown) if is_fact(each.metric)]
-    measured = [each for each in worst_first(shown) if not is_fact(each.metric)]
-    rows, families = grouped(measured, lambda each: each.metric), grouped(facts, lambda each: each.metric.split(".")[0])
-    return (
-        {metric: grouped(rows[metric], lambda each: each.subject) for metric in sorted(rows, key=order.index)},
-        {name: grouped(families[name], lambda each: each.subject) for name in sorted(families)},
-    )
-
-
-def several(texts: Sequence[str]) -> str:
-    """Return the text that all have in common, "several" if they differ; empty ones do not count."""
-    found = list(dict.fromkeys(filter(None, texts)))
-    return "several" if len(found) > 1 else "".join(found)
 
 
 Compared = tuple[str, float | None, str]

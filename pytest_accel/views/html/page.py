@@ -103,8 +103,6 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "facts": found.facts(),
         "places": places_of(record),
         "codes": findings_of(record),
-        "columns": figures.columns(record),
-        "lines": figures.lines(record),
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
@@ -135,8 +133,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "sentence": sentence_of,
     "rank": lambda verdict: WORST_FIRST.index(verdict.status),
     "seconds": words.seconds,
-    "several": figures.several,
-    "short": words.short,
     "show": lambda value, unit="": show(value, unit),
     "simulated": words.simulated,
     "tally": words.tally,
@@ -148,7 +144,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 """What a template calls for a text or a number."""
 CONSTANTS = {
     "meanings": words.MEANINGS,
-    "signs": words.SIGNS,
     "points": blocks.POINTS,
     "shortest": peer_matrix.SHORT,
     "counted": traces.COUNTED,

@@ -182,9 +182,3 @@ def only(values: Mapping[str, Any], *names: str) -> str:
 def tally(things: Iterable[str]) -> str:
     """Return things with the number of each: "8 x NVIDIA H100"."""
     return ", ".join(f"{number} x {each}" for each, number in Counter(things).items())
-
-
-def short(verdicts: Sequence[Verdict]) -> str:
-    """Return the sentences of the first five verdicts that do not hold, or only just."""
-    found = [each for each in verdicts if not each.status.holds or each.status is Status.MARGINAL]
-    return "; ".join(f"{badge(each).word} {each.metric}: {sentence_of(each)}" for each in found[:5])
