@@ -7,12 +7,11 @@ from pathlib import Path
 
 from pytest_accel.cli import screen
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.records.differences import RecordComparison, compare, not_comparable
 from pytest_accel.judging.verdicts.background import SpreadOf
 from pytest_accel.run import record
-from pytest_accel.run.options import Refused
+from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Wanted
 from pytest_accel.views import differences
 
@@ -52,16 +51,11 @@ def _incomplete(saved: Run) -> list[str]:
 def _spread(one: Run) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     asked, name = one.sku.get("asked"), one.sku.get("name")
-    own = [path for path in one.sku.get("files", {}) if Path(path).is_absolute()]
-    sku: Sku | None = None
-    for known in dict.fromkeys([asked if asked != "auto" else None, *own, name]):
-        try:
-            read = Wanted(known).named(on_hardware=False) if known else None
-        except (BadFile, Refused):
-            continue
-        if sku is None and read is not None and read.name == name:
-            sku = read
-    if sku is None:
+    try:
+        sku = Wanted(str(name if asked in (None, AUTO) else asked)).named(on_hardware=False)
+    except (BadFile, Refused):
+        sku = None
+    if sku is None or sku.name != name:
         note = f"the threshold file of {name or 'the devices'} was not found: what two runs differ by is assumed"
         return lambda _metric: None, [note]
     return sku.spread_of, []

@@ -43,10 +43,10 @@ def _list(_: argparse.Namespace) -> int:
     """Print the shipped SKUs, one per line. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
     print("\naccepts: the level from which on a node can be accepted; GB, GB/s: memory and its bandwidth; TFLOPS: peak")
-    print("of bf16, or else of fp16; by: what stands behind the floors of matmul, memory, host link, peer links and")
-    print("collectives: the number of publishers of figures of its class, v figures of other products of its vendor,")
-    print("m figures by our method, o own; * half speed is not excluded, so that a node needs four devices alike;")
-    print("platform: the usual one ('pytest-accel sku show NAME' has all, and the product's full name)")
+    print(
+        "of bf16, or else of fp16; platform: the usual one. 'pytest-accel sku show NAME' has all of them, and what an"
+    )
+    print("acceptance rests on")
     return 0
 
 

@@ -43,7 +43,7 @@ SHIPPED = next((home for home in (_HERE / "thresholds", _HERE.parent / "threshol
 LISTED = "'pytest-accel sku list' shows all"
 EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Keys of a platform from which limits on the facts of the devices are made or left out."""
-STATED, WIRE = ("tflops", "memory", "compute", "power", "temperature"), ("nics", "gbit_per_s")
+STATED, WIRE = ("tflops", "memory", "compute", "power", "temperature", "unsupported"), ("nics", "gbit_per_s")
 """Groups of values of a datasheet, and the keys of a fabric that give the rate of a node."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
@@ -180,13 +180,16 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
     ours, theirs = ({key.rpartition("limits.")[2] for key, _ in limit_nodes(each)} for each in (root, under.root))
     merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
     changed = _other_values(merged, under.root) if own else ()
-    replaced = set() if _shipped(path) else {*(ours & theirs), *changed}
+    replaced = {*(ours & theirs), *changed} if own else set()
     both = dict(limit_nodes(merged))
     for key, limit in limit_nodes(root):
         drop_other_kinds(both[key], limit)
         drop_of_source(both[key], limit, OF_SOURCE)
     for key, at in items_of(root.data.get("spread")):
-        merged.data["spread"].data[key] = at  # as a whole: a spread has one source, as a published figure has
+        known = _at(under.root, "spread", key)
+        repeated = known is not None and known.plain() == at.plain()  # as in a resolved file: it stays the vendor's
+        # as a whole: a spread has one source, as a published figure has
+        merged.data["spread"].data[key] = known if repeated else at
     figures = dict(limit_nodes(merged, "figures"))
     for key, at in limit_nodes(root, "figures"):
         figures[key].data = at.data
@@ -201,7 +204,7 @@ def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
 def _other_values(merged: Located, under: Located) -> Iterator[str]:
     """Yield what differs from the file below: "tflops.bf16" of a datasheet, "NAME.fabric" of fewer or slower NICs."""
     for group in STATED:
-        ours, theirs = (dict(items_of(_at(root, "datasheet", group))) for root in (merged, under))
+        ours, theirs = (_stated(_at(root, "datasheet", group)) for root in (merged, under))
         yield from (
             f"{group}.{key}" for key, at in ours.items() if key not in theirs or at.plain() != theirs[key].plain()
         )
@@ -210,6 +213,12 @@ def _other_values(merged: Located, under: Located) -> Iterator[str]:
         rates = [[each[key].data for key in WIRE if key in each] for each in (ours, theirs)]
         if all(isinstance(value, int | float) for rate in rates for value in rate):
             yield from [f"{name}.fabric"] * (math.prod(rates[0]) < math.prod(rates[1]))
+
+
+def _stated(group: Located | None) -> dict[str, Located]:
+    """Return what a group of a datasheet states by key; the dtypes of a list are keys, too."""
+    of_list = group is not None and isinstance(group.data, list)
+    return {str(at.data): at for at in group.data} if group and of_list else dict(items_of(group))
 
 
 def _vendor(root: Located) -> _Layers:

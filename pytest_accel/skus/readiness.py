@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_accel.core.floor import NOTHING_KNOWN, Floor, floor_in_force
+from pytest_accel.core.floor import Floor, floor_in_force
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Platform, Sku
@@ -76,7 +76,7 @@ class Readiness:
     sku: Sku
     platform: Platform
     levels: Sequence[str] = LEVELS
-    software: Mapping[str, Any] = NOTHING_KNOWN
+    software: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def required(self) -> list[str]:

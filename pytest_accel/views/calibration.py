@@ -178,7 +178,7 @@ def _limit(one: Calibrated, made: Provenance) -> dict[str, Any]:
 def _software(one: Calibrated, made: Provenance) -> dict[str, Any]:
     """Return the versions that the limit holds for: of torch, whose kernels multiply, or of the collective library.
 
-    A shortfall on other versions is then INCONCLUSIVE. Copies do not depend on either.
+    On other versions the floor of the class judges in its place. Copies do not depend on either.
     """
     declared = finder_of(one.metric)
     stressed = declared.stresses if declared else ()

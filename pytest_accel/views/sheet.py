@@ -16,8 +16,6 @@ from pytest_accel.views.table import demanded, published_of
 
 MEASURED = tuple(part for part in REQUIRED if part not in READ)
 """The parts that floors judge."""
-HALF = "*"
-"""The mark of a floor that devices at half of their rate may hold."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,11 @@ def listing(skus: Iterable[Sku]) -> Table:
             _shown(sku.datasheet.memory.get("gb"), ""),
             _shown(sku.datasheet.memory.get("gb_per_s"), ""),
             _shown(sku.datasheet.tflops.get("bf16") or sku.datasheet.tflops.get("fp16"), ""),
-            _backings(sku),
             next(iter(sku.platforms)),
         )
         for sku in skus
     ]
-    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "by", "platform"), rows)
+    return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "platform"), rows)
 
 
 def sheet(sku: Sku) -> list[Table]:
@@ -125,22 +122,6 @@ def accepts(sku: Sku) -> str:
     """Return the shortest level at which a node of some platform can be accepted, "no" if there is none."""
     levels = {level for each in sku.platforms.values() for level in requirements.accepting_levels(sku, each)}
     return next((level for level in LEVELS if level in levels), "no")
-
-
-def _backings(sku: Sku) -> str:
-    """Return the evidence behind the floors in force on the usual platform, by part: "v* 7 5 - -".
-
-    A floor of the class is told by the number of its publishers, another one by the first letter of its origin.
-    """
-    found = Readiness(sku, requirements.numbered(next(iter(sku.platforms.values())))).strongest
-    cells = [_short(found[part]) if part in found else "-" for part in MEASURED]
-    return " ".join(cells) if found else ""
-
-
-def _short(best: Backing) -> str:
-    """Return the evidence behind a part in one character, with the mark of a floor that half of the rate may hold."""
-    told = str(best.publishers or "v") if best.floor else best.basis.value[0]
-    return told + HALF * (best.floor is not None and not best.floor.excludes_half)
 
 
 def _acceptance(sku: Sku) -> Table:
