@@ -44,12 +44,6 @@ def test_a_store_names_the_folder_that_it_could_not_enter(tmp_path: Path, closed
     assert status == 6
 
 
-def test_a_comparison_names_the_folder_that_it_could_not_enter(tmp_path: Path, closed: Path) -> None:
-    _, said = command(tmp_path, "compare", "records")
-
-    assert f"1 earlier record was not read: {closed.relative_to(tmp_path)}: cannot be read: Permission denied" in said
-
-
 def test_a_calibration_names_the_folder_that_it_could_not_enter(tmp_path: Path, closed: Path) -> None:
     _, said = command(tmp_path, "calibrate", "records", "--output", "own.yaml")
 
@@ -67,7 +61,6 @@ def test_a_delivery_names_the_folder_that_it_could_not_enter(tmp_path: Path, clo
 @pytest.mark.parametrize(
     "words",
     [
-        "compare closed",
         "fleet status closed",
         "store show closed",
         "store add st closed",

@@ -170,15 +170,6 @@ def test_a_floor_below_that_of_the_extended_file_needs_a_healthy_figure(tmp_path
     assert ("healthy", 3) in rules(own(tmp_path, line, extends="mi355x"))
 
 
-# -- figures beside each other
-
-
-@pytest.mark.parametrize(("limits", "rule"), ROWS["neighbours"])
-def test_a_figure_that_contradicts_its_neighbours_is_found(tmp_path: Path, limits: str, rule: str) -> None:
-    path = own(tmp_path, f"platforms: {{hgx8: {{limits: {{{limits}}}}}}}")
-    assert {each for each, *_ in found(path) if each == "related"} == ({rule} if rule else set())
-
-
 # -- what the hardware can do
 
 
