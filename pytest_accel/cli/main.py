@@ -20,7 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "discover": "show the devices, their SKU and the host as an acceptance run would find them",
     "sku": "list, show and check the limits of products",
     "simulate": "list the faults that --accel-simulate can put into a simulated node",
-    "judge": "judge a saved record again, or the results of another tool",
+    "judge": "judge a saved record again",
     "compare": "show what changed between two records, or over a folder of them",
     "calibrate": "make a threshold file from records of known-good nodes",
     "report": "write the page of a saved record",

@@ -105,9 +105,8 @@ class Declaration:
         peak: Figure that the metric is a fraction of, one of `PEAKS`.
         method: Function that returns how the main metric is measured, under the conditions that it has parameters for,
             in the words that the source of a limit uses: {"data": "normal(0, 1)", "statistic": "mean"}. The value
-            `core.method.AS_FOUND` stands for what only the run knows. A limit whose source states another method only
-            advises. Without a function every limit on the metric may reject. Of packaged probes only: limits on those
-            of a user are the user's own.
+            `core.method.AS_FOUND` stands for what only the run knows. A floor whose source states another method is
+            refused. Of packaged probes only: limits on those of a user are the user's own.
         derived_floor: Share of the healthy reference that `floor: derived` in a threshold file means.
         sustained: True if the device works without a rest for the whole time, so that its mean clock explains the rate.
             Such a load is sampled for `SUSTAINED_SECONDS` at least, after a warm-up of `SUSTAINED_WARMUP`; a shorter

@@ -21,11 +21,15 @@ from tabled import tables
 from worded import worded
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.measurement import NODE
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import Expected
 from pytest_accel.core.run import Run
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Comparison, Status, Verdict
+from pytest_accel.judging.verdicts.background import background_of
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
@@ -184,12 +188,10 @@ def test_every_status_is_told_by_word_and_sign() -> None:
     assert [status for status in Status if status.value not in told] == [Status.NOT_APPLICABLE]
 
 
-def row_of(name: str, text: str) -> tuple[str, list[str]]:
-    """The row of a device's matmul.bf16 in the table of figures: its reason, and its cells."""
+def row_of(name: str, text: str, metric: str = "matmul.bf16") -> tuple[str, list[str]]:
+    """The row of a metric of a device in the table of figures: its reason, and its cells."""
     rows = next(each for each in tree(text).iter(f"{HTML}table") if each.get("id") == "table-figures").iter(f"{HTML}tr")
-    row = next(
-        each for each in rows if each.get("data-device") == name and "matmul.bf16" in "".join(each[2].itertext())
-    )
+    row = next(each for each in rows if each.get("data-device") == name and metric in "".join(each[2].itertext()))
     reasons = ["".join(each.itertext()) for each in row.iter(f"{HTML}p")]
     return " ".join(reasons), ["".join(each.itertext()) for each in row]
 
@@ -206,6 +208,40 @@ def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
     assert neighbours == "10.7% behind median of 7: 704.9"
     assert "HW thermal" in reason
     assert not row_of("gpu0", page.page(found, None))[0]
+
+
+COPIES = Limit("host_copy.h2d", "GB/s", floor=30.0)
+NEAR, FAR = (55.0, 55.1, 54.9, 49.0), (40.1, 40.0, 40.2, 39.9)
+"""Rates of copies to the host in GB/s, of four devices on each of two NUMA nodes; gpu3 is short."""
+
+
+def test_the_page_has_the_comparison_of_the_verdict_on_two_numa_nodes() -> None:
+    """A device is compared with those on its own NUMA node; the page once compared it with all eight."""
+    found = record()
+    found.devices = [replace(each, numa_node=each.index // 4) for each in found.devices]
+    copies = {
+        each.uuid: Measurement(
+            "host_copy.h2d", each.uuid, "GB/s", rate, tuple(rate + step / 100 for step in range(-4, 5)), (0.1,) * 9
+        )
+        for each, rate in zip(found.devices, NEAR + FAR, strict=True)
+    }
+    attempts = {("host_copy.h2d", uuid): [each] for uuid, each in copies.items()}
+    kinds = {each.uuid: kind_of(each) for each in found.devices}
+    found.verdicts = [
+        judge([each], COPIES, background=background_of(attempts, kinds, ("host_copy.h2d", uuid), None))
+        for uuid, each in copies.items()
+    ]
+    found.measurements = list(copies.values())
+    short = found.verdicts[3]
+    assert short.neighbours is not None
+    assert (round(short.neighbours.lost, 3), short.neighbours.middle, short.neighbours.count) == (0.109, 55.0, 3)
+    assert "10.9% behind its 3 neighbours (median 55" in sentence_of(short)
+    text = page.page(found, None)
+    reason, cells = row_of("gpu3", text, "host_copy.h2d")
+    assert cells[-2] == "10.9% behind median of 3: 55"
+    assert "10.9% behind its 3 neighbours (median 55" in reason
+    assert "18.2% behind" in sentence_of(found.verdicts[4]), "a whole socket is behind: MARGINAL"
+    assert row_of("gpu4", text, "host_copy.h2d")[1][-2] == "18.2% behind median of 7: 49"
 
 
 def test_the_last_run_of_the_device_is_beside_its_value() -> None:
