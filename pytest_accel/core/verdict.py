@@ -247,11 +247,14 @@ def show_margin(margin: float) -> str:
     return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
 
 
-def margin_of(verdict: Verdict) -> str:
-    """Return the margin of a verdict as text: to what failed it, to the warning limit that it is past, or to its limit.
+def decisive_margin(verdict: Verdict) -> float | None:
+    """Return the margin to what failed a verdict, to the warning limit that it is past, or to its limit; else None."""
+    if verdict.failed_by:
+        return -verdict.failed_by.lost
+    return verdict.warned[1] if verdict.warned else verdict.margin
 
-    It is empty without any of them.
-    """
-    margin = verdict.warned[1] if verdict.warned else verdict.margin
-    margin = -verdict.failed_by.lost if verdict.failed_by else margin
+
+def margin_of(verdict: Verdict) -> str:
+    """Return the `decisive_margin` as text, empty without one."""
+    margin = decisive_margin(verdict)
     return "" if margin is None else show_margin(margin)

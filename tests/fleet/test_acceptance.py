@@ -211,10 +211,10 @@ def test_a_simulated_delivery_says_so_everywhere(tmp_path: Path) -> None:
     save(rehearsed(0), tmp_path / "records" / "node0")
     _, text = made(tmp_path, form="md")
     headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert len(headings) == 4
+    assert len(headings) == 3
     assert all("SIMULATED: " in line for line in headings)
     _, page = made(tmp_path, form="html")
-    assert page.count("SIMULATED: ") == 5
+    assert page.count("SIMULATED: ") == 4
     assert '<h1><span class="simulated">SIMULATED</span> ACCEPTED</h1>' in page
 
 

@@ -13,7 +13,7 @@ from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis
-from pytest_accel.core.verdict import Status, Verdict, Waiver, show, show_margin
+from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.probes.declare import REQUIRED
@@ -86,7 +86,7 @@ def in_short(verdict: Verdict) -> str:
     """Return a failure in a few words: "stream.triad -14.0%", "hung in matmul.fp64", "health.fabric failed"."""
     if verdict.event:
         return f"{HAPPENED[verdict.event]} {verdict.metric}"
-    if verdict.margin is not None and (margin := show_margin(verdict.margin)):
+    if margin := margin_of(verdict):
         return f"{verdict.metric} {margin}"
     value = [] if verdict.value is None else [show(verdict.value, verdict.unit)]
     told = (text for text in (sentence_of(verdict), *value) if len(text) <= SHORT_SENTENCE)
@@ -144,14 +144,12 @@ def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
 def _why_marginal(verdict: Verdict) -> str:
     """Return what makes a verdict MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
     if verdict.warned:
-        warn, margin = verdict.warned
-        short = f" ({text})" if (text := show_margin(margin)) else ""
-        return f" {show(verdict.value, verdict.unit)}, warn {show(warn, '')}{short}"
+        short = f" ({margin})" if (margin := margin_of(verdict)) else ""
+        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{short}"
     _, *further = phrases(verdict)
     if further and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
         return f", {further[0]}"
-    margin_text = "" if verdict.margin is None else show_margin(verdict.margin)
-    return f" {margin_text}".rstrip()
+    return f" {margin_of(verdict)}".rstrip()
 
 
 def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
@@ -211,8 +209,7 @@ def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
 def _broken(verdict: Verdict, names: Names) -> str:
     """Return the worst verdict of a waiver: "gpu2 stream.triad -30.1%"; a limit of the node without the word node."""
     subject = "" if verdict.culprit == NODE else f"{names[verdict.culprit]} "
-    margin = "" if verdict.margin is None else f" {show_margin(verdict.margin)}"
-    return f"{subject}{verdict.metric}{margin}".rstrip()
+    return f"{subject}{verdict.metric} {margin_of(verdict)}".rstrip()
 
 
 def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:

@@ -18,7 +18,7 @@ from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import WORST_FIRST, margin_of, show
+from pytest_accel.core.verdict import WORST_FIRST, decisive_margin, margin_of, show
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
@@ -122,6 +122,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "healthy": words.healthy,
     "in_short": in_short,
     "margin": margin_of,
+    "decisive_margin": decisive_margin,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
     "next_run": next_run,
