@@ -221,7 +221,7 @@ class Count:
         self.rejected += rejected
         self.not_judged += not rejected and bool(statuses & {Status.INCONCLUSIVE, Status.UNMEASURED})
         self.marginal += Status.MARGINAL in statuses
-        self.noted += any(each.noted for each in verdicts)
+        self.noted += any(bool(each.note) for each in verdicts)
         self.seen += any(each.status is not Status.PASS for each in verdicts)
         self.why.update({_why(each) for each in verdicts if each.status is not Status.PASS})
 

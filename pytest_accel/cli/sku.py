@@ -43,10 +43,7 @@ def _list(_: argparse.Namespace) -> int:
     """Print the shipped SKUs, one per line. Raises BadFile."""
     print(sheet.text([sheet.listing(loader.load_shipped())]))
     print("\naccepts: the level from which on a node can be accepted; GB, GB/s: memory and its bandwidth; TFLOPS: peak")
-    print(
-        "of bf16, or else of fp16; platform: the usual one. 'pytest-accel sku show NAME' has all of them, and what an"
-    )
-    print("acceptance rests on")
+    print("of bf16, or else of fp16; platform: the usual one ('pytest-accel sku show NAME' has all, and all floors)")
     return 0
 
 

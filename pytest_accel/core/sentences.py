@@ -98,8 +98,8 @@ def _behind_past(_: reasons.BehindPast, of: Verdict) -> str:
 
 
 def _below_published(one: reasons.BelowPublished, of: Verdict) -> str:
-    otherwise = f", measured otherwise: {listed(one.differs, 2)}" if one.differs else ""
-    return f"note: below {show(one.lowest, of.unit)}, the lowest published ({one.by}{otherwise})"
+    otherwise = ", measured otherwise" * bool(one.differs)
+    return f"below {show(one.lowest, of.unit)}, the lowest published ({one.by}{otherwise})"
 
 
 def _behind_nodes(one: reasons.BehindNodes, _: Verdict) -> str:
@@ -161,10 +161,10 @@ def words(one: Reason, verdict: Verdict) -> str:
 
 
 def phrases(verdict: Verdict) -> list[str]:
-    """Return the reasons of a verdict in words, those together that are one phrase. Notes on figures are last."""
+    """Return the reasons of a verdict in words, those together that are one phrase, without the `note_of` it."""
     found: list[str] = []
     after = ""
-    for each in sorted(verdict.reasons, key=lambda each: isinstance(each, reasons.BelowPublished)):
+    for each in (each for each in verdict.reasons if each is not verdict.note):
         joint = BEFORE.get(each.kind, after)
         if found and joint:
             found[-1] += joint + words(each, verdict)
@@ -177,3 +177,8 @@ def phrases(verdict: Verdict) -> list[str]:
 def sentence_of(verdict: Verdict) -> str:
     """Return the reasons of a verdict as one sentence, the most important first; empty without a reason."""
     return "; ".join(phrases(verdict))
+
+
+def note_of(verdict: Verdict) -> str:
+    """Return the note that a value is below what others published: "below 676 TFLOPS, ..."; empty without one."""
+    return words(verdict.note, verdict) if verdict.note else ""

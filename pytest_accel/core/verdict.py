@@ -181,9 +181,9 @@ class Verdict:
         return next((each for each in self.compared if each.status is self.status and self.status.fails), None)
 
     @property
-    def noted(self) -> bool:
-        """True if the value is below the lowest that was published for healthy devices."""
-        return any(isinstance(reason, BelowPublished) for reason in self.reasons)
+    def note(self) -> BelowPublished | None:
+        """The note that the value is below the lowest that was published for healthy devices."""
+        return next((reason for reason in self.reasons if isinstance(reason, BelowPublished)), None)
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import phrases, sentence_of
+from pytest_accel.core.sentences import note_of, phrases, sentence_of
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
@@ -149,13 +149,12 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
 
 def _notes(verdicts: Sequence[Verdict], names: Names) -> list[Line]:
     """Return a line for each metric of which some value is below every published one, with the lowest of them."""
-    noted = grouped((verdict for verdict in verdicts if verdict.noted), lambda verdict: verdict.metric)
+    noted = grouped((verdict for verdict in verdicts if verdict.note), lambda verdict: verdict.metric)
     lines = []
     for metric, group in noted.items():
         lowest = min(group, key=lambda verdict: finite(verdict.value) or 0.0)
         on = spanned([names[verdict.subject] for verdict in group])
-        note = next(phrase for phrase in phrases(lowest) if phrase.startswith("note: "))
-        lines.append((f"note: {on} {metric} {show(lowest.value, lowest.unit)}, {note.removeprefix('note: ')}", ""))
+        lines.append((f"note: {on} {metric} {show(lowest.value, lowest.unit)}, {note_of(lowest)}", ""))
     return lines
 
 

@@ -14,7 +14,7 @@ from tabled import content
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
-from pytest_accel.core.sentences import phrases, sentence_of
+from pytest_accel.core.sentences import note_of, phrases, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Comparison, Status, Verdict
 
@@ -56,8 +56,8 @@ def noted() -> list[tuple[Verdict, Reason]]:
 
 def golden() -> str:
     """One line for each reason: its kind, and the sentence."""
-    every = [(each.kind, sentence_of(verdict.because(each))) for verdict, each in [*noted(), *MORE]]
-    return "".join(f"{kind}: {sentence}\n" for kind, sentence in every)
+    every = [(each.kind, verdict.because(each)) for verdict, each in [*noted(), *MORE]]
+    return "".join(f"{kind}: {sentence_of(verdict) or note_of(verdict)}\n" for kind, verdict in every)
 
 
 def test_every_kind_of_reason_has_its_words() -> None:

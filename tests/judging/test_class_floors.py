@@ -181,7 +181,7 @@ def test_a_figure_of_others_leaves_the_floor_of_the_class_and_gets_a_note() -> N
         assert offenders(lambda place: place.limit, shares, places=[place]) == []
         lowest = place.limit.published.lowest
         verdicts = [judged(place.limit, value, place.software) for value in (0.99 * lowest, 1.01 * lowest)]
-        assert [verdict.noted for verdict in verdicts] == [True, False], (place.sku.name, place.metric)
+        assert [bool(verdict.note) for verdict in verdicts] == [True, False], (place.sku.name, place.metric)
 
 
 def test_with_other_software_than_its_own_the_floor_of_the_class_is_in_force(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_with_other_software_than_its_own_the_floor_of_the_class_is_in_force(tmp
 
     assert offenders(own, shares, {"torch": NEWER}) == []
     (short,) = (judged(own(place), times(place, 1.7), {"torch": NEWER}) for place in ONE_A_ROW[:1])
-    assert (short.basis, short.noted) == (Basis.CLASS, True)
+    assert (short.basis, bool(short.note)) == (Basis.CLASS, True)
 
 
 def test_it_stands_beneath_a_lower_floor_of_the_user(tmp_path: Path) -> None:

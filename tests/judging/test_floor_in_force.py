@@ -46,13 +46,13 @@ def test_the_tightest_of_own_agreed_and_method_else_the_class_is_in_force() -> N
 def test_without_a_floor_in_force_a_value_is_information_and_has_to_be_measured() -> None:
     for limit in (PUBLISHED, replace(OWN, software={"torch": "<2"})):
         found = judged(100.0, limit)
-        assert (found.status, found.information, found.decides, found.noted) == (
+        assert (found.status, found.information, found.decides, bool(found.note)) == (
             Status.NOT_APPLICABLE,
             True,
             False,
             True,
         )
-        assert judged(740.0, limit).noted is False
+        assert judged(740.0, limit).note is None
         assert judged(740.0, limit, trouble=Trouble("need", "no time")).status is Status.UNMEASURED
 
 
@@ -61,7 +61,7 @@ def test_a_value_below_every_published_one_gets_a_note_and_no_status() -> None:
     assert (found.status, found.reasons[-1]) == (Status.PASS, BelowPublished(676.0, "others", ("data",)))
     other = judged(640.0, BOTH, "2.8")
     assert other.reasons[-1] == BelowPublished(650.0, "them", ("torch 2.8",))
-    assert judged(640.0, BOTH).noted is False, "it is judged by these figures"
+    assert judged(640.0, BOTH).note is None, "it is judged by these figures"
 
 
 def test_older_software_than_that_of_the_class_leaves_a_shortfall_inconclusive() -> None:
@@ -76,7 +76,7 @@ def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelst
         assert limit.source
         slow = Measurement(metric, "GPU-0", "GB/s", 0.95 * (limit.floor or 0), conditions=limit.source.method)
         found = judge([slow], limit, {"torch": "2.8.0+rocm6.4"})
-        assert (found.status, found.basis, found.noted) == (Status.PASS, Basis.CLASS, True)
+        assert (found.status, found.basis, bool(found.note)) == (Status.PASS, Basis.CLASS, True)
         assert judge([slow], limit, {"torch": "2.9.0+rocm6.4"}).status is Status.FAIL
 
 

@@ -64,7 +64,10 @@ def judged_as_it_should(row: Row) -> bool:
     found, floor, published = verdict(row, 0.85), floor_in_force(limit_of(row)), limit_of(row).published
     value = float(str(found.value))
     fails = floor.basis not in (None, Basis.CLASS) or value < (floor.bound.floor or 0)
-    return (found.status is Status.FAIL, found.noted) == (fails, published is not None and value < published.lowest)
+    return (found.status is Status.FAIL, bool(found.note)) == (
+        fails,
+        published is not None and value < published.lowest,
+    )
 
 
 def test_every_published_healthy_value_less_15_percent_fails_or_is_noted() -> None:

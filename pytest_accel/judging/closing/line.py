@@ -179,7 +179,7 @@ def _notes(notes: Sequence[str]) -> str:
 
 def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return what qualifies a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
-    noted = len({each.metric for each in verdicts if each.noted})
+    noted = len({each.metric for each in verdicts if each.note})
     extra = [closing_parts.marginal(verdicts, around.called), counted(noted, "note") if noted else ""]
     extra += [closing_parts.waivers(verdicts, around.called, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []

@@ -11,7 +11,7 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.method import words
 from pytest_accel.core.run import Run
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.closing.parts import spanned
@@ -133,9 +133,10 @@ def counts(verdicts: Iterable[Verdict]) -> dict[Badge, int]:
 
 
 def why(verdict: Verdict) -> str:
-    """Return the sentence of a verdict that value and limit do not explain by themselves, empty for others."""
+    """Return the sentence of a verdict that value and limit do not explain by themselves, and the note on it."""
     plain = verdict.status is Status.PASS or verdict.information
-    return "" if plain and not verdict.noted else sentence_of(verdict)
+    note = f"note: {note_of(verdict)}" if verdict.note else ""
+    return "; ".join(filter(None, ("" if plain else sentence_of(verdict), note)))
 
 
 def is_fact(metric: str) -> bool:
