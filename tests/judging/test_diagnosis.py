@@ -72,7 +72,7 @@ def among(*values: float, mhz: float = 1980.0) -> list[list[Measurement]]:
     """The attempts of like devices, which are capped by power from 1980 MHz to `mhz`."""
     losses = lost({}, math.log(1980 / mhz), "sw_power_cap_s", mhz=mhz)
     one = measured("matmul.bf16", seen(mhz, sw_power_cap_s=9.0), clock_losses=losses)
-    return [[replace(one, value=value)] for value in values]
+    return [[replace(one, value=value, subject=f"GPU-{place}")] for place, value in enumerate(values, start=1)]
 
 
 def test_like_devices_tell_the_clock_that_is_usual() -> None:
@@ -81,7 +81,7 @@ def test_like_devices_tell_the_clock_that_is_usual() -> None:
     own = measured("matmul.bf16", seen(), clock_losses=losses)
     said = cause(own, gpu(), None, [[own], *among(693.0, 693.0, 693.0, 693.0, mhz=1584.0)])
     assert str(said).startswith(
-        "-11.6% against the median of 5 devices (693 TFLOPS): clock 1400 of 1584 MHz, of which HW thermal 100%; "
+        "-11.6% against the median of its 4 neighbours (693 TFLOPS): clock 1400 of 1584 MHz, of which HW thermal 100%; "
         "normal at the clock that it held (62 C"
     )
 
@@ -149,9 +149,10 @@ def test_a_narrow_link_and_a_low_memory_clock_explain_as_much_as_they_take(
 def test_a_link_is_as_narrow_as_those_of_like_devices() -> None:
     """All of them are x8; that this one is slower has another cause."""
     narrow = replace(measured("host_copy.h2d", link(5, 8)), unit="GB/s")
-    own, *others = ([replace(narrow, value=value)] for value in (20.0, 27.0, 27.0, 27.0, 27.0))
+    rates = enumerate((20.0, 27.0, 27.0, 27.0, 27.0))
+    own, *others = ([replace(narrow, value=value, subject=f"GPU-{place}")] for place, value in rates)
     said = str(cause(own[0], gpu(), None, [own, *others]))
-    assert "-25.9% against the median of 5 devices (27 GB/s): the link ran at PCIe 5 x8 under load" in said
+    assert "-25.9% against the median of its 4 neighbours (27 GB/s): the link ran at PCIe 5 x8 under load" in said
     assert said.endswith("its maximum is 5 x16, as on the like devices; 26% slower than that accounts for, unexplained")
 
 

@@ -108,20 +108,20 @@ def expectation(
 ) -> Yardstick:
     """Return what a measurement should have been.
 
-    That is the median of the like devices, if there are four that nothing disturbed and this one is slower than they
+    That is the median of its neighbours, if there are three that nothing disturbed and this one is slower than they
     are; else the figure that the limit is derived from, and the device's highest clock: the one that it states, or as
     a processor states none, the highest that was read.
     """
-    alike = [each for attempt in others if (each := _last(attempt, own))]
+    alike = [each for attempt in others if (each := _last(attempt, own)) and each.subject != own.subject]
     known = [each for each in map(mean_clock, alike) if each]
-    usual = median(known) if len(known) >= ENOUGH_ALIKE else None
-    if _timed(own) and len(alike) >= ENOUGH_ALIKE:
+    usual = median(known) if len(known) >= ENOUGH_ALIKE - 1 else None
+    if _timed(own) and len(alike) >= ENOUGH_ALIKE - 1:
         middle = median([float(each.value or 0) for each in alike])
         speed = _speed(own, middle)
         if speed is not None and speed < AS_FAST:
-            return Yardstick(middle, usual, f"the median of {len(alike)} devices", alike=True)
+            return Yardstick(middle, usual, f"the median of its {len(alike)} neighbours", alike=True)
     elif not _timed(own) and clock and usual and clock < FULL_CLOCK * usual:
-        return Yardstick(None, usual, f"the median of {len(known)} devices", alike=True)
+        return Yardstick(None, usual, f"the median of its {len(known)} neighbours", alike=True)
     lost = own.details.get("clock_losses")
     highest = device.facts.get("clock_max_mhz") or (lost["from_mhz"] if lost else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))

@@ -64,7 +64,7 @@ def judge(
     """
 
     def explained(measurement: Measurement) -> str | None:
-        return explain(measurement, limit, background.others)
+        return explain(measurement, limit, background.near)
 
     verdict = _by_limit(attempts, limit, software, explained)
     later = held(verdict, attempts, background)
