@@ -20,13 +20,6 @@ from pytest_accel.skus import loader
 CASES: dict[str, int] = tabled.tables("fuzz/cases")["cases"]
 MIB = 300
 
-TOOL_OUTPUTS = Path(__file__).parent / "real" / "outputs"
-OUTPUTS = (
-    "nccl-tests/h100-1-node.txt",
-    "nvbandwidth/h100-8-v0.5.json",
-)
-"""An output of each tool, which an H100 judges where its name replaces that of the A100."""
-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -37,10 +30,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "thresholds": {"own.yaml": tabled.content("fuzz/own.yaml"), **shipped},
         "waivers": {"waivers.yaml": tabled.content("fuzz/waivers.yaml")},
         "node": {"node.yaml": tabled.content("fuzz/node.yaml")},
-        "outputs": {
-            name.replace("/", "-"): (TOOL_OUTPUTS / name).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
-            for name in OUTPUTS
-        },
         "record": {"record.json": _record(folder)},
         "delivery": {"delivery.csv": tabled.content("fuzz/delivery.csv")},
         "summary": {"summary.json": (folder / "out/summary.json").read_text()},

@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "sku": "list, show and check the limits of products",
     "simulate": "list the faults that --accel-simulate can put into a simulated node",
     "judge": "judge a saved record again",
-    "compare": "show what changed between two records, or over a folder of them",
+    "compare": "show what changed between two records",
     "calibrate": "make a threshold file from records of known-good nodes",
     "report": "write the page of a saved record",
     "sign": "sign a saved record",

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_accel.core import versions
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import OtherVersion
-from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit
+from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 
 COMPARED = ("ranks", "algorithm")
 """Conditions of a limit that do not say whether its figures hold: with other ranks a value is not judged, and another
@@ -34,6 +34,8 @@ class Floor:
     """The software that is older than that of the class: a value below the floor is INCONCLUSIVE."""
     unknown: tuple[OtherVersion, ...] = ()
     """The versions that are not known. They excuse nothing."""
+    least: float | None = None
+    """The limit's own floor below that of the class: a value below both is FAIL whatever software is older."""
 
 
 def floor_in_force(
@@ -49,20 +51,16 @@ def floor_in_force(
     differs = found_differences(conditions, of_method)
     outside, unknown = within(limit.software, software)
     own, of_class = limit, limit.class_floor
-    if (differs or outside) and limit.declared_by is not DeclaredBy.CLASS:
+    if differs or outside or limit.declared_by is DeclaredBy.CLASS:  # whose own floor is that of the class
         own = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
-    if of_class is None or _tighter(own, of_class):
+    if of_class is None or (own.floor or 0) >= (of_class.share if own.relative else of_class.value):
         basis = BASES.get(limit.source.kind) if limit.source and own.bounded else None
         return Floor(own, basis, unknown=tuple(unknown) if own.bounded else ())
     older, unknown = within(of_class.software, software)
-    bound = replace(limit.without_bounds(), floor=of_class.value, unit=of_class.unit, published=own.published)
-    return Floor(bound, Basis.CLASS, older, tuple(unknown))
-
-
-def _tighter(own: Limit, of_class: ClassFloor) -> bool:
-    """Return True if the limit itself states a floor, and one no lower than that of the class."""
-    least = of_class.share if own.relative else of_class.value
-    return own.declared_by is not DeclaredBy.CLASS and own.floor is not None and own.floor >= least
+    kept = own if own.unit == of_class.unit else limit.without_bounds()
+    bound = replace(limit.without_bounds(), ceiling=kept.ceiling, warn=kept.warn, published=own.published)
+    bound = replace(bound, floor=of_class.value, unit=of_class.unit)
+    return Floor(bound, Basis.CLASS, older, tuple(unknown), kept.floor)
 
 
 def within(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[OtherVersion | None, list[OtherVersion]]:

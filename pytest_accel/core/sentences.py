@@ -59,7 +59,7 @@ def _other_version(one: reasons.OtherVersion, _: Verdict) -> str:
     name = one.name.upper() if one.name in ("nccl", "rccl", "cuda", "hip") else one.name
     if one.version is None:
         return f"the limit was validated on {name} {one.range}; the version in use is not known"
-    return f"{name} {one.version} is outside {one.range}, the range that the limit was validated on"
+    return f"{name} {one.version} is outside {one.range}, the range of the figures behind the limit"
 
 
 def _alone(one: reasons.Alone, _: Verdict) -> str:

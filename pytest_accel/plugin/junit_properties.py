@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Verdict
+from pytest_accel.core.verdict import Verdict, decisive_margin
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.run.session import Session
 
@@ -26,7 +26,7 @@ def of_verdict(verdict: Verdict, serial: str | None, finding: Finding | None) ->
         "ceiling": verdict.ceiling,
         "expected": verdict.expected,
         "of_peak": verdict.of_peak,
-        "margin": verdict.margin,
+        "margin": decisive_margin(verdict),
         "status": verdict.status.value,
         "cause": sentence_of(verdict) if finding else None,
         "code": finding.code if finding else None,

@@ -56,11 +56,12 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
 
 
 def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return the limits of both; a written limit replaces an implied one of the same metric.
+    """Return the limits of both; a written limit with a bound replaces an implied one of the same metric.
 
     A written one that only demands the same value on all devices leaves open which: it keeps the implied floor. One
     that lets pass what the implied one does not counts as overridden, also in a file that stands alone.
     """
+    written = {metric: limit for metric, limit in written.items() if limit.bounded or metric not in implied}
     both = {
         metric: replace(implied[metric], same_on_all=True, if_supported=limit.if_supported)
         for metric, limit in written.items()

@@ -24,7 +24,7 @@ def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return how the method of a limit's source differs from that of the probe; empty if the limit can reject.
+    """Return how the method of a limit's source differs from that of the probe; empty if it is the same.
 
     A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
     another method. What two sides agreed on (kind `agreed`) is measured by the probe by definition. Any other figure

@@ -7,7 +7,7 @@ import shipped
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.reasons import BelowPublished, OtherVersion
+from pytest_accel.core.reasons import BelowPublished, Note, OtherVersion
 from pytest_accel.core.sku import Basis, ClassFloor, Figure, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.judge import judge
@@ -67,6 +67,39 @@ def test_a_value_below_every_published_one_gets_a_note_and_no_status() -> None:
 def test_older_software_than_that_of_the_class_leaves_a_shortfall_inconclusive() -> None:
     found = [judged(value, BOTH, "2.5").status for value in (499.0, 501.0, 520.0)]
     assert found == [Status.INCONCLUSIVE, Status.MARGINAL, Status.PASS]
+
+
+def test_the_floor_of_the_class_leaves_the_other_bounds_of_a_limit() -> None:
+    limit = replace(OWN, floor=400.0, warn=640.0, conditions={}, class_floor=CLASS)
+    found = [judged(value, limit).status for value in (490.0, 630.0, 700.0)]
+    assert found == [Status.FAIL, Status.MARGINAL, Status.PASS]
+    assert judged(800.0, replace(limit, ceiling=760.0, warn=None)).status is Status.FAIL
+
+
+def test_older_software_does_not_excuse_a_value_below_the_own_floor_as_well() -> None:
+    agreed = replace(OWN, floor=450.0, class_floor=CLASS, source=replace(THEIRS, kind="agreed"))
+    found = [judged(value, agreed, "2.5").status for value in (440.0, 470.0, 520.0)]
+    assert found == [Status.FAIL, Status.INCONCLUSIVE, Status.PASS]
+
+
+def test_a_first_attempt_is_far_off_by_the_floor_in_force_alone() -> None:
+    """The limit's own floor lies within 1.5 % of its reference, and holds for a newer torch."""
+    limit = replace(BOTH, floor=690.0, reference=700.0, healthy=None)
+    for first, status in ((475.0, Status.MARGINAL), (400.0, Status.FAIL)):
+        attempts = [Measurement("matmul.bf16", "GPU-0", "TFLOPS", value) for value in (first, 680.0)]
+        assert judge(attempts, limit, {"torch": "2.8"}).status is status
+
+
+def test_a_figure_decides_nothing_whatever_it_was_measured_with() -> None:
+    ranks = replace(PUBLISHED, conditions={"ranks": 16})
+    assert judged(700.0, ranks, conditions={"ranks": 8}).information
+    step = Limit("ddp.step_ms", "ms", published=replace(FIGURE, lowest=30.0, highest=34.0, unit="ms"))
+    assert judge([Measurement("ddp.step_ms", "node", "ms", 28.0)], step).note is None, "a short time is no shortfall"
+
+
+def test_a_note_stays_where_something_else_decides() -> None:
+    found = judged(600.0, PUBLISHED).worsened(Status.FAIL, Note("doubt", "a"))
+    assert (found.status, found.note) == (Status.FAIL, BelowPublished(676.0, "others", ("data",)))
 
 
 def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelstream() -> None:

@@ -8,13 +8,14 @@ import shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import DeclaredBy, Figure, Limit, Platform, Sku, Source
 from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import Readiness, half_not_excluded, required_part
 
 H100 = shipped.load("h100-sxm")
 INVENTORY = ("inventory.driver", "inventory.count", "inventory.sku", "health.nvlink_up", "health.fabric")
+FIGURE = Figure(18.0, 18.0, "count", Source("published", "them", "2026-11"))
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
 
 
@@ -207,3 +208,10 @@ def test_plain_fp32_says_nothing_about_matrix_units() -> None:
     assert "matrix units" in str(requirements.unfit(sku, HGX8, "standard"))
     without_units = replace(sku, datasheet=replace(sku.datasheet, tflops={"fp32": 67.0}))
     assert requirements.unfit(without_units, HGX8, "standard") is None
+
+
+def test_a_figure_takes_the_place_of_no_fact_that_the_platform_states() -> None:
+    figures = {metric: Limit(metric, "count", published=FIGURE) for metric in ("health.nvlink_up", "inventory.sku")}
+    own = replace(H100, limits={**H100.limits, **figures})
+    found = requirements.limits(own, HGX8, 8)
+    assert all(found[metric] == requirements.limits(H100, HGX8, 8)[metric] for metric in figures)

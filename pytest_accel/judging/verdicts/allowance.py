@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Verdict
 
 BEYOND_NOISE = 3.0
 """A shortfall that exceeds the allowance of its limit this many times fails, even if it was seen once: no noise that
 the allowance was made for reaches that far."""
 USUAL_ALLOWANCE = 0.05
-"""The allowance of a limit without a reference."""
+"""The allowance of a limit without a reference, and of the floor of a class."""
 SLOWDOWN_SECONDS = 1.0
 """Seconds of hardware slowdown that reject a device, even if they were seen once."""
 SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
@@ -21,9 +21,10 @@ STEADINESS = ("soak.droop_slow", "soak.slowest_window")
 """The views of how steady a soak is. A repeat is shorter and begins hot, so it clears neither."""
 
 
-def allowance(limit: Limit) -> float:
+def allowance(limit: Limit, basis: Basis | None) -> float:
     """Return the distance between the reference of a limit and its bound, as a share of the reference."""
-    if not limit.reference or limit.relative or (limit.floor is None and limit.ceiling is None):
+    bounded = limit.floor is not None or limit.ceiling is not None
+    if basis is Basis.CLASS or not limit.reference or limit.relative or not bounded:
         return USUAL_ALLOWANCE
     room = limit.reference - limit.floor if limit.floor is not None else float(limit.ceiling or 0) - limit.reference
     return room / limit.reference if room > 0 else USUAL_ALLOWANCE
@@ -44,5 +45,5 @@ def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
         return isinstance(verdict.value, int | float) and verdict.value > SLOWDOWN_SECONDS
     if verdict.margin is None:
         return not once or limit.equals is not None
-    room = 1.0 if once and limit.floor is None and not limit.reference else allowance(limit)
+    room = 1.0 if once and limit.floor is None and not limit.reference else allowance(limit, verdict.basis)
     return -verdict.margin > BEYOND_NOISE * room

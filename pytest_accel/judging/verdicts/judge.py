@@ -59,8 +59,8 @@ def judge(
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
     it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
     in any attempt stays a failure, and so does a shortfall that could not be measured again. `software` maps names to
-    the versions in use: a shortfall outside the range that the limit was validated on is inconclusive. `explain` is
-    called for the cause of a shortfall only.
+    the versions in use, for which `floor_in_force` gives the floor. `explain` is called for the cause of a shortfall
+    only.
     """
 
     def explained(measurement: Measurement) -> str | None:

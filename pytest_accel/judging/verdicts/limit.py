@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core import versions
 from pytest_accel.core.floor import Floor, floor_in_force
-from pytest_accel.core.measurement import Measurement, Peak, Value, is_rate
+from pytest_accel.core.measurement import Measurement, Peak, Value, finite, is_rate
 from pytest_accel.core.reasons import (
     BelowPublished,
     Close,
@@ -67,14 +67,14 @@ def compare(measurement: Measurement, limit: Limit, attempts: int, software: Map
     """
     floor = floor_in_force(limit, software, measurement.conditions)
     found = _compared(measurement, limit, floor, attempts)
-    if found.status is Status.FAIL and floor.older:
+    if found.status is Status.FAIL and floor.older and (floor.least is None or float(found.value or 0) >= floor.least):
         found = found.because(floor.older, status=Status.INCONCLUSIVE)
     elif found.status is Status.FAIL:
         found = found.because(*floor.unknown)
     if found.status is Status.FAIL and limit.warns:
         found = found.because(Note("warns"), status=Status.MARGINAL)
-    published, value = floor.bound.published, found.value
-    if published and published.unit == found.unit and isinstance(value, int | float) and value < published.lowest:
+    published, value = floor.bound.published, finite(found.value)
+    if published and published.unit == found.unit in RATES and value is not None and value < published.lowest:
         found = found.because(BelowPublished(published.lowest, published.source.by, published.differs))
     return found
 
@@ -219,12 +219,12 @@ def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
     bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
     if measurement.value is None:
         return Note("no_value")
+    if not limit.bounded:
+        return implausible(measurement, limit)
     if limit.conditions.get("ranks", ranks) != ranks:
         return OtherRanks(limit.conditions["ranks"], ranks)
     if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
-    if not limit.bounded:
-        return implausible(measurement, limit)
     if not all(map(_finite, bounds)):
         return Note("no_bound")
     if limit.relative and not _usable(measurement.peak):

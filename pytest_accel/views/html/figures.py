@@ -32,10 +32,6 @@ def kind(record: Run) -> str:
     return "marginal" if found == "pass" and remarked else found  # as the closing line in the terminal
 
 
-Compared = tuple[str, float | None, str]
-"""How far a device is behind a reference, the number that a column is sorted by, and a note."""
-
-
 class PageVerdicts:
     """The verdicts of a record in the order and the groups of the page, with what a template looks up for each."""
 
@@ -132,15 +128,15 @@ class PageVerdicts:
         """Return the place of a limit among all limits."""
         return self._places[repr(limit)]
 
-    def compared(self, comparison: Comparison | None) -> Compared:
+    def compared(self, comparison: Comparison | None) -> tuple[str, float | None, str]:
         """Return how far a verdict is behind its neighbours or its past, as a text, a number and a note."""
         if comparison is None:
             return "", None, ""
         ahead, since = comparison.lost < 0, comparison.since
         told = f"{abs(comparison.lost):.1%} {'ahead' if ahead else 'behind'}"
         middle = show(comparison.middle, "")
-        clock = " at its clock" * comparison.at_clock
         if since is None:
+            clock = " at its clock" * comparison.at_clock
             return told, -comparison.lost, f"median of {comparison.count}{clock}: {middle}"
         differs = "".join(f", {name} was {then}" for name, (then, _) in comparison.differs.items())
         return told, -comparison.lost, f"{since} run of {comparison.day}: {middle}{differs}"

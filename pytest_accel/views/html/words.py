@@ -25,7 +25,7 @@ def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
     The unit is written as `unit` if that is given.
     """
     text = bounds(verdict, verdict.unit if unit is None else unit, "≥", "≤")
-    limit = verdict.limit
+    limit = None if verdict.information else verdict.limit
     return text or (
         demanded(limit, limit.unit if unit is None or verdict.unit != limit.unit else unit) if limit else ""
     )
