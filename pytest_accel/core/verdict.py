@@ -201,7 +201,7 @@ class Verdict:
 
     def worsened(self, status: Status, *reasons: Reason) -> Verdict:
         """Return the verdict with further reasons, and with the status if it is worse than its own."""
-        bare = replace(self, reasons=(Note("value"), *self.reasons[1:])) if self.information else self
+        bare = replace(self, reasons=(Note("value"), *filter(None, (self.note,)))) if self.information else self
         return bare.because(*reasons, status=min(status, self.status, key=WORST_FIRST.index))
 
     @property
