@@ -82,7 +82,7 @@ class Node:
 
         Of a node with a short part the other parts are left out.
         """
-        limits = requirements.judging_at(self.level, self.sku.limits_on(self.platform))
+        limits = {metric: limit.at_level(self.level) for metric, limit in self.sku.limits_on(self.platform).items()}
         limits = requirements.required_at(self.level, limits)
         for metric, limit in requirements.applying(limits, self.sku, self.platform).items():
             declared = declaration_of(metric)

@@ -325,7 +325,7 @@ def healthy(task: tuple[Path, str, int, int]) -> Counter[str]:
 
 def _told(verdict: Verdict) -> str:
     """Return the status, the metric, and whether neighbours are the reason, or else the last reason."""
-    behind = next((each for each in verdict.reasons if isinstance(each, BehindNeighbours)), None)
+    behind = verdict.neighbours if any(isinstance(each, BehindNeighbours) for each in verdict.reasons) else None
     why = ("neighbours at clock" if behind.at_clock else "neighbours") if behind else verdict.reasons[-1].kind
     return f"{verdict.status.value} {verdict.metric} {why}"
 

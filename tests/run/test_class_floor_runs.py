@@ -51,7 +51,7 @@ def ran(folder: Path, sku: str, family: str, by: float = 0.0) -> tuple[list[Verd
     node.write_text(f"sku: {sku}\n{fault}")
     probes = ["matmul", "matmul_mamf", "soak"] if family == "products" else ["stream"]
     here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
-    own = [each for each in here.ledger.verdicts if each.subject != NODE and _of(each, family)]
+    own = [each for each in here.ledger.verdicts if each.decides and each.subject != NODE and _of(each, family)]
     return own, closing
 
 
