@@ -194,8 +194,8 @@ def closing(
         found = stopped
     broken = {each.key for each in found.named if each.fails}
     first = next((run.number for run in runs for each in run.verdicts if each.key in broken), 0)
-    of_all = f" of {hours:g}" if left else ""
-    told = [f"{counted(len(runs), 'run')} in {done:.3g}{of_all} h", f"load paused for {share:.1%}", *_events(runs)]
+    span = f"{round(done, 3):.3g}" + (f" of {hours:g}" if left else "")
+    told = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]
     told += [f"found in run {first}"] * (first > 0)
     finds = last.closing.finds if last else ""
     return replace(found, line=f"{found.line}; {', '.join(told)}", finds=finds)
