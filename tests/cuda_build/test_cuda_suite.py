@@ -49,7 +49,7 @@ def test_one_gpu_of_a_microvm_is_accepted_at_the_rates_that_it_keeps(build: Buil
 
     assert ran.status == 0, ran.out
     assert ran.closing.startswith("ACCEPTED 1/1 devices as h200-sxm at quick")
-    assert " marginal, worst gpu0 host_copy.d2h -2.5%" in ran.closing  # on a busy machine there are more
+    assert " notes; " in ran.closing, "below single means that others published"
     refuse_other_rates(ran, RATES, part, LAUNCHES)
 
 
