@@ -201,7 +201,7 @@ def _classes() -> list[str]:
 def _part(sku: Sku, platform: Platform, part: str) -> str:
     """Return the highest share of the datasheet below which the part is rejected, with basis and versions."""
     shares = []
-    for floor in Readiness(sku, platform, ["standard"]).floors(part):
+    for floor in Readiness(sku, platform, ["standard"]).floors[part]:
         peak, limit = peaks.peak(sku, floor.bound.metric, platform), floor.bound
         if peak and limit.floor and floor.basis:
             versions = "" if floor.basis is Basis.CLASS else _versions(limit)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_accel.core import versions
+from pytest_accel.core.measurement import is_rate, is_time
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import OtherVersion
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit
@@ -31,7 +32,7 @@ class Floor:
     bound: Limit
     basis: Basis | None = None
     older: OtherVersion | None = None
-    """The software that is older than that of the class: a value below the floor is INCONCLUSIVE."""
+    """The software that the bound does not hold for, older than that of the class: breaking it is INCONCLUSIVE."""
     unknown: tuple[OtherVersion, ...] = ()
     """The versions that are not known. They excuse nothing."""
     least: float | None = None
@@ -44,13 +45,16 @@ def floor_in_force(
     """Return what judges a metric in a run: the tighter of the limit's own floor and that of the class.
 
     The own bounds hold where the run measures under the limit's conditions and with software in its range. Elsewhere
-    the class alone judges, if it has a floor, and the figures of the limit are published ones. `software` maps names to
-    the versions in use, `conditions` are those of the measurement.
+    the class alone judges, if it has a floor, and the figures of the limit are published ones. A fact is no published
+    figure: its bound stays, and breaking it with other software is INCONCLUSIVE. `software` maps names to the versions
+    in use, `conditions` are those of the measurement.
     """
     of_method = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
     differs = found_differences(conditions, of_method)
     outside, unknown = within(limit.software, software)
     own, of_class = limit, limit.class_floor
+    if outside and not (limit.relative or is_rate(limit.unit) or is_time(limit.unit)):
+        return Floor(own, older=outside)
     if differs or outside or limit.declared_by is DeclaredBy.CLASS:  # whose own floor is that of the class
         own = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
     if of_class is None or (own.floor or 0) >= (of_class.share if own.relative else of_class.value):

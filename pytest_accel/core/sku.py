@@ -228,7 +228,7 @@ class Limit:
     class_floor: ClassFloor | None = None
     """The floor of the class, which holds whatever this limit states. None for a metric without one."""
     published: Figure | None = None
-    """What others published for the metric by another method."""
+    """The figure that others published for the metric, measured by another method."""
 
     def at_level(self, level: str) -> Limit:
         """Return the limit as it is at a level, with the bounds that it states for that.

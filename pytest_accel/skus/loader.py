@@ -205,9 +205,8 @@ def _other_values(merged: Located, under: Located) -> Iterator[str]:
     """Yield what differs from the file below: "tflops.bf16" of a datasheet, "NAME.fabric" of fewer or slower NICs."""
     for group in STATED:
         ours, theirs = (_stated(_at(root, "datasheet", group)) for root in (merged, under))
-        yield from (
-            f"{group}.{key}" for key, at in ours.items() if key not in theirs or at.plain() != theirs[key].plain()
-        )
+        other = [key for key, at in ours.items() if key not in theirs or at.plain() != theirs[key].plain()]
+        yield from (f"{group}.{key}" for key in other)
     for name, _ in items_of(under.data.get("platforms")):
         ours, theirs = (dict(items_of(_at(root, "platforms", name, "fabric"))) for root in (merged, under))
         rates = [[each[key].data for key in WIRE if key in each] for each in (ours, theirs)]

@@ -1,9 +1,11 @@
-"""What an acceptance on a platform needs a floor for, and what stands behind the floors in force there. Pure."""
+"""The floors that an acceptance on a platform needs, and the evidence behind those in force. Pure."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pytest_accel.core.floor import Floor, floor_in_force
@@ -71,7 +73,7 @@ class Backing:
 
 @dataclass(frozen=True)
 class Readiness:
-    """What an acceptance by a SKU on a platform needs a floor for at `levels`, with `software` by name and version."""
+    """The floors that an acceptance by a SKU on a platform needs at `levels`, with `software` by name and version."""
 
     sku: Sku
     platform: Platform
@@ -98,9 +100,9 @@ class Readiness:
         limits = self.sku.limits_on(self.platform).values()
         known = {required_part(limit.metric) for limit in limits if limit.bounded}
         optional = set(BETWEEN_DEVICES) - known  # a floor stays known if a user's own file requires it nowhere
-        optional |= {"peer links"} if self.floors("collectives") else set()
+        optional |= {"peer links"} if self.floors["collectives"] else set()
         optional |= {HOST_LINK} if self.platform.guest else set()
-        return [part for part in self._parts if part in optional and not self.floors(part)]
+        return [part for part in self._parts if part in optional and not self.floors[part]]
 
     @property
     def lacking(self) -> list[str]:
@@ -108,42 +110,43 @@ class Readiness:
 
         Limits on the inventory need no threshold file, so it is never among them.
         """
-        return [part for part in self.required if part != "inventory" and not self.floors(part)]
+        return [part for part in self.required if part != "inventory" and not self.floors[part]]
 
     @property
     def strongest(self) -> dict[str, Backing]:
         """The evidence behind the strongest floor of each required part that is measured."""
         found: dict[str, Backing] = {}
         for part in (part for part in self.required if part not in READ):
-            floors = [(floor.bound, floor.basis) for floor in self.floors(part)]
+            floors = [(floor.bound, floor.basis) for floor in self.floors[part]]
             some = [Backing(bound.metric, basis, bound.class_floor) for bound, basis in floors if basis]
             if some:
                 found[part] = min(some, key=lambda backing: backing.rank)
         return found
 
-    def floors(self, part: str) -> list[Floor]:
-        """Return the floors in force on a part that one of the levels requires.
+    @cached_property
+    def floors(self) -> Mapping[str, list[Floor]]:
+        """The floors in force that one of the levels requires, by part; empty for a part without one.
 
         Those that a frozen file holds as implied are left out, and so are plain products of a device that has matrix
         units.
         """
         units = set(OF_MATRIX_UNITS) & set(self.sku.datasheet.tflops)
-        found = []
+        found: dict[str, list[Floor]] = defaultdict(list)
         for limit in self.sku.limits_on(self.platform).values():
-            level = next((level for level in self.levels if level in limit.levels), None)
+            level = next((each for each in self.levels if each in limit.levels), None)
             if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
                 continue
-            if required_part(limit.metric) == part and not (units and is_plain(limit.metric)):
-                found.append(floor_in_force(limit.at_level(level), self.software))
-        return [floor for floor in found if floor.bound.bounded]
+            floor, plain = floor_in_force(limit.at_level(level), self.software), units and is_plain(limit.metric)
+            if floor.bound.bounded and not plain:
+                found[required_part(limit.metric)].append(floor)
+        return found
 
     @property
     def _parts(self) -> list[str]:
         """The parts that the packaged probes measure here, in the order of `REQUIRED`."""
         several = (self.platform.devices or 1) > 1
-        measuring = [each for each in declarations() if each.packaged and each.required]
-        measuring = [each for each in measuring if several or not each.for_several]
-        wanted = {each.required for each in measuring if not _excluded(each, self.sku)}
+        fit = [each for each in declarations() if each.packaged and (several or not each.for_several)]
+        wanted = {each.required for each in fit if not _excluded(each, self.sku)}
         return [part for part in REQUIRED if part in wanted]
 
 

@@ -174,9 +174,8 @@ def _limit(at: Located, key: str, findings: Findings) -> Any:
 def _instead(key: str, keys: Mapping[str, Located]) -> str:
     """Return what to write in place of the `effect` of a limit."""
     metric = key.rpartition("limits.")[2]
-    stated = {
-        name: keys[name].data for name in ("equals", "same_on_all", "floor", "ceiling", "version") if name in keys
-    }
+    bounds = ("equals", "same_on_all", "floor", "ceiling", "version")
+    stated = {name: keys[name].data for name in bounds if name in keys}
     if keys["effect"].data != "advises":
         return "every limit rejects; leave the line out"
     declared = declaration_of(metric)
@@ -195,9 +194,8 @@ _limits = yaml_nodes.mapping_of(_limit)
 @yaml_nodes.accepts({"anyOf": [positive.schema, yaml_nodes.list_of(positive).schema]})
 def _value(at: Located, key: str, findings: Findings) -> tuple[float, float] | None:
     """Return the lowest and the highest published value: a number is both."""
-    found: Any = yaml_nodes.list_of(positive)(
-        at if isinstance(at.data, list) else replace(at, data=[at]), key, findings
-    )
+    given = at if isinstance(at.data, list) else replace(at, data=[at])
+    found: Any = yaml_nodes.list_of(positive)(given, key, findings)
     if not found or len(found) > 2 or None in found or found[0] > found[-1]:
         findings.add(at, f"{key}: expected a number, or [lowest, highest], found {at.plain()!r}")
         return None

@@ -131,7 +131,7 @@ def _acceptance(sku: Sku) -> Table:
         ready = Readiness(sku, platform)
         found, without = ready.strongest, ready.not_judged
         for part in (part for part in MEASURED if part in (*ready.required, *without)):
-            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in ready.floors(part)]
+            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in ready.floors[part]]
             by = "not judged" if part in without else _told(found[part]) if part in found else ""
             floor = found[part].floor if part in found else None
             of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g}" if floor else ""

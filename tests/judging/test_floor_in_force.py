@@ -119,3 +119,11 @@ def test_a_fault_of_the_device_fails_with_or_without_a_floor() -> None:
         assert (lost.status, lost.fault) == (Status.FAIL, True)
     assert judged(float("nan"), BOTH).status is Status.FAIL
     assert judged(float("nan"), PUBLISHED).status is Status.UNMEASURED
+
+
+def test_a_fact_keeps_its_bound_on_other_software() -> None:
+    """Or a broken one would be information, and the node accepted."""
+    fact = Limit("host.iommu", "text", equals="off", source=THEIRS, software={"driver": ">=580"})
+    for value, status in (("off", Status.PASS), ("on", Status.INCONCLUSIVE)):
+        found = judge([Measurement("host.iommu", "node", "text", value)], fact, {"driver": "570.1"})
+        assert found.status is status

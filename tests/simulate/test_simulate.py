@@ -253,7 +253,7 @@ ASKED = {"dtype": "bf16", "m": 8192, "n": 8192, "k": 8192}
 
 
 def healthy(metric: str) -> float:
-    """What healthy H100 were published to reach, the middle of it, as a healthy simulated device does."""
+    """The middle of the rates that were published for healthy H100; a healthy simulated device reaches it."""
     limit = shipped.load("h100-sxm").limits[metric]
     return limit.reference or (
         statistics.mean((limit.published.lowest, limit.highest or 0.0)) if limit.published else 0.0

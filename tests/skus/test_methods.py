@@ -53,7 +53,7 @@ def test_a_floor_by_another_method_is_refused(tmp_path: Path, kind: str, method:
 
 
 def test_a_floor_by_the_method_of_the_probe_is_in_force(tmp_path: Path) -> None:
-    """What its owner measured or two sides agreed on was measured, or will be, by the probe itself."""
+    """The probe itself measures figures of the owner, and figures that two sides agreed on."""
     every: dict[str, dict[str, Any]] = {"published": METHOD, "measured": {}, "agreed": OTHER}
     found = [floor_in_force(load(tmp_path, kind, **method).limits["matmul.bf16"]) for kind, method in every.items()]
     assert [each.basis for each in found] == [Basis.METHOD, Basis.OWN, Basis.AGREED]

@@ -1,4 +1,4 @@
-"""What others measured on healthy parts holds the shipped floors; the same less 15 % fails those of the same method."""
+"""Shipped floors hold what others measured on healthy parts, and fail the same less 15 % by the same method."""
 
 import csv
 from pathlib import Path

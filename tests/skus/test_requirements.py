@@ -164,7 +164,7 @@ def test_a_cpu_is_no_acceptance_for_another_reason() -> None:
 
 
 def test_only_a_floor_in_force_is_one_to_accept_against() -> None:
-    """What others published is none, and one outside of its software is not in force."""
+    """A published figure is no floor, and a floor outside of its software is not in force."""
     others = {metric: limit for metric, limit in H100.limits.items() if "matmul" not in metric}
     figures = replace(H100.limits["matmul.bf16"].without_bounds(), class_floor=None)
     own = replace(figures, floor=600, software={"torch": ">=2.6"}, declared_by=DeclaredBy.OWN_FILE)

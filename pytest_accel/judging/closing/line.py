@@ -53,7 +53,7 @@ def circumstances(
     not_judged = ready.not_judged if ready else []
     floors = [floor_in_force(each, software) for each in limits.values() if level in each.levels]
     left = {readiness.required_part(each.bound.metric) for each in floors if each.bound.bounded}
-    if ready and readiness.HOST_LINK not in left and ready.floors(readiness.HOST_LINK):
+    if ready and readiness.HOST_LINK not in left and ready.floors[readiness.HOST_LINK]:
         not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
     own = sku is not None and any(each.basis is Basis.OWN for each in floors)
     return Circumstances(

@@ -1,4 +1,4 @@
-"""What differs between two records of the same devices. Pure.
+"""Differences between two records of the same devices. Pure.
 
 Figures are compared by the one comparison (`distance`), with those of the same method and conditions alone
 (`history.key`). Records are comparable if they judged the same SKU, both or neither on a simulated node, and share a
@@ -151,11 +151,8 @@ def not_comparable(first: Run, last: Run) -> str:
     then, now = (each.sku.get("name") or "none" for each in (first, last))
     if then != now:
         return f"other SKU: {then} and {now}"
-    return (
-        ""
-        if {each.uuid for each in first.devices} & {each.uuid for each in last.devices}
-        else "none of the same devices"
-    )
+    shared = {each.uuid for each in first.devices} & {each.uuid for each in last.devices}
+    return "" if shared else "none of the same devices"
 
 
 def _same(then: Sequence[Device], now: Sequence[Device]) -> list[Device]:

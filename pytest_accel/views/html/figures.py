@@ -1,4 +1,4 @@
-"""What a record tells besides its verdicts: the result, the place of each, its like devices, its past."""
+"""Parts of the page that templates look up: the result, the verdicts in order, the matrix of peer copies."""
 
 from __future__ import annotations
 
