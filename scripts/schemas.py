@@ -24,7 +24,7 @@ import yaml
 import pytest_accel
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.measurement import NOT_IN_FILE
-from pytest_accel.core.reasons import NOTES, Figures, Note
+from pytest_accel.core.reasons import NOTES, Note, Reason
 from pytest_accel.core.run import Run
 from pytest_accel.core.structured import NO_NUMBERS
 from pytest_accel.core.yaml_nodes import Schema
@@ -176,8 +176,8 @@ def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
         return {"type": "object", "additionalProperties": of_hint(inner[1], definitions)}
     if kind in (list, tuple, Sequence):
         return _of_items(inner, definitions)
-    if hint is Figures:
-        return {"anyOf": [of_hint(each, definitions) for each in Figures.__subclasses__()]}
+    if hint is Reason:
+        return {"anyOf": [of_hint(reason, definitions) for reason in Reason.__subclasses__()]}
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
         return _of_class(hint, definitions)
     if inspect.isclass(hint) and issubclass(hint, Enum):
@@ -202,11 +202,9 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
             each.name for each in getattr(hint, "__dataclass_fields__", {}).values() if each.metadata == NOT_IN_FILE
         ]
         said, hints = documented(hint), typing.get_type_hints(hint)
-        if issubclass(hint, Figures):
-            del hints["kind"]  # of every such class
-            hints["kind"] = Literal[hint.kind]
-        if hint is Note:
-            hints["kind"] = Literal[tuple(NOTES)]
+        if issubclass(hint, Reason):
+            del hints["kind"]  # which every such class has, so that it comes last
+            hints["kind"] = Literal[tuple(NOTES)] if hint is Note else Literal[hint.kind]
         definitions[name] = {
             "description": said[""],
             "type": "object",

@@ -6,10 +6,9 @@ those of a reason without figures by the table here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pytest_accel.core.details import Value
 
@@ -66,8 +65,14 @@ NOTES: Mapping[str, str] = {
 """The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
 
 
+class Reason:
+    """A reason of a verdict. A record names its class by `kind`."""
+
+    kind: str
+
+
 @dataclass(frozen=True)
-class Note:
+class Note(Reason):
     """A reason without figures. `text` is what a probe, a driver or a setting said about it, empty where nothing did.
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
@@ -81,28 +86,23 @@ class Note:
     text: str = ""
 
 
-class Figures:
-    """A reason with figures. Its kind in a record is the name of its class in lower case: "other_ranks"."""
-
-    kind: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-
-
 @dataclass(frozen=True)
-class WrongData(Figures):
+class WrongData(Reason):
     """The device computed, stored or moved data that are not those that it should have."""
+
+    kind = "wrong_data"
 
     text: str
 
 
 @dataclass(frozen=True)
-class Compared(Figures):
+class Compared(Reason):
     """The value against the `side` of its limit, which is `share` of a `base` or of a peak; `of` is the name of that.
 
     The figures are those of the verdict: value, floor or ceiling, margin.
     """
+
+    kind = "compared"
 
     side: Side
     share: float | None = None
@@ -112,76 +112,96 @@ class Compared(Figures):
 
 
 @dataclass(frozen=True)
-class Expected(Figures):
+class Expected(Reason):
     """The value of a fact against what the verdict states as expected; `said` unless it is the value itself."""
+
+    kind = "expected"
 
     said: bool = True
 
 
 @dataclass(frozen=True)
-class Majority(Figures):
+class Majority(Reason):
     """The value of a fact against that of most devices: `count` of `devices` have what the verdict expects."""
+
+    kind = "majority"
 
     count: int
     devices: int
 
 
 @dataclass(frozen=True)
-class NoMajority(Figures):
+class NoMajority(Reason):
     """The devices differ in a fact, each value with the names of those that have it: no value is that of most."""
+
+    kind = "no_majority"
 
     values: tuple[tuple[Value, str], ...]
 
 
 @dataclass(frozen=True)
-class OtherRanks(Figures):
+class OtherRanks(Reason):
     """Measured with another number of ranks than the limit is for."""
+
+    kind = "other_ranks"
 
     ranks: int
     measured: int | None
 
 
 @dataclass(frozen=True)
-class OtherUnit(Figures):
+class OtherUnit(Reason):
     """The limit is in another unit than the measurement."""
+
+    kind = "other_unit"
 
     limit: str
 
 
 @dataclass(frozen=True)
-class Implausible(Figures):
+class Implausible(Reason):
     """A rate that no device can have: so many times what `of` names."""
+
+    kind = "implausible"
 
     times: float
     of: str
 
 
 @dataclass(frozen=True)
-class Close(Figures):
+class Close(Reason):
     """The value holds by less than the share `within` of its limit."""
+
+    kind = "close"
 
     within: float
     side: Side
 
 
 @dataclass(frozen=True)
-class FewSamples(Figures):
+class FewSamples(Reason):
     """Too few samples for a confidence interval."""
+
+    kind = "few_samples"
 
     samples: int
     enough: int
 
 
 @dataclass(frozen=True)
-class PastWarning(Figures):
+class PastWarning(Reason):
     """The value is past the warning limit, in the unit of the value."""
+
+    kind = "past_warning"
 
     warn: float
 
 
 @dataclass(frozen=True)
-class Interval(Figures):
+class Interval(Reason):
     """The 95 % confidence interval of the value includes its limit; `high` is infinite for a rate that varies a lot."""
+
+    kind = "interval"
 
     low: float
     high: float
@@ -189,8 +209,10 @@ class Interval(Figures):
 
 
 @dataclass(frozen=True)
-class OtherAlgorithm(Figures):
+class OtherAlgorithm(Reason):
     """A collective used another algorithm than the limit's reference did."""
+
+    kind = "other_algorithm"
 
     library: str
     used: str
@@ -202,8 +224,10 @@ class OtherAlgorithm(Figures):
 
 
 @dataclass(frozen=True)
-class OtherVersion(Figures):
+class OtherVersion(Reason):
     """The limit was validated on `range` of a software; `version` is in use, None if that is not known."""
+
+    kind = "other_version"
 
     name: str
     range: str
@@ -211,11 +235,13 @@ class OtherVersion(Figures):
 
 
 @dataclass(frozen=True)
-class BelowPublished(Figures):
+class BelowPublished(Reason):
     """The value is below the lowest that others published for healthy devices, in the unit of the value.
 
     It is a note: a limit, the neighbours and the past decide.
     """
+
+    kind = "below_published"
 
     lowest: float
     by: str
@@ -224,8 +250,10 @@ class BelowPublished(Figures):
 
 
 @dataclass(frozen=True)
-class Alone(Figures):
+class Alone(Reason):
     """The value of the device when it is measured alone, and whether it holds the limit; None without a limit."""
+
+    kind = "alone"
 
     value: Value | None
     unit: str
@@ -233,11 +261,13 @@ class Alone(Figures):
 
 
 @dataclass(frozen=True)
-class Repeated(Figures):
+class Repeated(Reason):
     """A metric that holds on the repeat only: the value that was measured at the other time.
 
     `fails` says that it was short by so much at first that the shortfall counts; `value` is that of the repeat then.
     """
+
+    kind = "repeated"
 
     value: Value | None
     unit: str
@@ -245,18 +275,24 @@ class Repeated(Figures):
 
 
 @dataclass(frozen=True)
-class BehindNeighbours(Figures):
+class BehindNeighbours(Reason):
     """The device is behind like ones, as `Verdict.neighbours` states."""
 
+    kind = "behind_neighbours"
+
 
 @dataclass(frozen=True)
-class BehindPast(Figures):
+class BehindPast(Reason):
     """The device has lost speed since an earlier run, as `Verdict.past` states."""
 
+    kind = "behind_past"
+
 
 @dataclass(frozen=True)
-class BehindNodes(Figures):
+class BehindNodes(Reason):
     """The node lacks the share `lost` of the speed of the other nodes of a fabric run, with each of its partners."""
+
+    kind = "behind_nodes"
 
     lost: float
     middle: float
@@ -270,15 +306,19 @@ class BehindNodes(Figures):
 
 
 @dataclass(frozen=True)
-class AllAlike(Figures):
+class AllAlike(Reason):
     """All like devices of the node fall short alike, so that they share the cause."""
+
+    kind = "all_alike"
 
     devices: int
 
 
 @dataclass(frozen=True)
-class DidNotEnd(Figures):
+class DidNotEnd(Reason):
     """A run of a series began and did not end: it was killed, or the host went down under it."""
+
+    kind = "did_not_end"
 
     boot: str
     """The id of the boot in which it ran; empty where it is not known."""
@@ -287,24 +327,26 @@ class DidNotEnd(Figures):
 
 
 @dataclass(frozen=True)
-class NoBudget(Figures):
+class NoBudget(Reason):
     """The level has no time for the probe; `enough` is the first level that has, empty if none does."""
+
+    kind = "no_budget"
 
     level: str
     enough: str = ""
 
 
 @dataclass(frozen=True)
-class MayTrain(Figures):
+class MayTrain(Reason):
     """A link is down so few seconds after the boot that it may still train."""
+
+    kind = "may_train"
 
     up: float
 
 
-Reason = Note | Figures
-
 BY_KIND: Mapping[str, type[Reason]] = {
+    **{reason.kind: reason for reason in Reason.__subclasses__() if reason is not Note},
     **dict.fromkeys(NOTES, Note),
-    **{each.kind: each for each in Figures.__subclasses__()},
 }
 """The class of each kind of reason."""

@@ -26,7 +26,7 @@ from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_stru
 
 from pytest_accel.core import details
 from pytest_accel.core.measurement import NOT_IN_FILE, Measurement
-from pytest_accel.core.reasons import BY_KIND, Figures, Note, Reason
+from pytest_accel.core.reasons import BY_KIND, Note, Reason
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Verdict
 
@@ -262,7 +262,9 @@ def _to_data(kind: Any, converter: Converter) -> Callable[[Any], Any]:
     """Return what makes data of an object."""
     special: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
     inner = make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **special)
-    return (lambda value: {**inner(value), "kind": kind.kind}) if issubclass(kind, Figures) else inner
+    return (
+        (lambda value: {**inner(value), "kind": kind.kind}) if issubclass(kind, Reason) and kind is not Note else inner
+    )
 
 
 def _or_text(value: Any) -> Any:
@@ -296,6 +298,7 @@ def _converter(*, detailed: bool) -> Converter:
         lambda hint: hint in (dict, MappingProxyType) or _is(dict, Mapping)(hint),
         lambda value: {str(key): made.unstructure(each) for key, each in value.items()},
     )
+    made.register_unstructure_hook_func(lambda hint: hint is Reason, lambda value: made.unstructure(value, type(value)))
     made.register_unstructure_hook_factory(is_dataclass, _to_data)
     return cast("Converter", made)
 
