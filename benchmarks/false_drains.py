@@ -27,6 +27,7 @@ from population import DEVICES, KINDS, healthy_of
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.summary import Summary
@@ -155,7 +156,7 @@ class Node:
         self.updated = draw.randrange(nights) if draw.random() < UPDATED else nights
         self._change = {family: draw.uniform(-CHANGED, CHANGED) for family in SHAPES}
         self._centre = {family: _centre(LIMITS[family], draw) for family in SHAPES}
-        self.disturbance: str | None = None
+        self.notes: tuple[Note, ...] = ()
         self._hit: tuple[str, int, int, float] | None = None
 
     def begin(self) -> None:
@@ -164,7 +165,7 @@ class Node:
         for family, shape in SHAPES.items():
             fresh = draw.gauss(0, shape.night * math.sqrt(1 - KEPT**2))
             self._night[family] = KEPT * self._night[family] + fresh
-        self.disturbance = "a foreign process" if draw.random() < NOTICED else None
+        self.notes = (Note("disturbed", "a foreign process"),) if draw.random() < NOTICED else ()
         self._hit = None
         if draw.random() < DISTURBED:
             family = draw.choice(list(SHAPES))
@@ -175,7 +176,7 @@ class Node:
         shape, draw, one = SHAPES[family], self._draw, METRICS[family]
         shared = 1 + self._night[family] - shape.heat * self._heat[night]
         shared *= 1 + (self._change[family] if night >= self.updated else 0.0)
-        if self.disturbance:
+        if self.notes:
             shared *= 1 - draw.uniform(0, NOTICED_BY)
         found = []
         for place, device in enumerate(DEVICES):
@@ -188,9 +189,7 @@ class Node:
                 pace *= 1 - self._fault.loss
             details = self._telemetry(pace, place) if family == "products" else Details()
             value = self._centre[family] * pace
-            found.append(
-                Measurement(one.metric, device.uuid, one.unit, value, disturbance=self.disturbance, details=details)
-            )
+            found.append(Measurement(one.metric, device.uuid, one.unit, value, details=details, notes=self.notes))
         return found
 
     def _telemetry(self, pace: float, place: int) -> Details:
@@ -251,9 +250,9 @@ def _judged(
         last = node.go(family, night, 1)
         for one in last:
             result.add(one)
-        result.repeated = True
+        result.close()
     for one in last:
-        if not one.disturbance:
+        if not one.notes:
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)
     return [result.judged(metric, device.uuid, limit, {}) for device in DEVICES]
 

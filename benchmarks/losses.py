@@ -221,7 +221,7 @@ def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], dict[t
         if result.short(metric, limit, of.software):
             for one in node.go(metric):
                 result.add(one)
-        result.repeated = True
+        result.close()
         found += [result.judged(metric, one.subject, limit, of.software) for one in template_]
         attempts.update(result.measured)
     return found, attempts

@@ -57,7 +57,7 @@ class Series:
             if own is None or len(others) < 2:
                 continue
             foreseen = next_run(own, between_runs(others), len(others))
-            printed = one.details.get("next_run")
+            printed = one.next_run
             yield (
                 own.low <= value <= own.high,
                 foreseen.low <= value <= foreseen.high,

@@ -12,7 +12,6 @@ import shipped
 from known_good_nodes import closed, not_applicable, record, save
 
 from pytest_accel.core import untrusted
-from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
@@ -47,8 +46,8 @@ def whole(made: Run) -> Run:
     for metric, subject, _ in terms.circumstances().required:
         if (metric, subject) not in measured:
             value, limit = passing(terms.limits[metric]), terms.limits[metric]
-            details: Details = {"on_all": {each.name: value for each in made.devices}} if limit.same_on_all else {}
-            made.measurements.append(Measurement(metric, subject, limit.unit, value, details=details))
+            on_all = {device.name: value for device in made.devices} if limit.same_on_all else {}
+            made.measurements.append(Measurement(metric, subject, limit.unit, value, on_all=on_all))
     return made
 
 

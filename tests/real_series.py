@@ -79,7 +79,7 @@ def judged(series: Series, metric: str, *, level: str = "standard") -> Verdict:
         metric, GPU.uuid, result.unit, result.value, conditions=result.conditions, ended=ends[-1],
         details=cast("Details", result.details),
     )  # fmt: skip
-    (found,) = with_evidence(measured, GPU, None, readings=readings, earlier=(), foreign=None, excuse=None, moved={})
+    (found,) = with_evidence(measured, GPU, None, readings=readings, earlier=(), foreign=None, load=None)
     return judge([found], limits(series.sku, level)[metric])
 
 

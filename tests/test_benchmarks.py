@@ -86,7 +86,7 @@ def test_repeatability_reads_records_and_writes_a_file_by_which_the_next_run_is_
     assert row[:6] == ["matmul.bf16", "1", "4", "101", "TFLOPS", "1.14%"]
     assert row[6:] == ["0/3", "3/3", "0.115", "above", "a", "tenth"]
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 101.0, samples=(101.0,) * 8)
-    low, high = foreseen(measured, loader.load(str(written))).details["next_run"]
+    low, high = foreseen(measured, loader.load(str(written))).next_run or (0.0, 0.0)
     assert (low + high) / 2 == pytest.approx(101)
     assert (high - low) / 2 == pytest.approx(3.182 * 2**0.5 * 0.01143 * 101, rel=1e-3)  # Student's t of 3
 

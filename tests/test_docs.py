@@ -20,6 +20,7 @@ import yaml
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import ClassFloor, Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import Findings, Located
@@ -222,11 +223,11 @@ FAILS = replace(HOLDS, value=None)
 OUTCOMES = {
     "the limit holds": HOLDS,
     "it holds by less than 2 %": replace(HOLDS, value=101.0),
-    "it holds, but something disturbed the measurement": replace(HOLDS, disturbance="pid 7"),
+    "it holds, but something disturbed the measurement": replace(HOLDS, notes=(Note("disturbed", "pid 7"),)),
     "the software is outside of its range, and no class has a floor": BREAKS,
     "the class floor is broken with software older than its figures": BREAKS,
     "it is broken": BREAKS,
-    "it is broken, and something disturbed the measurement": replace(BREAKS, disturbance="pid 7"),
+    "it is broken, and something disturbed the measurement": replace(BREAKS, notes=(Note("disturbed", "pid 7"),)),
     "something is missing: a library, a permission, memory": replace(FAILS, trouble=Trouble("need", "no memory")),
     "the value cannot be compared with the limit": replace(HOLDS, unit="ms"),
     "the device or the driver does not have it": replace(FAILS, trouble=Trouble("not_applicable", "no counter")),

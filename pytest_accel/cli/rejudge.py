@@ -157,6 +157,7 @@ class _Again:
             return _unmeasured(place, limit, Note("other_conditions", other))
         peaked = [self._peaked(each) for each in attempts]
         beside = background_of(self.attempts, self.kinds, place, terms.spread_of(place[0]), self.past_of)
+        beside = replace(beside, not_repeated=self.record.not_repeated.get(place[0], ""))
         return judge(peaked, limit, self.record.software, self.explain, beside)
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:

@@ -87,10 +87,6 @@ class ProbeDetails(TypedDict, total=False):
     """True if the device waited for the host to launch its work; absent if not. Also written by matmul_mamf. Read by
     causes/diagnosis."""
 
-    doubt: str
-    """A result that was not expected, and that nothing published excludes for a healthy device: the verdict is MARGINAL
-    at best. Written by stream and exact_matmul, read by verdicts/judge."""
-
     counted_mhz: float
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
     causes/evidence."""
@@ -332,68 +328,29 @@ class JudgingDetails(TypedDict, total=False):
     causes/diagnosis."""
     clock_losses: ClockLosses
     """Any probe on a device whose clock is read. Written by causes/evidence, read by causes/shares."""
-    of_peak: float
-    """The value as a fraction of its peak, from the datasheet or measured in the same run. Written by
-    causes/evidence."""
     of_clock: OfClock
     """matmul, soak: written by causes/evidence, read by causes/diagnosis."""
     of_alone: float
     """host_copy_all: the rate as a fraction of the device's rate alone. Written by causes/evidence, read by
     causes/diagnosis."""
-    joules_per_tflop: float
-    """matmul, soak: J for 10^12 operations, by the energy counter. Written by causes/evidence."""
-    variation: float
-    """Standard deviation of the blocks as a fraction of their mean. Written by causes/evidence, read by
-    causes/diagnosis."""
-    unproven: str
-    """soak: the reason why a value that holds is weak evidence, such as a load that was too light. Written by
-    causes/evidence, read by verdicts/judge."""
     warmed_k: float
     """soak.droop_slow: kelvin by which the device was warmer in the last third. Written by causes/evidence, read by
     verdicts/limit."""
-    single_sign: str
-    """soak.throttle.sw_thermal: the reason why it is no fault by itself, so that a broken limit is MARGINAL. Written by
-    facts/telemetry, read by verdicts/judge."""
-    excuse: str
-    """The load before the run that excuses a low speed of a CPU. Written by causes/evidence, read by
-    verdicts/judge."""
-    not_repeated: str
-    """The reason why a value that falls short was not measured again: no time for repeats is left. Written and read by
-    verdicts/judge."""
-    counters: Mapping[str, int]
-    """Error counters that increased meanwhile, by name. Written by causes/evidence."""
-    next_run: Sequence[float]
-    """The 95 % interval (low, high) of the next run's value, in the unit of the metric. Written by facts/results,
-    read by verdicts/limit."""
     ranks: Sequence[Value | None]
     """Collectives: the value of every rank. Written by facts/results."""
     traceback: str
     """The traceback of a probe that raised an exception. Written by facts/results."""
-    on_all: Mapping[str, Value]
-    """Facts: the value of every device that reports one, by its name. Written by facts/inventory, read by
-    verdicts/limit for limits that are the same on all."""
-    worst: str
-    """host, host_counters: the part whose value is reported. Written by facts/inventory and facts/host_counters,
-    read by verdicts/judge."""
     moved: Mapping[str, int]
     """host_counters: the increase of the counter of each part. Written by facts/host_counters."""
-    changed: str
-    """inventory, health: what changed since the reading before, and between which probes. Written by
-    facts/changed_facts and facts/inventory, read by verdicts/judge."""
-    during: str
-    """counters: the probes during which the counter increased. Written by facts/error_counters and
-    facts/error_reports, read by verdicts/judge."""
     windows: Sequence[CounterWindow]
     """counters: the windows in which the counter increased. Written by facts/error_counters."""
     reports: Sequence[ErrorReport]
     """counters: what was reported. Written by facts/error_reports."""
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
-    causes/peer_matrix, as the two below."""
+    causes/peer_matrix, as the one below."""
     worst_pair: str
     """peer_copy: the pair that the device is judged by, by name."""
-    explains: str
-    """peer_copy: the cause of a shortfall that only the whole matrix can tell. Read by verdicts/judge."""
     fabric: FabricPart
     """fabric.pairs: what the fabric run concluded of the node. Written by run/fabric, read by verdicts/references."""
 

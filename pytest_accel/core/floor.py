@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,12 +11,14 @@ from typing import Any
 from pytest_accel.core import versions
 from pytest_accel.core.measurement import is_rate, is_time
 from pytest_accel.core.method import found_differences
-from pytest_accel.core.reasons import OtherVersion
+from pytest_accel.core.reasons import Note, OtherVersion, Reason
 from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 
 COMPARED = ("ranks", "algorithm")
 """Conditions of a limit that do not say whether its figures hold: with other ranks a value is not judged, and another
 algorithm is the cause of a shortfall."""
+MARGINAL_WITHIN = 0.02
+"""A measured value that holds by less than this fraction of the limit is marginal."""
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 BASES = {"measured": Basis.OWN, "published": Basis.METHOD, "agreed": Basis.AGREED}
 """The basis of a limit by the kind of its source."""
@@ -31,12 +34,16 @@ class Floor:
 
     bound: Limit
     basis: Basis | None = None
-    older: OtherVersion | None = None
-    """The software that the bound does not hold for, older than that of the class: breaking it is INCONCLUSIVE."""
+    excuses: tuple[tuple[Reason, float], ...] = ()
+    """What makes a value that breaks the bound INCONCLUSIVE, each with the value from which on it does: software older
+    than that of the bound, down to the limit's own floor; a ring, where the algorithm of a collective is not stated."""
     unknown: tuple[OtherVersion, ...] = ()
     """The versions that are not known. They excuse nothing."""
-    least: float | None = None
-    """The limit's own floor below that of the class: a value below both is FAIL whatever software is older."""
+
+    @property
+    def rejects_below(self) -> float | None:
+        """The floor below which nothing excuses a value; None where none is rejected."""
+        return min((self.bound.floor, *(least for _, least in self.excuses))) if self.bound.floor is not None else None
 
 
 def floor_in_force(
@@ -54,17 +61,21 @@ def floor_in_force(
     outside, unknown = within(limit.software, software)
     own, of_class = limit, limit.class_floor
     if outside and not (limit.relative or is_rate(limit.unit) or is_time(limit.unit)):
-        return Floor(own, older=outside)
+        return Floor(own, excuses=((outside, -math.inf),))
+    excuses: list[tuple[Reason, float]] = []
+    if (by_ring := limit.conditions.get("by_ring")) and not conditions.get("algorithm"):
+        excuses.append((Note("as_ring", f"{by_ring:g} {limit.unit}"), (1 - MARGINAL_WITHIN) * by_ring))
     if differs or outside or limit.declared_by is DeclaredBy.CLASS:  # whose own floor is that of the class
         own = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
     if of_class is None or (own.floor or 0) >= (of_class.share if own.relative else of_class.value):
         basis = BASES.get(limit.source.kind) if limit.source and own.bounded else None
-        return Floor(own, basis, unknown=tuple(unknown) if own.bounded else ())
+        return Floor(own, basis, tuple(excuses), tuple(unknown) if own.bounded else ())
     older, unknown = within(of_class.software, software)
     kept = own if own.unit == of_class.unit else limit.without_bounds()
     bound = replace(limit.without_bounds(), ceiling=kept.ceiling, warn=kept.warn, published=own.published)
     bound = replace(bound, floor=of_class.value, unit=of_class.unit)
-    return Floor(bound, Basis.CLASS, older, tuple(unknown), kept.floor)
+    excuses += [(older, -math.inf if kept.floor is None else kept.floor)] if older else []
+    return Floor(bound, Basis.CLASS, tuple(excuses), tuple(unknown))
 
 
 def within(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[OtherVersion | None, list[OtherVersion]]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from pytest_accel.core import details
 from pytest_accel.core.details import Details
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.stats import Estimate, estimate, estimate_median, estimate_rate, estimate_ratio, standard_error
 
 NOT_IN_FILE: Final = MappingProxyType({"file": False})
@@ -164,8 +165,9 @@ class Measurement:
     peak: Peak | None = None
     conditions: Mapping[str, Any] = field(default_factory=dict)
     trouble: Trouble | None = None
-    disturbance: str | None = None
-    """The external disturbance of the measurement, which excuses a shortfall and nothing else."""
+    notes: tuple[Note, ...] = ()
+    """What a verdict takes into account besides the value: excuses of a shortfall and doubts (verdicts/excuses.py), the
+    cause where it is known already, what changed, where and when."""
     how: str = "together"
     """How the devices worked: "together" (at once, or in turn as the probe says), or this one "alone"."""
     started: float = 0.0
@@ -176,6 +178,14 @@ class Measurement:
     """The statistic that makes the value from the samples."""
     simulated: bool = False
     """True if the device, or the node, was simulated."""
+    next_run: tuple[float, float] | None = None
+    """The 95 % interval (low, high) of the next run's value, in the unit of the metric; None if it is not known."""
+    on_all: Mapping[str, Value] = field(default_factory=dict)
+    """Facts: the value of every device that has to have the same one, by its name."""
+
+    def noted(self, kind: str) -> str:
+        """Return the text of the first note of a kind, empty without one."""
+        return next((note.text for note in self.notes if note.kind == kind), "")
 
     @cached_property
     def estimate(self) -> Estimate | None:

@@ -47,9 +47,10 @@ NOTES: Mapping[str, str] = {
     "unproven": "{text}",
     "doubt": "{text}; nothing published says that a healthy device may not show it",
     "single_sign": "no second sign of heat: {text}",
-    "excused": "excused: before the run, {text}",
+    "load": "excused: before the run, {text}",
     "beyond_load": "too slow to be due to the load before the run: {text}",
     "disturbed": "disturbed: {text}",
+    "chosen": "chosen by {text}",
     "restricted": "restricted by {text}",
     "as_ring": "the algorithm is not stated, and rings give {text}",
     "island": "fast with {text}, and slow with all others",
@@ -219,8 +220,6 @@ class OtherAlgorithm(Reason):
     wanted: str
     said: str = ""
     """Why the library did, in its own words."""
-    chosen_by: str = ""
-    """The setting of the user that chose it, with its place; empty if the library did."""
 
 
 @dataclass(frozen=True)

@@ -328,6 +328,8 @@ class Run:
     packing_list: PackingListEntry = field(default_factory=PackingListEntry)
     notes: list[str] = field(default_factory=list)
     """Sentences that a reader should know besides the verdicts."""
+    not_repeated: dict[str, str] = field(default_factory=dict)
+    """Why what fell short was not measured again, by metric: no time for repeats was left."""
     earlier_attempts: list[EarlierRecord] = field(default_factory=list)
     baseline: BaselineEntry = field(default_factory=BaselineEntry)
     telemetry: TelemetryFile = field(default_factory=TelemetryFile)

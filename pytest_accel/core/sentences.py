@@ -51,8 +51,8 @@ def _interval(one: reasons.Interval, _: Verdict) -> str:
 
 
 def _other_algorithm(one: reasons.OtherAlgorithm, _: Verdict) -> str:
-    why = f"{one.library} used {one.used}; the limit's reference was measured with {one.wanted}"
-    return f"{why}{f' ({one.said})' if one.said else ''}{f'; chosen by {one.chosen_by}' if one.chosen_by else ''}"
+    said = f" ({one.said})" if one.said else ""
+    return f"{one.library} used {one.used}; the limit's reference was measured with {one.wanted}{said}"
 
 
 def _other_version(one: reasons.OtherVersion, _: Verdict) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from pytest_accel.core.details import Mismatch, ProbeDetails
+from pytest_accel.core.details import Mismatch
+from pytest_accel.core.reasons import Note
 from pytest_accel.probes.declare import probe
 from pytest_accel.probes.device import blas, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable
@@ -90,7 +91,6 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
         value=watch.wrong,
         conditions={**watch.conditions, "largest_integers": watch.largest, "data_sets": DATA_SETS},
         details={
-            **watch.doubt,
             "compared_products": watch.products,
             "differing_products": watch.differing,
             "normal_data": "compared with itself" if watch.repeats else NOT_COMPARED,
@@ -99,6 +99,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
             "excluded_fault_rate_95": 3 / max(1, watch.products),
             "mismatches": watch.seen,
         },
+        notes=watch.notes,
         wrong=watch.sentence(),
     )
 
@@ -113,7 +114,7 @@ class _Watch:
         self.largest = [largest(dtype, k)] * (DATA_SETS - 1) + [small]
         self.wrong = self.products = self.differing = self.on_host = 0
         self.checksum = 0
-        self.doubt: ProbeDetails = {}
+        self.notes: list[Note] = []
         self.seen: list[Mismatch] = []
         self._random = Gemm(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
@@ -170,7 +171,7 @@ class _Watch:
         apart = (one.float() - other.float()).abs()
         rounded = bool((apart <= 2 * self._random.tolerance.allowed(self.shape[2], one.float())).all())
         if rounded and float((apart > 0).float().mean()) <= ROUNDED:
-            self.doubt = {"doubt": FEW}
+            self.notes = [Note("doubt", FEW)]
         return rounded
 
     def _operands(self, place: int, where: Any, kind: Any) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pytest_accel.core.reasons import Note
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -106,7 +107,7 @@ def stream(
     if not check():
         if device.is_cpu or dtype != "fp32" or op not in SUMS:
             raise WrongResult("the arrays do not hold the expected result")
-        result.details["doubt"] = f"the sum in fp32 is off by more than {SUM_ERROR:.0e} of the exact one"
+        result.notes.append(Note("doubt", f"the sum in fp32 is off by more than {SUM_ERROR:.0e} of the exact one"))
     return result
 
 

@@ -20,7 +20,7 @@ from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.causes.diagnosis import explaining
-from pytest_accel.judging.causes.evidence import with_evidence, with_excuse
+from pytest_accel.judging.causes.evidence import excuses, with_evidence
 from pytest_accel.judging.facts import delivery, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
@@ -228,14 +228,15 @@ class Measuring:
             self._leave(attempts, self._deadline.stopped)
             return
         subjects = {each.subject for each in self._short(attempts, limits)}
-        attempts.repeated = True
+        attempts.close()
         if declared.runs == "together" and len(self._devices) > 1:
             measured = len(self._measured(request))
             self._alone(attempts, request, self._repeats.single_out(declared, subjects, measured))
 
     def _leave(self, attempts: Attempts, why: str) -> None:
         """Note that there is no time to measure again."""
-        attempts.leave(why)
+        attempts.close(why)
+        self._ledger.record.not_repeated.update({metric: why for metric, _ in attempts.measured})
         self.save(attempts)
 
     def _alone(self, attempts: Attempts, request: Request, subjects: set[str]) -> None:
@@ -317,10 +318,10 @@ class Measuring:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
         if call.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
-            excuse = next((why for each in self._devices if (why := self._excuse(each))), None)
-            for each in results.per_node(outcomes, call, self._peak):
-                under = with_excuse(replace(each, disturbance=disturbed), excuse)
-                attempts.add(results.foreseen(under, self._setup.terms.sku))
+            notes = excuses(disturbed, next((why for device in self._devices if (why := self._load(device))), None))
+            for measurement in results.per_node(outcomes, call, self._peak):
+                noted = replace(measurement, notes=(*measurement.notes, *notes))
+                attempts.add(results.foreseen(noted, self._setup.terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
@@ -348,7 +349,6 @@ class Measuring:
         for each in found:
             device = devices[each.subject]
             readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
-            window = self._pool.sensor.counters.last(device.uuid)
             found_with_it = with_evidence(
                 each,
                 device,
@@ -356,8 +356,7 @@ class Measuring:
                 readings=readings,
                 earlier=self._ledger.record.measurements,
                 foreign=self._foreign(device),
-                excuse=self._excuse(device),
-                moved=window.moved if window else {},
+                load=self._load(device),
             )
             for one in found_with_it:
                 if not (sku and why_not_applicable(sku, one.metric, self._setup.terms.platform)):
@@ -370,7 +369,7 @@ class Measuring:
         reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self._pool.sensor.foreign.get(device.uuid)
 
-    def _excuse(self, device: Device) -> str | None:
+    def _load(self, device: Device) -> str | None:
         """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 

@@ -13,6 +13,7 @@ import tabled
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
@@ -256,9 +257,17 @@ def test_the_waiver_of_the_run_covers_what_it_covered_and_nothing_else() -> None
 
 
 def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    own: Details = {"on_all": {"gpu0": float("inf")}, "own": {"rows": [1, {"a": None}]}}
+    own: Details = {"own": {"rows": [1, {"a": None}]}}
     strange = Measurement(
-        "a", "GPU-0", "s", float("inf"), (1.0, -float("inf")), trouble=Trouble("need", "x"), details=own
+        "a",
+        "GPU-0",
+        "s",
+        float("inf"),
+        (1.0, -float("inf")),
+        trouble=Trouble("need", "x"),
+        details=own,
+        notes=(Note("at", "p0"),),
+        on_all={"gpu0": float("inf")},
     )
     old = ran(measurements=[*measured(), strange])
     old.verdicts[-1] = replace(old.verdicts[-1], waiver=WAIVER)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -84,6 +85,6 @@ def test_a_load_that_begins_while_a_probe_measures_is_named(other: subprocess.Po
     why = disturbance(device, summarise(readings))
     assert why, readings
     assert re.fullmatch(r"other processes took \d+% of the CPU time", why)
-    short = Measurement("matmul.fp32", "CPU-0", "TFLOPS", 0.05, disturbance=why)
+    short = Measurement("matmul.fp32", "CPU-0", "TFLOPS", 0.05, notes=(Note("disturbed", why),))
     verdict = judge([short], Limit("matmul.fp32", "TFLOPS", floor=0.1))
     assert (verdict.status, sentence_of(verdict).endswith(f"; disturbed: {why}")) == (Status.INCONCLUSIVE, True)

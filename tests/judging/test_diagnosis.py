@@ -9,6 +9,7 @@ from judged_tables import tabled
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.causes.diagnosis import cause, explaining, reason_words, variation
@@ -200,8 +201,8 @@ def test_the_evidence_of_either_attempt_that_broke_the_limit_counts(
 
 
 def test_a_cause_that_the_measurement_holds_goes_first() -> None:
-    """A matrix of peers tells it, and records of older versions have it of every measurement."""
-    told = measured("matmul.bf16", {}, explains="HW thermal slowdown 41% of the time")
+    """A matrix of peers tells it."""
+    told = replace(measured("matmul.bf16", {}), notes=(Note("cause", "HW thermal slowdown 41% of the time"),))
     for verdict in (judge([told], FLOOR, explain=explaining([gpu()])), judge([told], FLOOR)):
         assert sentence_of(verdict) == f"{SHORT}; HW thermal slowdown 41% of the time"
 
@@ -209,7 +210,7 @@ def test_a_cause_that_the_measurement_holds_goes_first() -> None:
 def test_blocks_that_vary_are_said_beside_the_cause() -> None:
     """A limit that is always there holds every block back; a host that feeds the device too slowly does not."""
     even, uneven = (
-        str(cause(measured("matmul.bf16", seen(clock=1980.0), variation=variation(blocks * 5)), gpu()))
+        str(cause(replace(measured("matmul.bf16", seen(clock=1980.0)), samples=tuple(blocks * 5)), gpu()))
         for blocks in ([700.0, 702.0, 698.0], [700.0, 500.0, 690.0])
     )
     assert "samples vary" not in even

@@ -12,6 +12,7 @@ from worded import worded
 
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NODE, Device, Measurement
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -170,8 +171,8 @@ def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread |
 
 def test_a_figure_of_another_method_is_counted_and_not_compared() -> None:
     other = memory(1000.0, conditions={"array": "2 GiB"})
-    disturbed, alone = memory(1000.0, "GPU-1", disturbance="in use"), memory(9.0, metric="stream.read")
-    excused = memory(9.0, metric="stream.dot", details={"excuse": "busy"})
+    disturbed, alone = memory(1000.0, "GPU-1", notes=(Note("disturbed", "in use"),)), memory(9.0, metric="stream.read")
+    excused = memory(9.0, metric="stream.dot", notes=(Note("load", "busy"),))
     then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone, excused])
     found = of(then, node(measurements=[other, disturbed, excused]))
     assert (found.compared, found.not_compared, found.exit, told(found)) == (0, 4, exits.HOLDS, [])

@@ -10,7 +10,7 @@ from judged_tables import tabled
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import Datasheet
-from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, joules, of_clock
+from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, of_clock
 
 GPU = Device("GPU-0", 0, "amd", "a GPU")
 
@@ -57,13 +57,3 @@ def test_a_clock_that_was_counted_otherwise_leaves_no_share() -> None:
         one = replace(measured(708), details={"counted_mhz": counted})
         found = of_clock(one, shipped.load("mi300x").datasheet, GPU, at(1207)) or {}
         assert (found["mhz"], found["counted_mhz"], "share" in found) == (1207, counted, known)
-
-
-def test_energy_by_work() -> None:
-    """750 W at 708 TFLOPS are 1.06 J per 10^12 operations."""
-    assert joules(measured(708), {"seconds": 10.0, "energy_j": 7500.0}) == pytest.approx(750 / 708)
-
-
-@tabled("changes, telemetry", "data/judging/efficiency.yaml")
-def test_no_energy_is_said_of_what_it_was_not_measured_for(changes: Any, telemetry: Any) -> None:
-    assert joules(replace(measured(708), **changes), telemetry) is None

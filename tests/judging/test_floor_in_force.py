@@ -1,5 +1,6 @@
 """The floor in force: which bound judges a value in a run, and what remains of the others."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +38,9 @@ def test_the_tightest_of_own_agreed_and_method_else_the_class_is_in_force() -> N
         floor_in_force(replace(BOTH, floor=400.0), {"torch": "2.13"}),
         floor_in_force(replace(PUBLISHED, class_floor=CLASS), {"torch": "2.13"}),
     ]
-    assert [(each.bound.floor, each.basis, each.older) for each in of_class] == [(500.0, Basis.CLASS, None)] * 4
-    assert floor_in_force(BOTH, {"torch": "2.5"}).older == OtherVersion("torch", ">=2.6", "2.5")
+    assert [(floor.bound.floor, floor.basis, floor.excuses) for floor in of_class] == [(500.0, Basis.CLASS, ())] * 4
+    older = floor_in_force(BOTH, {"torch": "2.5"})
+    assert (older.excuses, older.rejects_below) == (((OtherVersion("torch", ">=2.6", "2.5"), -math.inf),), -math.inf)
     marker = Limit("matmul.bf16", "of peak", floor=0.8)
     assert (floor_in_force(marker).bound, floor_in_force(marker).basis) == (marker, None)
 

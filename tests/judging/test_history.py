@@ -53,9 +53,10 @@ def verdict(
     spread: Spread | None = SPREAD,
     terms: Mapping[str, str] | None = None,
     devices: Sequence[Device] = (GPU,),
+    not_repeated: str = "",
 ) -> Verdict:
-    history = History(runs, devices, lambda: terms or {})
-    return judge(attempts, None, background=Background(spread=spread, past_of=history.past))
+    past_of = History(runs, devices, lambda: terms or {}).past
+    return judge(attempts, None, background=Background(spread=spread, past_of=past_of, not_repeated=not_repeated))
 
 
 def past(found: Verdict) -> tuple[str, str, float]:
@@ -106,14 +107,14 @@ def test_a_finding_has_to_be_confirmed() -> None:
     runs, first = [run(3, 3000.0)], memory(2880.0)
     assert verdict(runs, first, memory(2995.0)).status is Status.NOT_APPLICABLE
     assert verdict(runs, first, memory(2881.0)).status is Status.MARGINAL
-    left = memory(2880.0, details={"not_repeated": "no time"})
-    assert verdict(runs, left).reasons[-1] == Note("repeat_without_time", "no time")
+    left = verdict(runs, memory(2880.0), not_repeated="no time")
+    assert left.reasons[-1] == Note("repeat_without_time", "no time")
 
 
 def test_a_drop_that_the_repeat_cannot_show_is_kept() -> None:
     """The repeat was disturbed, or made under other conditions; nothing clears what the first round showed."""
     first, shorter = memory(2800.0), memory(2800.0, conditions={"seconds": 60})
-    disturbed = replace(first, disturbance="another process")
+    disturbed = replace(first, notes=(Note("disturbed", "another process"),))
     for rounds in ((first, disturbed), (first, shorter), (disturbed, first)):
         found = verdict([run(3, 3000.0)], *rounds)
         assert (found.status, found.reasons[-1]) == (Status.MARGINAL, Note("one_round"))

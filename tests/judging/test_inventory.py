@@ -9,6 +9,7 @@ from judged_tables import tabled
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -98,7 +99,7 @@ def test_what_one_device_states_no_other_of_its_model_may_call_unsupported() -> 
 def test_a_fact_of_the_host_is_a_measurement_of_the_node() -> None:
     found = host_fact("host.nic_link_downed", {"value": 7, "worst": "mlx5_3/1", "details": {"ports": {"mlx5_3/1": 7}}})
     assert (found.subject, found.unit, found.value, found.trouble) == (NODE, "count", 7, None)
-    assert found.details == {"ports": {"mlx5_3/1": 7}, "worst": "mlx5_3/1"}
+    assert (found.details, found.notes) == ({"ports": {"mlx5_3/1": 7}}, (Note("at", "mlx5_3/1"),))
 
 
 NICS = Limit("host.nics_active", "count", floor=8, conditions={"gb_per_s": 50.0})

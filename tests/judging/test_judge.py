@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from judged_tables import tabled
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (
     Alone,
@@ -24,7 +23,9 @@ from pytest_accel.core.reasons import (
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
+from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.probes.device.collectives import excuses
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 CEILING = Limit("soak.droop", "1", ceiling=0.05)
@@ -67,7 +68,7 @@ def test_what_is_no_number_holds_no_limit() -> None:
     [(730.0, FLOOR, Status.MARGINAL), (730.0, None, Status.MARGINAL), (600.0, FLOOR, Status.FAIL)],
 )
 def test_a_doubt_of_the_probe_warns_and_never_rejects(value: float, limit: Limit | None, expected: Status) -> None:
-    verdict = judge([found(value, details={"doubt": "the sum is off"})], limit)
+    verdict = judge([found(value, notes=(Note("doubt", "the sum is off"),))], limit)
     assert verdict.status is expected
     assert "the sum is off; nothing published says that a healthy device may not show it" in sentence_of(verdict)
 
@@ -116,10 +117,11 @@ def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
 @tabled("settings, chosen", "data/judging/judge.yaml")
 def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any], chosen: str) -> None:
     conditions = {"algorithm": "ring", "backend": "nccl", **settings}
-    verdict = judge([found(600, conditions=conditions)], BY_NVLS)
+    notes = tuple(excuses(conditions))
+    verdict = judge([found(600, conditions=conditions, notes=notes)], BY_NVLS)
     assert verdict.status is (Status.INCONCLUSIVE if chosen else Status.FAIL)
-    assert verdict.reasons[-1] == replace(OTHER, chosen_by=chosen)
-    assert status(730, BY_NVLS, conditions=conditions) is Status.PASS
+    assert verdict.reasons[1:] == (OTHER, *([Note("chosen", chosen)] if chosen else []))
+    assert status(730, BY_NVLS, conditions=conditions, notes=notes) is Status.PASS
 
 
 @tabled("name, text, restricts", "data/judging/judge.yaml")
@@ -128,10 +130,11 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
 ) -> None:
     """Unlike the environment, NCCL's own files reach the workers."""
     conditions = {"backend": "nccl", "conf_files": {"/etc/nccl.conf": {name: text}}}
-    verdict = judge([found(600, conditions=conditions)], FLOOR)
+    notes = tuple(excuses(conditions))
+    verdict = judge([found(600, notes=notes)], FLOOR)
     assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
     assert (verdict.reasons[-1] == Note("restricted", f"{name}={text} in /etc/nccl.conf")) == restricts
-    assert status(730, FLOOR, conditions=conditions) is Status.PASS
+    assert status(730, FLOOR, notes=notes) is Status.PASS
 
 
 VALIDATED = replace(FLOOR, software={"nccl": ">=2.18"})
@@ -269,7 +272,7 @@ def test_a_large_shortfall_counts_although_it_was_seen_once(
 
 
 def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
-    disturbed = replace(found(20.0), disturbance="in use by pid 4")
+    disturbed = replace(found(20.0), notes=(Note("disturbed", "in use by pid 4"),))
     assert judge([disturbed, GOOD], REFERENCE).status is Status.MARGINAL
     assert judge([disturbed, BAD], REFERENCE).status is Status.FAIL
 
@@ -286,19 +289,20 @@ def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() 
     assert verdict.reasons == (Compared("floor"), Note("repeat_failed", "no fast path"))
 
 
-UNREPEATED: Details = {"not_repeated": "the 20 s for repeats at quick leave 1 s"}
+UNREPEATED = Background(not_repeated="the 20 s for repeats at quick leave 1 s")
 
 
 @tabled("value, limit, expected", "data/judging/judge.yaml")
 def test_a_shortfall_that_there_was_no_time_to_repeat_fails_only_if_it_is_beyond_doubt(
     value: float, limit: Limit, expected: Status
 ) -> None:
-    stopped = found(trouble=NEED, details=UNREPEATED)  # a repeat that the time limit stopped was not made
-    for attempts in ([replace(found(value), details=UNREPEATED)], [found(value), stopped]):
-        verdict = judge(attempts, limit)
+    # a repeat that the time limit stopped was not made
+    for attempts in ([found(value)], [found(value), found(trouble=NEED)]):
+        verdict = judge(attempts, limit, background=UNREPEATED)
         assert verdict.status is expected
         assert Note("repeat_without_time", "the 20 s for repeats at quick leave 1 s") in verdict.reasons
-    assert status(700.0, FLOOR, details=UNREPEATED) is Status.PASS
+    assert judge([found(700.0)], FLOOR, background=UNREPEATED).status is Status.PASS
+    assert judge([found(value)] * 2, limit, background=UNREPEATED).status is Status.FAIL, "its repeat was measured"
 
 
 def test_a_measurement_alone_attributes() -> None:
@@ -315,23 +319,25 @@ def test_a_measurement_alone_attributes() -> None:
     [(600.0, Status.INCONCLUSIVE), (730.0, Status.MARGINAL), (680.0, Status.MARGINAL)],
 )
 def test_a_disturbance_excuses_a_shortfall_and_never_clears_it(value: float, expected: Status) -> None:
-    stolen = "the hypervisor took 30% of the CPU time"
-    assert status(value, FLOOR, disturbance=stolen) is expected
-    assert status(value, FLOOR, disturbance=stolen, trouble=LOST) is Status.FAIL
+    stolen = (Note("disturbed", "the hypervisor took 30% of the CPU time"),)
+    assert status(value, FLOOR, notes=stolen) is expected
+    assert status(value, FLOOR, notes=stolen, trouble=LOST) is Status.FAIL
 
 
 def test_a_count_that_is_right_is_right_beside_other_processes() -> None:
     exact = Limit("exact_matmul.fp32", "count", equals=0)
-    beside = replace(found(0, "count", disturbance="pid 7 used the device too"), metric="exact_matmul.fp32")
+    beside = replace(
+        found(0, "count", notes=(Note("disturbed", "pid 7 used the device too"),)), metric="exact_matmul.fp32"
+    )
     assert judge([beside], exact).status is Status.PASS
 
 
 def test_a_load_before_the_run_excuses_a_low_speed_alone() -> None:
     load = "other processes take 83% of the processor's time"
-    slow = replace(found(600.0), samples=(600.0,) * 5, details={"excuse": load})
+    slow = replace(found(600.0), samples=(600.0,) * 5, notes=(Note("load", load),))
     verdict = judge([slow], FLOOR)
     assert verdict.status is Status.MARGINAL
-    assert verdict.reasons[-1] == Note("excused", load)
+    assert verdict.reasons[-1] == Note("load", load)
     assert judge([replace(slow, value=6.0, samples=(6.0,) * 5)], FLOOR).status is Status.FAIL
     wrong = Limit("exact_matmul.fp32", "count", equals=0)
     assert judge([replace(slow, metric=wrong.metric, value=3, unit="count")], wrong).status is Status.FAIL
@@ -367,7 +373,7 @@ VBIOS = Limit("inventory.vbios", "version", same_on_all=True)
 def on_all(value: Value | None, *all_values: Value) -> Verdict:
     """The verdict on one device of a node whose devices have these values."""
     values = {f"gpu{place}": each for place, each in enumerate(all_values)}
-    return judge([Measurement("inventory.vbios", "GPU-0", "version", value, details={"on_all": values})], VBIOS)
+    return judge([Measurement("inventory.vbios", "GPU-0", "version", value, on_all=values)], VBIOS)
 
 
 def test_the_device_that_differs_from_most_is_blamed_and_no_other() -> None:
@@ -419,5 +425,5 @@ def test_a_warning_alone_asks_for_nothing_that_cannot_be_read_and_excuses_no_los
 def test_the_worst_of_several_is_named() -> None:
     limit = Limit("host.nic_errors", "count", ceiling=10)
     for value in (0, 12):
-        measured = Measurement("host.nic_errors", "node", "count", value, details={"worst": "mlx5_3/1"})
+        measured = Measurement("host.nic_errors", "node", "count", value, notes=(Note("at", "mlx5_3/1"),))
         assert judge([measured], limit).reasons[-1] == Note("at", "mlx5_3/1")

@@ -23,15 +23,15 @@ def sku() -> Sku:
 def test_the_interval_is_that_of_the_metric_or_its_probe(sku: Sku) -> None:
     """1.96 x sqrt(2) x 1 % of 700."""
     for metric, half in (("matmul.bf16", 19.4), ("matmul.fp8", 38.8), ("matmul.bf16@m=64", 19.4)):
-        low, high = foreseen(replace(MEASURED, metric=metric), sku).details["next_run"]
+        low, high = foreseen(replace(MEASURED, metric=metric), sku).next_run or (0, 0)
         assert (700 - low, high - 700) == pytest.approx((half, half), rel=5e-3)
 
 
 def test_without_a_known_spread_nothing_is_foreseen(sku: Sku) -> None:
     lost = replace(MEASURED, trouble=Trouble("device", "lost"))
     others = replace(MEASURED, metric="stream.copy"), replace(MEASURED, samples=(700.0,)), lost
-    assert not [each for each in others if "next_run" in foreseen(each, sku).details]
-    assert "next_run" not in foreseen(MEASURED, None).details
+    assert not [other for other in others if foreseen(other, sku).next_run]
+    assert foreseen(MEASURED, None).next_run is None
 
 
 def test_the_table_shows_it_beside_the_value(sku: Sku) -> None:

@@ -48,14 +48,15 @@ def beside(
     others: Sequence[float | Measurement] = (100.0,) * 7,
     limit: Limit | None = None,
     software: dict[str, str] | None = None,
+    not_repeated: str = "",
 ) -> Verdict:
     """Return the verdict on GPU-7 beside seven others."""
-    last = replace(attempts[0], details={}, disturbance=None, trouble=None)
+    last = replace(attempts[0], details={}, notes=(), trouble=None)
     alike = [
         [each if isinstance(each, Measurement) else replace(last, subject=f"GPU-{place}", value=each)]
         for place, each in enumerate(others)
     ]
-    background = Background([attempts, *alike], [attempts, *alike], spread)
+    background = Background([attempts, *alike], [attempts, *alike], spread, not_repeated=not_repeated)
     return judge(attempts, limit, software or {}, background=background)
 
 
@@ -184,7 +185,7 @@ def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows
 
 def test_what_fails_by_its_limit_is_told_by_its_limit_and_its_cause_once() -> None:
     assert sentence_of(beside(one(40.0), limit=FLOOR)) == "40 TFLOPS, floor 60 TFLOPS (-33.3%)"
-    slow = replace(one(59.0), details={"explains": "its clock is low"})
+    slow = replace(one(59.0), notes=(Note("cause", "its clock is low"),))
     verdict = beside(slow, limit=replace(FLOOR, floor=50.0))
     assert (verdict.status, sentence_of(verdict).count("its clock is low")) == (Status.FAIL, 1)
 
@@ -203,7 +204,7 @@ def test_who_counts_as_a_neighbour() -> None:
     assert beside(memory(96.0), others=[100.0] * 6 + [0.0]).status is Status.FAIL
     assert beside(memory(0.0)).status is Status.FAIL
     assert beside(one(40.0, subject=NODE)).status is Status.NOT_APPLICABLE
-    disturbed = replace(one(40.0), disturbance="in use")
+    disturbed = replace(one(40.0), notes=(Note("disturbed", "in use"),))
     others = [replace(disturbed, subject=f"GPU-{place}", value=100.0) for place in range(7)]
     assert beside(one(40.0), others=others).status is Status.NOT_APPLICABLE
     for own in (disturbed, replace(one(None), trouble=Trouble("need", "no time"))):
@@ -223,19 +224,19 @@ def test_the_repeat_confirms_clears_or_leaves_it_open() -> None:
     cleared = beside(slow, fine)
     found = behind(cleared)
     assert (cleared.status, found and found.at_first) == (Status.MARGINAL, True)
-    open_ = beside(slow, replace(fine, disturbance="another process"))
+    open_ = beside(slow, replace(fine, notes=(Note("disturbed", "another process"),)))
     assert (open_.status, open_.reasons[-1]) == (Status.INCONCLUSIVE, Note("one_round"))
-    late = beside(replace(slow, details={"not_repeated": "no time"}))
+    late = beside(slow, not_repeated="no time")
     assert (late.status, late.reasons[-1]) == (Status.INCONCLUSIVE, Note("repeat_without_time", "no time"))
     once = beside(one(40.0), one(100.0))
     assert (once.status, once.reasons[-1]) == (Status.FAIL, Note("beyond_noise"))
-    busy = replace(one(40.0), details={"excuse": "other processes take 90% of the processor's time"})
+    busy = replace(one(40.0), notes=(Note("load", "other processes take 90% of the processor's time"),))
     assert beside(busy, busy).status is Status.MARGINAL, "a CPU of a machine at work"
 
 
 def test_the_cause_is_that_of_the_round_that_fell_short() -> None:
     hot = "HW thermal slowdown 90% of the time"
-    slow = replace(one(40.0), details={"explains": hot})
+    slow = replace(one(40.0), notes=(Note("cause", hot),))
     assert beside(slow, one(100.0)).reasons[-1] == Note("cause", hot)
     found = beside(slow, slow, replace(slow, value=99.0, how="alone")).reasons
     assert found[-2:] == (Alone(99.0, "TFLOPS"), Note("cause", hot))
@@ -269,7 +270,7 @@ def test_a_marginal_distance_is_measured_again_once() -> None:
     for device in devices:
         result.add(one(90.0 if device.index == 4 else 100.0, device.uuid))
     assert [each.subject for each in result.short("matmul.fp16", None, {})] == ["GPU-4"]
-    result.repeated = True
+    result.close()
     assert result.short("matmul.fp16", None, {}) == []
 
 

@@ -42,7 +42,7 @@ def per_node(outcomes: Sequence[Outcome], asked: Request) -> list[Measurement]:
 
 def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("value", "peak", "subject", "wrong"))
-    empty: dict[str, Any] = {"samples": [], "seconds": [], "details": {}, "conditions": {"dtype": "bf16"}}
+    empty: dict[str, Any] = {"samples": [], "seconds": [], "details": {}, "notes": [], "conditions": {"dtype": "bf16"}}
     return {"event": "finding", "metric": metric, "unit": unit, "statistic": "mean", **nothing, **empty, **changes}
 
 

@@ -58,7 +58,7 @@ def verdicts(
             result.add(one)
         if not result.short(node.metric, limit, {}):
             break
-    result.repeated = True
+    result.close()
     return result, [result.judged(node.metric, device.uuid, limit, {}) for device in DEVICES]
 
 

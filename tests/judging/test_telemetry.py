@@ -10,6 +10,7 @@ from judged_tables import tabled
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement, Trouble
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -90,7 +91,7 @@ def test_a_cpuset_far_from_the_device_excuses_a_slow_copy_and_nothing_else() -> 
     far = replace(COPY, conditions={"numa": "far", "numa_node": 1})
     assert "NUMA node 1" in str(misplaced(far))
     assert misplaced(COPY) is None
-    again = replace(far, disturbance=misplaced(far))
+    again = replace(far, notes=(Note("disturbed", str(misplaced(far))),))
     assert judge([again, again], Limit("host_copy.h2d", "GB/s", floor=60.0)).status is Status.INCONCLUSIVE
 
 
@@ -249,7 +250,7 @@ def test_a_soak_that_neither_reached_the_limit_nor_steadied_proves_little(
 
 
 def test_what_proves_little_is_marginal_where_it_holds_and_no_excuse_where_it_does_not() -> None:
-    weak = replace(SOAK, samples=(), details={"unproven": "it was too cold"})
+    weak = replace(SOAK, samples=(), notes=(Note("unproven", "it was too cold"),))
     verdict = judge([weak], Limit("soak.rate", "TFLOPS", floor=600.0))
     assert (verdict.status, sentence_of(verdict).endswith("it was too cold")) == (Status.MARGINAL, True)
     assert judge([weak, weak], Limit("soak.rate", "TFLOPS", floor=800.0)).status is Status.FAIL

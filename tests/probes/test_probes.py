@@ -15,6 +15,8 @@ from typing import Any, cast
 import pytest
 import tabled
 
+from pytest_accel.core.reasons import Note
+
 pytest.importorskip("torch")
 
 import torch
@@ -440,7 +442,7 @@ def test_a_sum_in_fp32_that_is_off_is_a_doubt_on_an_accelerator(device: Compute,
         with pytest.raises(WrongResult):
             probes.stream(where, op=op, mib=1, dtype=dtype, calls=1)
     found = probes.stream(gpu_on_cpu, op=op, mib=1, dtype="fp32", calls=1)
-    assert found.details["doubt"] == "the sum in fp32 is off by more than 1e-04 of the exact one"
+    assert found.notes == [Note("doubt", "the sum in fp32 is off by more than 1e-04 of the exact one")]
 
 
 @pytest.mark.parametrize(
@@ -814,7 +816,7 @@ def test_a_fault_in_every_product_of_normal_data_is_not_taken_for_rounding(
     rocm.torch = Instead(torch, mm=mm)
     finding = exact(rocm)
     assert ("normal data, against itself" in str(finding.wrong)) is wrong
-    assert ("differ in few elements" in str(finding.details.get("doubt"))) is not wrong
+    assert ("differ in few elements" in str(finding.notes)) is not wrong
 
 
 def test_nowhere_else_is_another_order_an_excuse(device: Compute) -> None:

@@ -33,7 +33,6 @@ def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions
 def test_a_product_is_a_share_of_the_datasheet_and_of_its_clock(here: Session) -> None:
     found = measured(here, probes.matmul, "matmul.bf16", 20.0, dtype="bf16")
     assert isinstance(found.value, float), found
-    assert found.details["of_peak"] == pytest.approx(found.value / 989.4)
     assert found.details["of_clock"]["share"] == pytest.approx(found.value / (132 * 4096 * 0.8 * 1980 / 1e6), rel=0.01)
 
 
@@ -47,8 +46,7 @@ def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Session) ->
     assert together.details["of_alone"] > 1.1
 
 
-def test_a_long_soak_at_the_power_limit_proves_something_and_costs_energy(here: Session) -> None:
+def test_a_long_soak_at_the_power_limit_proves_something(here: Session) -> None:
     rate = measured(here, probes.soak, "soak.rate", 90.0)
     assert isinstance(rate.value, float)
-    assert "unproven" not in rate.details
-    assert rate.details["joules_per_tflop"] == pytest.approx(700 / rate.value, rel=0.05)
+    assert not rate.noted("unproven")

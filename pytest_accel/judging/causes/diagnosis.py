@@ -77,7 +77,7 @@ def cause(
     parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
     if measurement.details.get("launch_bound"):
         parts = ["launch-bound: the host launched the work more slowly than the device does it", *parts]
-    varied = measurement.details.get("variation")
+    varied = variation(measurement.samples)
     if not found.by_reason and varied is not None and varied >= UNEVEN:
         parts.append(f"samples vary by {varied:.0%}: fed too slowly by the host, or unstable")
     return f"{_with_shortfall(found, '; '.join(parts), measurement.unit)}{_climate(measurement)}" if parts else None

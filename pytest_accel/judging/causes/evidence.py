@@ -1,18 +1,17 @@
-"""Adds the evidence that may explain a shortfall to a measurement: telemetry, fractions, error counters. Pure."""
+"""Adds what may explain or excuse a shortfall to a measurement: telemetry, fractions, what disturbed it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_accel.core.details import Details, OfClock, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Datasheet, Sku
 from pytest_accel.judging.causes.clock_losses import losses
-from pytest_accel.judging.causes.diagnosis import variation
 from pytest_accel.judging.facts import results, telemetry
 from pytest_accel.judging.facts.telemetry import Reading, summarise
-from pytest_accel.judging.verdicts.limit import of_peak_of
 from pytest_accel.probes.declare import declaration_of
 
 
@@ -24,31 +23,26 @@ def with_evidence(
     readings: Sequence[Reading],
     earlier: Sequence[Measurement],
     foreign: str | None,
-    excuse: str | None,
-    moved: Mapping[str, int],
+    load: str | None,
 ) -> list[Measurement]:
     """Return the measurement with its details, and the metrics that the sensor measured at the same time.
 
     `readings` are those of its window, `earlier` the measurements of the run so far, `foreign` names other processes
-    that used the device, `excuse` is a load that was there before the run and excuses a low speed, and `moved` has the
-    error counters that increased meanwhile. The cause of a shortfall is determined from these details when the
-    measurement is judged.
+    that used the device, and `load` is one that was there before the run and excuses a low speed. The cause of a
+    shortfall is determined from these details when the measurement is judged.
     """
     summary = summarise(readings)
     outside = telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
-    disturbed = None if excuse else outside
+    notes = excuses(None if load else outside, load)
     details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
     details["telemetry"] = summary
     if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
         details["clock_losses"] = lost
     if little := telemetry.unproven(measurement.metric, device, readings):
-        details["unproven"] = little
+        notes = (*notes, Note("unproven", little))
     if (rise := telemetry.warmed(measurement, readings)) is not None:
         details["warmed_k"] = rise
-    if moved:
-        details["counters"] = dict(moved)
-    found = with_excuse(replace(measurement, disturbance=disturbed, details=details), excuse)
-    measured = results.foreseen(found, sku)
+    measured = results.foreseen(replace(measurement, notes=(*measurement.notes, *notes), details=details), sku)
     return [measured, *telemetry.seen_beside(measured, device, summary)]
 
 
@@ -59,12 +53,9 @@ def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Seq
     return [each for each in readings if each["at"] >= since]
 
 
-def with_excuse(measurement: Measurement, excuse: str | None) -> Measurement:
-    """Return the measurement with the load before the run that excuses a low speed, if there was one."""
-    if not excuse:
-        return measurement
-    details: Details = {**measurement.details, "excuse": excuse}
-    return replace(measurement, details=details)
+def excuses(disturbance: str | None, load: str | None) -> tuple[Note, ...]:
+    """Return what excuses a shortfall from outside: another user of the device, a load before the run."""
+    return tuple(note for note in (Note("load", load or ""), Note("disturbed", disturbance or "")) if note.text)
 
 
 def _shares(
@@ -76,27 +67,18 @@ def _shares(
 ) -> Details:
     """Return the value beside what it can be compared with; what is not known is left out."""
     found: Details = {}
-    if (of_peak := of_peak_of(measurement)) is not None:
-        found["of_peak"] = of_peak
     if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
         found["of_clock"] = clock
     if (alone := results.of_alone(measurement, earlier)) is not None:
         found["of_alone"] = alone
-    if (energy := joules(measurement, summary)) is not None:
-        found["joules_per_tflop"] = energy
-    if (varied := variation(measurement.samples)) is not None:
-        found["variation"] = varied
     return found
 
 
-# -- compares a matrix product with the peak at the clock that the device really held, and with its energy. Pure
+# -- compares a matrix product with the peak at the clock that the device really held. Pure
 
 
 AGREE = 0.03
 """The relative difference between the driver's clock and the counted one up to which both are believed."""
-
-LONG_ENOUGH_S = 5.0
-"""The shortest window for an energy counter, whose sensor samples 25 of every 100 ms (A100, H100; arXiv 2312.02741)."""
 
 TENSOR = ("bf16", "fp16", "tf32", "fp8", "fp6", "fp4", "int8")
 """Dtypes of the tensor cores; the others run at the clock of the fp32 peak."""
@@ -142,16 +124,6 @@ def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary
     if counted and abs(counted / mhz - 1) > AGREE:
         return found
     return {**found, "share": value / attainable(int(units), per_clock, mhz)}
-
-
-def joules(measurement: Measurement, summary: TelemetrySummary) -> float | None:
-    """Return the joules per 10^12 operations of a sustained matrix product, by the energy counter; None if unknown."""
-    seconds, energy, value = summary.get("seconds", 0.0), summary.get("energy_j"), measurement.value
-    if not _sustained(measurement):
-        return None
-    if not energy or seconds < LONG_ENOUGH_S or not isinstance(value, int | float) or not value:
-        return None
-    return energy / seconds / value
 
 
 def _sustained(measurement: Measurement) -> bool:

@@ -9,6 +9,7 @@ from statistics import median
 from pytest_accel.core.details import Cell, Details
 from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair
+from pytest_accel.core.reasons import Note
 
 SHORT = 0.97
 """A pair below this fraction of the fastest pairs falls short: one of 18 links costs 5.6 %, healthy pairs lie within
@@ -128,10 +129,9 @@ def _own(
     why = _why(me, mine, guilty, matrix, names)
     causes = [f"{details['worst_pair']}; {why}"] if mine else []
     causes += [STAGED] if cell.get("direct") is False else []
-    if causes:
-        details["explains"] = "; ".join(causes)
     return replace(
         row,
+        notes=(*row.notes, Note("cause", "; ".join(causes))) if causes else row.notes,
         conditions={**row.conditions, **({"peer_access": cell["direct"]} if "direct" in cell else {})},
         value=median(samples) if samples else None,
         samples=samples,

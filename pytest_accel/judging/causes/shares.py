@@ -161,7 +161,7 @@ def mean_clock(measurement: Measurement) -> float | None:
 
 def _last(attempt: Attempt, own: Measurement) -> Measurement | None:
     """Return the last attempt of a like device in company, if its figure can be compared with `own`."""
-    together = [each for each in attempt if each.how == own.how and not each.trouble and not each.disturbance]
+    together = [each for each in attempt if each.how == own.how and not each.trouble and not each.noted("disturbed")]
     usable = [each for each in together if isinstance(each.value, int | float) and each.unit == own.unit]
     return usable[-1] if usable else None
 

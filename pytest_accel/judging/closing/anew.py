@@ -41,6 +41,7 @@ def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
         place = verdict.metric, verdict.subject
         its = of_then(attempts.get(place, []), verdict)
         background = background_of(attempts, kinds, place, spreads.get(verdict.metric), past_of)
+        background = replace(background, not_repeated=run.not_repeated.get(verdict.metric, ""))
         if its:
             found = judge(its, verdict.limit, run.software, background=background)
         else:

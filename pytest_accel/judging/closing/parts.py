@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
+from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
 from pytest_accel.core.ranking import worst_first
@@ -15,7 +16,6 @@ from pytest_accel.core.sentences import phrases, sentence_of
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
-from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus.readiness import CALLED, READ, Backing, is_plain, required_part
 

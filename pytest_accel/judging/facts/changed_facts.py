@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.device_facts import DEVICE_FACTS, NOW
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.facts.inventory import Discovery, facts, read
 
@@ -78,8 +78,7 @@ class FactWatch:
         """Return the new value of a metric that changed, with the values of all devices."""
         every = facts(metric, Discovery(tuple(self._devices.values())), None, at)
         (now,) = [each for each in every if each.subject == uuid]
-        details: Details = {**now.details, "changed": changed}
-        return replace(now, disturbance=None, details=details)
+        return replace(now, notes=(Note("changed", changed),))
 
     def _enter(self, uuid: str, during: str, answer: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Exchange the facts of a device for those of an answer, and return the metrics that changed, with how."""

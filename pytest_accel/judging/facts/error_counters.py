@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, asked_of_all, sane
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import CountedEntry
 from pytest_accel.judging.facts import inventory
 
@@ -228,16 +228,15 @@ class CounterReadings:
             return _troubled(metric, device, lacking)
         asked = self._asked if name == "recovery_asked" else {}
         why = asked_of_all(asked.get(device.uuid), [*asked.values()])
-        return replace(_judged(metric, device, counter, windows), disturbance=why)
+        counted = _judged(metric, device, counter, windows)
+        return replace(counted, notes=(*counted.notes, Note("disturbed", why))) if why else counted
 
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[ReadingWindow]) -> Measurement:
     name = parse(metric).variant
     moving = [each for each in windows if name in each.moved]
     total, guilty = _worst(name, counter, moving) if counter.per else (sum(each.moved[name] for each in moving), moving)
-    details: Details = {"windows": [{"during": each.during, "moved": each.moved[name]} for each in moving]}
-    if guilty:
-        details["during"] = ", ".join(dict.fromkeys(each.during for each in guilty))
+    during = ", ".join(dict.fromkeys(window.during for window in guilty))
     return Measurement(
         metric=metric,
         subject=device.uuid,
@@ -245,7 +244,8 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Rea
         value=total,
         started=windows[0].started,
         ended=windows[-1].ended,
-        details=details,
+        notes=(Note("during", during),) if guilty else (),
+        details={"windows": [{"during": window.during, "moved": window.moved[name]} for window in moving]},
     )
 
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.details import Details, ErrorReport
+from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at
 from pytest_accel.drivers.kernel_messages import LOGGED, SOURCE, known, messages
@@ -191,9 +192,6 @@ def _measured(
         trouble = Trouble("need", "no probe ran that could have caused one")
     if trouble:
         return Measurement(metric, subject, "", trouble=trouble)
-    details: Details = {"reports": [replace(each, during=_during(each, windows)) for each in reports[:MOST_SHOWN]]}
-    if reports:
-        details["during"] = _sentence(reports[0], windows)
     return Measurement(
         metric,
         subject,
@@ -201,7 +199,8 @@ def _measured(
         len(reports),
         started=windows[0].started,
         ended=windows[-1].ended,
-        details=details,
+        notes=(Note("during", _sentence(reports[0], windows)),) if reports else (),
+        details={"reports": [replace(report, during=_during(report, windows)) for report in reports[:MOST_SHOWN]]},
     )
 
 

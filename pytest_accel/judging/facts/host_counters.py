@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.fact_metrics import HOUR, Counter
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import HostCountedEntry
 from pytest_accel.drivers.host import some
 
@@ -47,9 +47,7 @@ def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry
     if gone := sorted(set(counts) - set(after)):
         return _troubled(metric, Trouble("need", f"{some(gone)} was present before the first probe and is gone"))
     moved = {part: change for part in counts if (change := _moved(counts[part], after[part]))}
-    details: Details = {"moved": moved}
-    if worst := sorted(filter(None, moved), key=lambda part: -moved[part]):
-        details["worst"] = some(worst)
+    worst = sorted(filter(None, moved), key=lambda part: -moved[part])
     return Measurement(
         metric=metric,
         subject=NODE,
@@ -57,7 +55,8 @@ def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry
         value=counter.over(sum(moved.values()), now["at"] - before["at"]),
         started=before["at"],
         ended=now["at"],
-        details=details,
+        notes=(Note("at", some(worst)),) if worst else (),
+        details={"moved": moved},
     )
 
 

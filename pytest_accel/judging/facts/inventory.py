@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.fact_metrics import FACT_METRICS, asked_of_all, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Limit, Sku, is_unknown_part
 from pytest_accel.drivers import registry
 from pytest_accel.skus import implied
@@ -187,12 +187,10 @@ def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None)
             unit=unit,
             value=value,
             trouble=trouble,
-            disturbance=disturbance(metric, device, devices),
+            notes=(Note("disturbed", why),) if (why := disturbance(metric, device, devices)) else (),
             started=now,
             ended=now,
-            details={
-                "on_all": {other.name: each for other, each in on_all.items() if _comparable(metric, device, other)}
-            },
+            on_all={other.name: each for other, each in on_all.items() if _comparable(metric, device, other)},
         )
         for device, (unit, value, trouble) in found.items()
     ]
@@ -241,19 +239,16 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0, limit: L
     """
     name = metric.removeprefix("host.")
     why = answer.get("absent") or answer.get("unreadable")
-    details: Details = {}
-    details.update(answer.get("details", {}))
-    if worst := answer.get("worst"):
-        details["worst"] = worst
     found = Measurement(
         metric=metric,
         subject=NODE,
         unit=HOST_FACTS[name].unit,
         value=answer.get("value"),
         trouble=Trouble("not_applicable", why) if why else None,
+        notes=(Note("at", worst),) if (worst := answer.get("worst")) else (),
         started=now,
         ended=now,
-        details=details,
+        details=answer.get("details", {}),
     )
     return _at_rate(found, limit) if limit and implied.RATE in limit.conditions and not why else found
 
@@ -266,13 +261,13 @@ def _at_rate(nics: Measurement, limit: Limit) -> Measurement:
     rates, bad, rate = nics.details["rates"], nics.details["bad"], limit.conditions[implied.RATE]
     slow = [f"{nic} {bad.get(nic) or f'{each:g} GB/s'}" for nic, each in rates.items() if each < rate]
     count, least = len(rates) - len(slow), limit.floor or 0
-    details, trouble = nics.details.copy(), None
+    notes, trouble = nics.notes, None
     if slow and count < least:
-        details["worst"] = ", ".join(slow)
-    if len(rates) < least and details["in_container"]:
+        notes = (Note("at", ", ".join(slow)),)
+    if len(rates) < least and nics.details["in_container"]:
         seen = f"{len(rates)} of {least:g} NICs are seen"
         trouble = Trouble("not_applicable", f"{seen}; requires the host instead of a container")
-    return replace(nics, value=count, conditions={implied.RATE: rate}, details=details, trouble=trouble)
+    return replace(nics, value=count, conditions={implied.RATE: rate}, notes=notes, trouble=trouble)
 
 
 def _product(device: Device, sku: Sku | None) -> str:

@@ -26,6 +26,7 @@ from pytest_accel.core.measurement import (
 from pytest_accel.core.messages import Message, Outcome
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.stats import next_run, significant
 from pytest_accel.core.untrusted import BadFile
@@ -150,6 +151,7 @@ def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf)
         peak=_peak(finding["peak"], peak),
         conditions={**_method(finding["metric"], call), **finding["conditions"]},
         details=details_of(finding["details"], packaged=call.declaration.packaged),
+        notes=tuple(Note(note["kind"], note["text"]) for note in finding["notes"]),
         trouble=trouble,
     )
 
@@ -293,4 +295,4 @@ def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:
     interval = next_run(estimate, spread.between_runs, spread.runs)
     if not math.isfinite(interval.high - interval.low):
         return measurement
-    return replace(measurement, details={**measurement.details, "next_run": [interval.low, interval.high]})
+    return replace(measurement, next_run=(interval.low, interval.high))

@@ -10,9 +10,10 @@ from statistics import fmean, median
 from typing import Any, Literal, get_args
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.core.details import Details, TelemetrySummary
+from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.fact_metrics import THERMAL_FACTS, held_c, thermal_margin
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.stats import significant
 
 Reading = Mapping[str, Any]
@@ -288,18 +289,17 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
                 text = f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s"
                 trouble = Trouble("need", text)
             bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
-        details: Details = {**bare.details, **_beside(name, soak, device, summary)}
-        found.append(replace(bare, trouble=trouble, details=details))
+        found.append(replace(bare, trouble=trouble, notes=(*bare.notes, *_beside(name, soak, device, summary))))
     return found
 
 
-def _beside(name: SoakName, soak: Measurement, device: Device, summary: TelemetrySummary) -> Details:
+def _beside(name: SoakName, soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Note]:
     """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
     held, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
     if name == "thermal_margin_k" and held is not None and hottest >= held:
-        return {"doubt": f"it reached the {held:g} C that its cooling is to hold"}
+        return [Note("doubt", f"it reached the {held:g} C that its cooling is to hold")]
     if name != "sw_thermal_s" or not (slowed := summary.get("sw_thermal_s")):
-        return {}
+        return []
     margins = [_metric_value("thermal_margin_k", device, summary), None if held is None else held - hottest]
     if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
         margins.append(most - summary["memory_temperature_c"]["max"])
@@ -308,9 +308,9 @@ def _beside(name: SoakName, soak: Measurement, device: Device, summary: Telemetr
     steady = min(rates) > (1 - LOST) * max(rates)
     within_cap = slowed - summary.get("sw_power_cap_s", 0.0) <= BEYOND_CAP * slowed
     if near or not (steady and within_cap):
-        return {}
+        return []
     cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
-    return {"single_sign": f"no longer than under the power cap{cool}"}
+    return [Note("single_sign", f"no longer than under the power cap{cool}")]
 
 
 def _unread(name: SoakName, device: Device) -> Trouble:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.measurement import is_rate
 from pytest_accel.core.stats import student_above
 from pytest_accel.core.words import counted
 from pytest_accel.judging.verdicts.distance import OF_MEDIAN, RULES, Reference, distance
 from pytest_accel.judging.verdicts.history import ENOUGH_RUNS, OF_NORMAL, VARYING, deviation_of_runs, key_of
 from pytest_accel.judging.verdicts.like_devices import family_of, part_of
-from pytest_accel.judging.verdicts.limit import MARGINAL_WITHIN
 from pytest_accel.skus import requirements
 from pytest_accel.skus.lint.limits import LOOSE, LOOSE_OTHERWISE, TIGHT
 

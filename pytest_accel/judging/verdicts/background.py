@@ -41,6 +41,8 @@ class Background:
     near: Sequence[Attempt] = ()
     spread: Spread | None = None
     past_of: PastOf = no_past
+    not_repeated: str = ""
+    """The reason why a shortfall was not measured again; empty if it was, or there is none."""
 
 
 def background_of(

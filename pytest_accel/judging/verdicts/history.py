@@ -59,7 +59,7 @@ def kept(measurement: Measurement) -> bool:
 
     Latencies and power depend on more than the device.
     """
-    if not usable(measurement) or measurement.details.get("excuse") or measurement.how != "together":
+    if not usable(measurement) or measurement.noted("load") or measurement.how != "together":
         return False
     if measurement.subject == NODE:
         return is_rate(measurement.unit)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.details import Details
 from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Alone, Note, Repeated, WrongData
@@ -14,14 +13,10 @@ from pytest_accel.core.sku import Limit, Spread
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.allowance import far
 from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
-from pytest_accel.judging.verdicts.distance import unconfirmed
+from pytest_accel.judging.verdicts.excuses import doubted, excused
 from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable, value_of
 from pytest_accel.judging.verdicts.limit import compare, information
 from pytest_accel.judging.verdicts.references import held
-
-MOST_BY_LOAD = 0.95
-"""The largest shortfall of a CPU that a load before the run explains. At a load of ten on two cores a process gets a
-sixth of the time."""
 
 _OF_TROUBLE = {
     "device": Status.FAIL,
@@ -43,8 +38,8 @@ def stored_cause(
     limit: Limit | None = None,  # noqa: ARG001  the signature of `Explain`, as the next line
     others: Sequence[Attempt] = (),  # noqa: ARG001
 ) -> str | None:
-    """Return the cause that is stored in the measurement itself, or None."""
-    return measurement.details.get("explains")
+    """Return the cause that the measurement itself notes, or None."""
+    return measurement.noted("cause") or None
 
 
 def judge(
@@ -63,21 +58,43 @@ def judge(
     only.
     """
 
-    def explained(measurement: Measurement) -> str | None:
-        return explain(measurement, limit, background.near)
-
-    verdict = _by_limit(attempts, limit, software, explained)
+    case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.near))
+    if len(attempts) > 1 and not attempts[-1].trouble:
+        background = replace(background, not_repeated="")
+    verdict = _by_limit(attempts, case, background.not_repeated)
     later = held(verdict, attempts, background)
     failed_beside = later.status is Status.FAIL is not verdict.status
-    cause = _cause(fallen_short(attempts, later), explained) if failed_beside else []
-    return later.because(*(each for each in cause if each not in later.reasons))
+    cause = case.cause(fallen_short(attempts, later)) if failed_beside else []
+    return later.because(*(reason for reason in cause if reason not in later.reasons))
 
 
-def _unchanged(details: Details) -> Details:
-    """Return the details without the note of a change."""
-    kept = details.copy()
-    kept.pop("changed", None)
-    return kept
+@dataclass(frozen=True)
+class _Case:
+    """What single measurements are judged by, without what is beside them."""
+
+    limit: Limit | None
+    software: Mapping[str, Any]
+    explain: Why
+
+    def by_itself(self, measured: Sequence[Measurement], attempts: int) -> Verdict:
+        """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
+        assert self.limit
+        verdict = compare(measured[-1], self.limit, attempts, self.software)
+        if verdict.status is Status.FAIL and verdict.margin is not None:
+            verdict = verdict.because(*self.cause([measured[-1], *fallen_short(measured[:-1], verdict)]))
+        return excused(verdict, measured[-1])
+
+    def cause(self, measured: Sequence[Measurement]) -> list[Note]:
+        """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
+        for place, measurement in enumerate(measured):
+            if why := self.explain(measurement):
+                return [Note("cause_before" if place else "cause", why)]
+        return []
+
+    def holds(self, measurement: Measurement) -> bool:
+        """Return True if the limit is not broken, whatever would excuse that."""
+        assert self.limit
+        return not measurement.trouble and compare(measurement, self.limit, 1, self.software).status is not Status.FAIL
 
 
 def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Measurement]:
@@ -92,35 +109,24 @@ def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Meas
     return broke or ((rounds[-1:] if once else rounds) if verdict.behind else [])
 
 
-def _by_limit(
-    attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why
-) -> Verdict:
+def _by_limit(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
     """Judge the attempts against the limit alone.
 
     A fact that changed during the run is judged by its worst value, and is marginal at least.
     """
-    if changes := [each.details["changed"] for each in attempts if "changed" in each.details]:
-        values = [replace(each, details=_unchanged(each.details)) for each in reversed(attempts) if not each.trouble]
-        verdicts = [_by_limit([each], limit, software, explain) for each in values]
-        verdict = min(verdicts, key=lambda each: WORST_FIRST.index(each.status))
+    if changes := [note for attempt in attempts for note in attempt.notes if note.kind == "changed"]:
+        values = [attempt for attempt in reversed(attempts) if not attempt.trouble]
+        bare = [replace(value, notes=tuple(note for note in value.notes if note not in changes)) for value in values]
+        verdict = min((_by_limit([value], case, "") for value in bare), key=lambda each: WORST_FIRST.index(each.status))
         status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
-        bare = replace(verdict, reasons=verdict.reasons if limit else (), attempts=len(attempts))
-        return bare.because(*(Note("changed", each) for each in changes), status=status)
-    verdict = _judge(attempts, limit, software, explain)
-    details = attempts[-1].details
-    if (unproven := details.get("unproven")) and verdict.status is Status.PASS:
-        verdict = verdict.because(Note("unproven", unproven), status=Status.MARGINAL)
-    if doubt := details.get("doubt"):
-        verdict = verdict.worsened(Status.MARGINAL, Note("doubt", doubt))
-    if (worst := details.get("worst")) and verdict.value is not None:
-        verdict = verdict.because(Note("at", worst))
-    if (during := details.get("during")) and verdict.value is not None:
-        verdict = verdict.because(Note("during", during))
+        verdict = replace(verdict, reasons=verdict.reasons if case.limit else (), attempts=len(attempts))
+        return verdict.because(*changes, status=status)
+    verdict = doubted(_of_rounds(attempts, case, not_repeated), attempts[-1].notes)
     unseen = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
-    return verdict.because(status=Status.NOT_APPLICABLE) if limit and limit.warns and unseen else verdict
+    return verdict.because(status=Status.NOT_APPLICABLE) if case.limit and case.limit.warns and unseen else verdict
 
 
-def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mapping[str, Any], explain: Why) -> Verdict:
+def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
     """Judge the attempts by the last one that was measured; one that could not be measured again counts all the same.
 
     A shortfall that there was no time to repeat fails if it is far beyond the allowance of its limit, or if the limit
@@ -128,101 +134,45 @@ def _judge(attempts: Sequence[Measurement], limit: Limit | None, software: Mappi
     a timeout of another plugin.
     """
     # the attempts made on all devices together; all attempts if there is none
-    rounds = together(attempts) or list(attempts)
-    for each in attempts:
-        if each.trouble and each.trouble.kind == "device":
-            return _troubled(each, each.trouble, limit, len(rounds))
-    last, measured = rounds[-1], [each for each in rounds if not each.trouble]
-    judged = None
-    if limit and measured:
-        judged = _excused(_explained(measured, limit, len(rounds), software, explain), measured[-1], limit)
-        if judged.status is Status.FAIL and (doubt := unconfirmed((), rounds[-1].details.get("not_repeated", ""))):
-            return judged.because(*doubt, status=Status.FAIL if far(judged, limit) else Status.INCONCLUSIVE)
-        if judged.status is Status.FAIL and last.trouble:
-            status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL
-            return judged.because(Note("repeat_failed", last.trouble.reason), status=status)
+    limit, rounds = case.limit, together(attempts) or list(attempts)
+    for attempt in attempts:
+        if attempt.trouble and attempt.trouble.kind == "device":
+            return _troubled(attempt, attempt.trouble, limit, len(rounds))
+    last, measured = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
+    verdict = case.by_itself(measured, len(rounds)) if limit and measured else None
+    if verdict and limit and verdict.status is Status.FAIL and not_repeated:
+        status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
+        return verdict.because(Note("repeat_without_time", not_repeated), status=status)
+    if verdict and verdict.status is Status.FAIL and last.trouble:
+        status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL
+        return verdict.because(Note("repeat_failed", last.trouble.reason), status=status)
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
         needed = Trouble("need", last.trouble.reason)
         return _troubled(last, needed, limit, len(rounds)).because(Note("required"))
     if last.trouble:
         return _troubled(last, last.trouble, limit, len(rounds))
-    if limit is None or judged is None:
+    if verdict is None:
         return information(last)
-    alone = [each for each in attempts if each.how == "alone" and not each.trouble]
-    if judged.status is Status.FAIL and alone:
-        return judged.because(Alone(alone[-1].value, alone[-1].unit, holds=_holds(alone[-1], limit, software)))
-    return _seen_before(judged, rounds, limit, software, explain) if judged.status.holds else judged
+    alone = [attempt for attempt in attempts if attempt.how == "alone" and not attempt.trouble]
+    if verdict.status is Status.FAIL and alone:
+        return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=case.holds(alone[-1])))
+    return _seen_before(verdict, rounds, case) if verdict.status.holds else verdict
 
 
-def _seen_before(
-    verdict: Verdict, rounds: Sequence[Measurement], limit: Limit, software: Mapping[str, Any], explain: Why
-) -> Verdict:
+def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -> Verdict:
     """Return the verdict on a metric that holds on the repeat after the attempts before it were taken into account.
 
     A shortfall far beyond noise fails although it was seen once, unless something from outside excuses it.
     """
-    for each in rounds[:-1]:
-        if each.trouble:
-            continue
-        once = _excused(_explained([each], limit, len(rounds), software, explain), each, limit)
-        if once.status is Status.FAIL and far(once, limit, once=True):
+    for attempt in (attempt for attempt in rounds[:-1] if not attempt.trouble):
+        once = case.by_itself([attempt], len(rounds))
+        if once.status is Status.FAIL and case.limit and far(once, case.limit, once=True):
             return once.because(Repeated(verdict.value, verdict.unit, fails=True))
-    if len(rounds) > 1 and verdict.status is Status.PASS and not _holds(rounds[0], limit, software):
-        first = rounds[0]
+    first = rounds[0]
+    if len(rounds) > 1 and verdict.status is Status.PASS and not case.holds(first):
         missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)
         return verdict.because(missed, status=Status.MARGINAL)
     return verdict
-
-
-def _explained(
-    measured: Sequence[Measurement], limit: Limit, attempts: int, software: Mapping[str, Any], explain: Why
-) -> Verdict:
-    """Return the verdict on the last of the measurements by itself, with the cause of a shortfall if one is known."""
-    verdict = compare(measured[-1], limit, attempts, software)
-    if verdict.status is not Status.FAIL or verdict.margin is None:
-        return verdict
-    return verdict.because(*_cause([measured[-1], *fallen_short(measured[:-1], verdict)], explain))
-
-
-def _cause(measured: Sequence[Measurement], explain: Why) -> list[Note]:
-    """Return the cause by the first of the measurements that shows one; if not the one judged, the cause says so."""
-    for each in measured:
-        if why := explain(each):
-            return [Note("cause" if each is measured[0] else "cause_before", why)]
-    return []
-
-
-def _excused(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
-    """Return the verdict after taking a second sign, a load before the run and disturbances into account.
-
-    A shortfall that the limit rejects with a second sign alone is MARGINAL without one.
-    """
-    if limit.second_sign and verdict.status is Status.FAIL and (single := measurement.details.get("single_sign")):
-        return verdict.because(Note("single_sign", single), status=Status.MARGINAL)
-    return _disturbed(_excused_by_load(verdict, measurement), measurement.disturbance)
-
-
-def _excused_by_load(verdict: Verdict, measurement: Measurement) -> Verdict:
-    """Make a low speed MARGINAL that a load before the run excuses. It excuses no fact and no wrong result."""
-    excuse = measurement.details.get("excuse")
-    if not excuse or verdict.status is not Status.FAIL or verdict.margin is None or not measurement.samples:
-        return verdict
-    if verdict.margin < -MOST_BY_LOAD:
-        return verdict.because(Note("beyond_load", excuse))
-    return verdict.because(Note("excused", excuse), status=Status.MARGINAL)
-
-
-def _disturbed(verdict: Verdict, disturbance: str | None) -> Verdict:
-    """Make a disturbed shortfall INCONCLUSIVE, and a disturbed value that holds MARGINAL.
-
-    A value that has to be one value, such as a count of wrong results, passes: a disturbance does not make it right.
-    """
-    if disturbance is None or verdict.status not in (Status.FAIL, Status.PASS):
-        return verdict
-    if verdict.status is Status.PASS and verdict.margin is None:
-        return verdict
-    status = Status.INCONCLUSIVE if verdict.status is Status.FAIL else Status.MARGINAL
-    return verdict.because(Note("disturbed", disturbance), status=status)
 
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
@@ -246,10 +196,6 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
     )
 
 
-def _holds(measurement: Measurement, limit: Limit, software: Mapping[str, Any]) -> bool:
-    return not measurement.trouble and compare(measurement, limit, 1, software).status is not Status.FAIL
-
-
 class ProbeError(Exception):
     """A probe raised an error that says nothing about the hardware."""
 
@@ -260,8 +206,10 @@ class Attempts:
 
     measured: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
     """The measurements by metric and subject, oldest first."""
-    repeated: bool = False
-    """True once no further attempt is made: after the repeat, or where there was no time for one."""
+    closed: bool = False
+    """True once no further attempt is made."""
+    not_repeated: str = ""
+    """The reason why what fell short was not measured again; empty if it was, or nothing fell short."""
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     explain: Explain = stored_cause
@@ -321,19 +269,14 @@ class Attempts:
             if its_limit == limit and its_software == software:
                 return verdict
         beside = background_of(self.measured, self.kinds, (metric, subject), self.spread_of(metric), self.past_of)
+        beside = replace(beside, not_repeated=self.not_repeated)
         verdict = judge(attempts, limit, software, self.explain, beside)
         remembered.append((limit, dict(software), verdict))
         return verdict
 
-    def leave(self, why: str) -> None:
-        """Note that the run has no time to measure again, for the reason `why`: whatever falls short was measured once.
-
-        The note is made in the measurements that the record holds already, so that `judge RECORD` concludes the same.
-        """
-        self.repeated = True
-        for attempts in self.measured.values():
-            if len(attempts) == 1 or attempts[-1].trouble:
-                attempts[-1].details["not_repeated"] = why
+    def close(self, not_repeated: str = "") -> None:
+        """Make no further attempt; `not_repeated` says why the run has no time to measure again what falls short."""
+        self.closed, self.not_repeated = True, not_repeated
         self._verdicts.clear()
 
     def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
@@ -341,7 +284,7 @@ class Attempts:
 
         These are failures, and the devices that are behind their neighbours or their own past.
         """
-        if self.repeated:
+        if self.closed:
             return []
         verdicts = [
             self._verdict(metric, subject, limit, software)

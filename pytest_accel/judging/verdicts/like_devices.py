@@ -161,4 +161,4 @@ def usable(one: Measurement) -> bool:
     """
     number = isinstance(one.value, int | float) and not isinstance(one.value, bool) and math.isfinite(one.value)
     stated = one.unit != POWER or one.value != 0
-    return number and stated and not one.trouble and not one.disturbance
+    return number and stated and not one.trouble and not one.noted("disturbed")

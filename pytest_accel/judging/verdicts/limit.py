@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core import versions
-from pytest_accel.core.floor import Floor, floor_in_force
+from pytest_accel.core.floor import MARGINAL_WITHIN, Floor, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak, Value, finite, is_rate
 from pytest_accel.core.reasons import (
     BelowPublished,
@@ -33,9 +33,6 @@ from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import declaration_of
 
-MARGINAL_WITHIN = 0.02
-"""A measured value that holds by less than this fraction of the limit is marginal."""
-
 FAR, CLEARLY = 0.15, 0.05
 """A value that holds by this fraction of its limit or more passes, with a note if its interval includes the limit. The
 second holds below `ENOUGH_TO_LEAVE_OUT` samples, whose interval is wider than healthy goes differ: that of three spans
@@ -48,52 +45,29 @@ ENOUGH_TO_LEAVE_OUT = 8
 """From so many samples on the slowest is left out of the interval (not of the value)."""
 
 
-def next_run_of(measurement: Measurement) -> tuple[float, float] | None:
-    """Return the 95 % interval (low, high) of the same device's next run; None if its spread is unknown."""
-    interval = measurement.details.get("next_run")
-    return (interval[0], interval[1]) if interval else None
-
-
-def of_peak_of(measurement: Measurement) -> float | None:
-    """Return the value as a fraction of its peak, or None if it has none."""
-    fraction = measurement.of_peak
-    return fraction.mean if fraction else None
-
-
 def compare(measurement: Measurement, limit: Limit, attempts: int, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict on one measurement that has no trouble, by the floor in force.
 
     `attempts` is the number of times that the metric had been measured by then, `software` maps names to versions.
     """
     floor = floor_in_force(limit, software, measurement.conditions)
-    found = _compared(measurement, limit, floor, attempts)
-    if found.status is Status.FAIL and floor.older and (floor.least is None or float(found.value or 0) >= floor.least):
-        found = found.because(floor.older, status=Status.INCONCLUSIVE)
-    elif found.status is Status.FAIL:
-        found = found.because(*floor.unknown)
-    if found.status is Status.FAIL and limit.warns:
-        found = found.because(Note("warns"), status=Status.MARGINAL)
-    published, value = floor.bound.published, finite(found.value)
-    if published and published.unit == found.unit in RATES and value is not None and value < published.lowest:
-        found = found.because(BelowPublished(published.lowest, published.source.by, published.differs))
-    return found
+    verdict = _compared(measurement, limit, floor, attempts)
+    value, published = finite(verdict.value), floor.bound.published
+    if verdict.status is Status.FAIL:
+        excuses = (why for why, least in floor.excuses if math.isinf(least) or (value is not None and value >= least))
+        excuse = next(excuses, None)
+        verdict = verdict.because(excuse, status=Status.INCONCLUSIVE) if excuse else verdict.because(*floor.unknown)
+    if verdict.status is Status.FAIL and limit.warns:
+        verdict = verdict.because(Note("warns"), status=Status.MARGINAL)
+    if published and published.unit == verdict.unit in RATES and value is not None and value < published.lowest:
+        verdict = verdict.because(BelowPublished(published.lowest, published.source.by, published.differs))
+    return verdict
 
 
 def _compared(measurement: Measurement, stated: Limit, floor: Floor, attempts: int) -> Verdict:
     """Return the verdict on a measurement by the bounds in force of a stated limit."""
     limit = floor.bound
-    base = Verdict(
-        metric=measurement.metric,
-        subject=measurement.subject,
-        status=Status.FAIL,
-        unit=measurement.unit,
-        value=measurement.value,
-        next_run=next_run_of(measurement),
-        of_peak=of_peak_of(measurement),
-        limit=stated,
-        attempts=attempts,
-        basis=floor.basis,
-    )
+    base = replace(information(measurement, stated, attempts), status=Status.FAIL, reasons=(), basis=floor.basis)
     why = _incomparable(measurement, limit)
     if why:
         return base.because(why, status=Status.UNMEASURED)
@@ -105,10 +79,10 @@ def _compared(measurement: Measurement, stated: Limit, floor: Floor, attempts: i
         return _compare_version(base, limit.version)
     if limit.same_on_all:
         return _compare_with_all(base, measurement, limit)
-    if not _finite(measurement.value):
+    if finite(measurement.value) is None:
         return base.because(Note("not_finite"))
-    verdict = _by_other_algorithm(_compare_number(base, measurement, floor), measurement, limit)
-    return _perhaps_by_ring(_restricted(verdict, measurement), measurement, limit)
+    verdict = _compare_number(base, measurement, floor)
+    return verdict.because(*_by_other_algorithm(measurement, limit)) if verdict.status is Status.FAIL else verdict
 
 
 def information(measurement: Measurement, limit: Limit | None = None, attempts: int = 1) -> Verdict:
@@ -122,95 +96,24 @@ def information(measurement: Measurement, limit: Limit | None = None, attempts: 
         reasons=(Note("not_a_value" if absent else "no_limit"),),
         unit=measurement.unit,
         value=value,
-        next_run=next_run_of(measurement),
-        of_peak=of_peak_of(measurement),
+        next_run=measurement.next_run,
+        of_peak=measurement.of_peak.mean if measurement.of_peak else None,
         limit=limit,
         attempts=attempts,
     )
 
 
-CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
-"""Settings by which a user chooses the algorithm of a collective, or a plugin that does (NCCL user guide, environment
-variables). NCCL_NVLS_ENABLE does so only where it is 0."""
+def _by_other_algorithm(measurement: Measurement, limit: Limit) -> list[Reason]:
+    """Return as a cause of a shortfall that a collective used another algorithm than the limit's reference did.
 
-
-def _by_other_algorithm(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
-    """Name as the cause of a shortfall that a collective used another algorithm than the limit's reference did.
-
-    A library that finds all parts in order chooses the fastest algorithm. If the user's settings chose it, no part is
-    to blame, and the shortfall is INCONCLUSIVE. A value that holds, holds by any algorithm.
+    A library that finds all parts in order chooses the fastest algorithm. A value that holds, holds by any algorithm.
     """
     used, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
-    if verdict.status is not Status.FAIL or not (used and wanted) or str(used).lower() == str(wanted).lower():
-        return verdict
+    if not (used and wanted) or str(used).lower() == str(wanted).lower():
+        return []
     library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
-    if chosen := _setting(measurement.conditions, CHOOSING):
-        other = OtherAlgorithm(library, str(used), str(wanted), chosen_by=chosen)
-        return verdict.because(other, status=Status.INCONCLUSIVE)
     said = measurement.details.get("account", {}).get("without_nvls")
-    return verdict.because(OtherAlgorithm(library, str(used), str(wanted), said or ""))
-
-
-RESTRICTING = (
-    "NCCL_ALGO",
-    "NCCL_BUFFSIZE",
-    "NCCL_CUMEM_ENABLE",
-    "NCCL_MAX_CTAS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_NTHREADS",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL",
-    "NCCL_PROTO",
-    "NCCL_SHM_DISABLE",
-)
-"""Settings by which a user makes collectives slower (NCCL user guide, environment variables)."""
-
-HARMLESS = {("NCCL_P2P_DISABLE", "0"), ("NCCL_SHM_DISABLE", "0")}
-"""Values of such settings that restrict nothing."""
-
-
-def _restricted(verdict: Verdict, measurement: Measurement) -> Verdict:
-    """Make a shortfall of a collective INCONCLUSIVE if settings of the user restrict it, and name them.
-
-    Those in the environment do not reach the workers; those in NCCL's own files do.
-    """
-    if verdict.status is not Status.FAIL:
-        return verdict
-    setting = _setting(measurement.conditions, RESTRICTING)
-    if not setting:
-        return verdict
-    return verdict.because(Note("restricted", setting), status=Status.INCONCLUSIVE)
-
-
-def _perhaps_by_ring(verdict: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
-    """Make a shortfall INCONCLUSIVE that a ring explains, within the tolerance of a limit; no algorithm is stated."""
-    rejecting = rejecting_floor(measurement, limit)
-    if verdict.status is not Status.FAIL or rejecting == limit.floor or verdict.value < rejecting:  # type: ignore[operator]
-        return verdict
-    return verdict.because(Note("as_ring", f"{limit.conditions['by_ring']:g} {limit.unit}"), status=Status.INCONCLUSIVE)
-
-
-def rejecting_floor(measurement: Measurement, limit: Limit) -> float | None:
-    """Return the floor below which a limit rejects: what a ring reaches where no algorithm is stated."""
-    by_ring = limit.conditions.get("by_ring")
-    return limit.floor if not by_ring or measurement.conditions.get("algorithm") else (1 - MARGINAL_WITHIN) * by_ring
-
-
-def _setting(conditions: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Return the first of these settings that is in force, with its place, or None. The first place that has it counts.
-
-    One that enables something is meant where it is 0, one that disables something where it is not.
-    """
-    places = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
-    for name in names:
-        for place, settings in places.items():
-            if name in settings:
-                text = str(settings[name]).strip()
-                if text and (not name.endswith("_ENABLE") or text == "0") and (name, text) not in HARMLESS:
-                    return f"{name}={text} in {place}"
-                break
-    return None
+    return [OtherAlgorithm(library, str(used), str(wanted), said or "")]
 
 
 def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
@@ -225,7 +128,7 @@ def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
         return OtherRanks(limit.conditions["ranks"], ranks)
     if limit.equals is not None or limit.one_of or limit.version is not None or limit.same_on_all:
         return None
-    if not all(map(_finite, bounds)):
+    if any(finite(bound) is None for bound in bounds):
         return Note("no_bound")
     if limit.relative and not _usable(measurement.peak):
         return Note("no_peak")
@@ -235,12 +138,8 @@ def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
     return implausible(measurement, limit)
 
 
-def _finite(value: Value | None) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _usable(peak: Peak | None) -> bool:
-    return peak is not None and all(_finite(each) and each > 0 for each in (peak.value, *peak.samples))
+    return peak is not None and all((finite(value) or 0) > 0 for value in (peak.value, *peak.samples))
 
 
 def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
@@ -263,8 +162,8 @@ def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> 
 
     A limit that has a floor besides fails what lies below it, whatever the others have.
     """
-    on_all: Mapping[str, Value] = measurement.details.get("on_all", {})
-    if limit.floor is not None and _finite(base.value):
+    on_all = measurement.on_all
+    if limit.floor is not None and finite(base.value) is not None:
         alone = _compare_number(base, measurement, Floor(limit))
         if alone.status is Status.FAIL:
             return alone

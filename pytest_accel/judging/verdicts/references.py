@@ -43,7 +43,7 @@ def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict
 
 def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
     rounds = _rounds(attempts, background)
-    found = confirm(rounds, _not_repeated(attempts))
+    found = confirm(rounds, background.not_repeated)
     behind = found.distance if found else next((each for each in reversed(rounds) if each), None)
     if behind:
         reference = behind.reference
@@ -51,11 +51,12 @@ def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verd
         verdict = replace(verdict, neighbours=Comparison(*told))
     if verdict.status is Status.FAIL or found is None:
         return _shared(verdict, attempts, background) if found is None or found.distance.lost <= 0 else verdict
-    if found.status is Status.FAIL and any(each.details.get("excuse") for each in attempts):
+    if found.status is Status.FAIL and any(attempt.noted("load") for attempt in attempts):
         found = replace(found, status=Status.MARGINAL)
     assert verdict.neighbours
     neighbours = replace(verdict.neighbours, status=found.status, at_first=found.at_first)
-    worse = verdict.worsened(found.status, BehindNeighbours(), *_alone(attempts), *found.doubt)
+    alone = [] if background.not_repeated else _alone(attempts)
+    worse = verdict.worsened(found.status, BehindNeighbours(), *alone, *found.doubt)
     return replace(worse, neighbours=neighbours)
 
 
@@ -184,7 +185,7 @@ def drop(
 
 def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
     drops = [_drop(each, background, place) for place, each in enumerate(together(attempts))]
-    found = confirm([each.distance if each else None for each in drops], _not_repeated(attempts))
+    found = confirm([each.distance if each else None for each in drops], background.not_repeated)
     told = found.distance if found else next((each.distance for each in reversed(drops) if each), None)
     now = next((each for each in reversed(drops) if each and each.distance is told), None)
     if now is None:
@@ -234,14 +235,7 @@ def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:
     return verdict
 
 
-# -- both
-
-
-def _not_repeated(attempts: Attempt) -> str:
-    return attempts[-1].details.get("not_repeated", "")
-
-
 def _alone(attempts: Attempt) -> list[Alone]:
     """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
     alone = [each for each in attempts if each.how == "alone" and usable(each)]
-    return [Alone(alone[-1].value, alone[-1].unit)] if alone and not _not_repeated(attempts) else []
+    return [Alone(alone[-1].value, alone[-1].unit)] if alone else []

@@ -31,7 +31,6 @@ from pytest_accel.judging.verdicts.like_devices import (
     together,
     usable,
 )
-from pytest_accel.judging.verdicts.limit import rejecting_floor
 from pytest_accel.judging.verdicts.references import figure, to_neighbours
 from pytest_accel.probes.declare import finder_of
 
@@ -151,9 +150,10 @@ def _below(
     The share is None for a figure that no datasheet has, and for one whose error is not known.
     """
     floor = floor_in_force(verdict.limit, software, own.conditions) if verdict.limit else None
-    if floor is None or floor.older or not floor.bound.bounded:
+    least = floor.rejects_below if floor else None
+    if floor is None or least is None or math.isinf(least):
         return None, False
-    least, of_class = rejecting_floor(own, floor.bound), floor.bound.class_floor
+    of_class = None if floor.excuses else floor.bound.class_floor
     peak = 1.0 if floor.bound.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
     share = of_class.share if floor.basis is Basis.CLASS and of_class else least / peak if least and peak else 0.0
     if not share or len(own.samples) < 2 or not own.value:

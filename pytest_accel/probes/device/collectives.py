@@ -18,6 +18,7 @@ from typing import Any
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.details import CollectiveAccount
+from pytest_accel.core.reasons import Note
 
 SETTINGS = ("NCCL_", "RCCL_", "CCL_", "HCCL_")
 """Prefixes of the environment variables that configure collectives."""
@@ -66,6 +67,43 @@ def conf_files(
     first = Path(own) if own else (home or _home()) / ".nccl.conf"
     found = {str(path): _settings_in(path) for path in (first, root / "etc/nccl.conf")}
     return {path: settings for path, settings in found.items() if settings}
+
+
+CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
+"""Settings by which a user chooses the algorithm of a collective, or a plugin that does (NCCL user guide, environment
+variables). NCCL_NVLS_ENABLE does so only where it is 0."""
+RESTRICTING = (
+    "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_CUMEM_ENABLE", "NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE",
+)  # fmt: skip
+"""Settings by which a user makes collectives slower (NCCL user guide, environment variables)."""
+HARMLESS = {("NCCL_P2P_DISABLE", "0"), ("NCCL_SHM_DISABLE", "0")}
+"""Values of such settings that restrict nothing."""
+
+
+def excuses(conditions: Mapping[str, Any]) -> list[Note]:
+    """Return the user's settings among the conditions of a measurement that excuse a slow collective.
+
+    "chosen" is one that chose the algorithm, "restricted" one that makes collectives slower. Those of the environment
+    do not reach the workers; those of NCCL's own files do.
+    """
+    places = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
+    notes = Note("chosen", _setting(places, CHOOSING)), Note("restricted", _setting(places, RESTRICTING))
+    return [note for note in notes if note.text]
+
+
+def _setting(places: Mapping[str, Mapping[str, object]], names: Iterable[str]) -> str:
+    """Return the first of these settings that is in force, with its place; empty without one.
+
+    The first place that has a setting counts. One that enables something is meant where it is 0, one that disables
+    something where it is not.
+    """
+    for name in names:
+        stated = [(place, str(settings[name]).strip()) for place, settings in places.items() if name in settings]
+        place, text = stated[0] if stated else ("", "")
+        if text and (not name.endswith("_ENABLE") or text == "0") and (name, text) not in HARMLESS:
+            return f"{name}={text} in {place}"
+    return ""
 
 
 def _home() -> Path:

@@ -17,6 +17,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.details import ProbeDetails
 from pytest_accel.core.measurement import Device, Statistic
 from pytest_accel.core.messages import FastPath
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.stats import estimate_rate, significant
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.vendor import TorchKind
@@ -74,6 +75,8 @@ class ProbeResult:
     peak: dict[str, Any] | None = None
     conditions: dict[str, Any] = field(default_factory=dict)
     details: ProbeDetails = field(default_factory=ProbeDetails)
+    notes: list[Note] = field(default_factory=list)
+    """What a verdict takes into account besides the value, as `Measurement.notes`."""
     subject: str | None = None
     wrong: str | None = None
     """Sentence about wrong data from the device. It fails the device, and no repeat clears it."""

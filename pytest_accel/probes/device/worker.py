@@ -22,7 +22,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas, error_class, fast_paths
+from pytest_accel.probes.device import blas, collectives, error_class, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -211,6 +211,7 @@ def _results(returned: Any, metric: str, common: dict[str, Any]) -> Iterator[Pro
         elif isinstance(each, ProbeResult):
             each.metric = each.metric or metric
             each.conditions = {**each.conditions, **common}
+            each.notes += collectives.excuses(each.conditions)
             yield each
         else:
             raise TypeError(f"a probe returns samples or the result of device.sample(), not {type(each).__name__}")

@@ -59,7 +59,9 @@ long as most candidates are slower."""
 PROGRESS_EVENTS = ("working", "ready", "block")
 """Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
 
-RESULT = {"metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "subject"}
+RESULT = {
+    "metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "notes", "subject",
+}  # fmt: skip
 NEEDED: Mapping[str, set[str]] = {
     "at": {"frames"}, "block": {"seconds", "at"}, "step": {"what", "subjects"}, "tuning": {"begins"},
     "opened": {"software"}, "tried": {"fast_paths"}, "finding": RESULT, "error": {"kind", "reason"},

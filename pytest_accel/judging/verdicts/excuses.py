@@ -1,0 +1,72 @@
+"""What the notes of a measurement make of its verdict: excuses of a shortfall, doubts about a value that holds. Pure.
+
+Whoever knows of an excuse notes it in the measurement: the worker the settings of the collectives, the idle gate a load
+before the run, the sensor another user of the device. The table here says what each kind is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.reasons import Note, OtherAlgorithm
+from pytest_accel.core.verdict import Status, Verdict
+
+Applies = Callable[[Verdict, Measurement], bool]
+"""A function that returns True for a broken limit that an excuse explains."""
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """What a kind of note makes of FAIL, where it applies."""
+
+    status: Status
+    applies: Applies
+    most: float = math.inf
+    """The largest distance to the limit, as a share of it, that the note explains."""
+
+
+EXCUSES: Mapping[str, Excuse] = {
+    "single_sign": Excuse(Status.MARGINAL, lambda verdict, _: verdict.limit is not None and verdict.limit.second_sign),
+    "chosen": Excuse(
+        Status.INCONCLUSIVE, lambda verdict, _: any(isinstance(reason, OtherAlgorithm) for reason in verdict.reasons)
+    ),
+    "restricted": Excuse(Status.INCONCLUSIVE, lambda verdict, _: verdict.margin is not None),
+    # a speed and no fact; at a load of ten on two cores a process gets a sixth of the time
+    "load": Excuse(Status.MARGINAL, lambda verdict, its: verdict.margin is not None and bool(its.samples), most=0.95),
+    "disturbed": Excuse(Status.INCONCLUSIVE, lambda *_: True),
+}
+"""What each kind of excuse is worth. The first one that applies counts."""
+
+
+def excused(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Return the verdict on one measurement after the excuses among its notes.
+
+    A value that holds although something disturbed it is MARGINAL, unless it has to be one value, such as a count of
+    wrong results: a disturbance does not make it right.
+    """
+    if verdict.status is Status.PASS and verdict.margin is not None:
+        disturbed = [note for note in measurement.notes if note.kind == "disturbed"]
+        return verdict.because(*disturbed, status=Status.MARGINAL) if disturbed else verdict
+    for kind, excuse in EXCUSES.items():
+        for note in measurement.notes:
+            if note.kind == kind and verdict.status is Status.FAIL and excuse.applies(verdict, measurement):
+                explained = -(verdict.margin or 0.0) <= excuse.most
+                reason = note if explained else Note("beyond_load", note.text)
+                verdict = verdict.because(reason, status=excuse.status if explained else Status.FAIL)
+    return verdict
+
+
+def doubted(verdict: Verdict, notes: Sequence[Note]) -> Verdict:
+    """Return the verdict on all attempts after the notes of the last one: doubts about a value, where and when it was.
+
+    "unproven" says why a value that holds is weak evidence, "doubt" what nothing published excludes of healthy devices.
+    """
+    for note in notes:
+        if note.kind == "unproven" and verdict.status is Status.PASS:
+            verdict = verdict.because(note, status=Status.MARGINAL)
+        elif note.kind == "doubt":
+            verdict = verdict.worsened(Status.MARGINAL, note)
+    return verdict.because(*(note for note in notes if note.kind in ("at", "during") and verdict.value is not None))
