@@ -95,12 +95,11 @@ def readings(records: Sequence[Run], sku: Sku, platform: Platform) -> list[GoodF
     """Return every figure of the records."""
     nodes = node_numbers(records)
     found = []
-    for saved in records:
+    for saved, node in zip(records, nodes, strict=True):
         last = {(each.metric, each.subject): each for each in saved.measurements if kept(each)}
         for one in last.values():
             reading = _reading(one, sku, platform)
             if reading is not None:
-                node = nodes[id(saved)]
                 device = node if one.subject == NODE else one.subject
                 found.append(replace(reading, device=device, node=node, source=str(saved.path)))
     return found
@@ -131,8 +130,8 @@ def conditions_of(one: Measurement) -> dict[str, Any]:
     return found
 
 
-def node_numbers(records: Sequence[Run]) -> dict[int, str]:
-    """Return the node of each record (by its id): records that share a device are of one node."""
+def node_numbers(records: Sequence[Run]) -> list[str]:
+    """Return the node of each record: records that share a device are of one node."""
     node: dict[str, int] = {}
     for number, one in enumerate(records, 1):
         uuids = [device.uuid for device in one.devices]
@@ -140,7 +139,7 @@ def node_numbers(records: Sequence[Run]) -> dict[int, str]:
         first = min(joined, default=number)
         node = {uuid: first if each in joined else each for uuid, each in node.items()}
         node.update(dict.fromkeys(uuids, first))
-    return {id(each): f"node {node[each.devices[0].uuid]}" if each.devices else "" for each in records}
+    return [f"node {node[saved.devices[0].uuid]}" if saved.devices else "" for saved in records]
 
 
 def labels(records: Sequence[Run]) -> dict[str, str]:

@@ -101,7 +101,7 @@ def table(
     ]
     none_counted = [group for group in groups if not full and _counts_nothing(group)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
-    also: dict[int, int] = {}
+    also: dict[Key, int] = {}
     if not full:
         rows, also = _by_cause(rows, found)
     if several:
@@ -214,7 +214,7 @@ class _Rows:
     slowest: Sequence[Verdict]
     names: Names
     devices: int
-    also: Mapping[int, int]
+    also: Mapping[Key, int]
 
     def lines(self, width: int | None) -> list[Line]:
         """Return the table in the widest layout that fits into `width` columns."""
@@ -251,11 +251,11 @@ class _Rows:
         status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
         status = status.replace("INCONCLUSIVE", "INCONCL.") if layout.gap == " " else status
         if _has_no_value(verdict):
-            return [status, self._members(group), _told(group, self.also.get(id(group), 0))]
+            return [status, self._members(group), _told(group, self.also.get(verdict.key, 0))]
         return [
             status,
             self._named(group, layout),
-            verdict.metric + (f" +{self.also[id(group)]}" if id(group) in self.also else ""),
+            verdict.metric + (f" +{self.also[verdict.key]}" if verdict.key in self.also else ""),
             self._values(group, layout),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
@@ -341,15 +341,17 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
 
 def _by_cause(
     groups: Sequence[list[Verdict]], found: Mapping[Key, Finding]
-) -> tuple[list[list[Verdict]], dict[int, int]]:
-    """Return the groups with one for each cause on a device, and how many verdicts each stands for besides its own.
+) -> tuple[list[list[Verdict]], dict[Key, int]]:
+    """Return the groups with one for each cause on a device, and the number of verdicts that each stands for besides.
+
+    The numbers are by the key of the first verdict of a group.
 
     What was not measured because of an earlier failure of the device belongs to the cause of that failure; otherwise
     its cause is what was lacking. Groups of one device are together, where its worst is.
     """
     kept: dict[tuple[str, str, str], list[Verdict]] = {}
     worst: dict[str, str] = {}
-    also: dict[int, int] = {}
+    also: dict[Key, int] = {}
     rows: list[list[Verdict]] = []
     for group in groups:
         first, culprits = group[0], {each.culprit for each in group}
@@ -364,7 +366,7 @@ def _by_cause(
         if own is group:
             rows.append(group)
         else:
-            also[id(own)] = also.get(id(own), 0) + len(group)
+            also[own[0].key] = also.get(own[0].key, 0) + len(group)
     places = {each[0].culprit: place for place, each in reversed(list(enumerate(rows))) if each[0].status.fails}
     return sorted(rows, key=lambda each: places[each[0].culprit] if each[0].status.fails else len(rows)), also
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_accel.core.measurement import is_time, speed_share
 from pytest_accel.core.reasons import Note
@@ -47,24 +47,34 @@ ALIKE: tuple[ReferenceKind, ...] = ("neighbours", "elsewhere")
 """The references that are like devices of the same run."""
 
 
+class Fails(NamedTuple):
+    """The losses from which on a device fails, by what is known of the spread."""
+
+    ours: float = math.inf
+    """Our own probe showed it on this product."""
+    other: float = math.inf
+    """Another tool or another product showed it."""
+    unknown: float = math.inf
+    """None is known, or the noise is not."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """From where on a loss of speed is a finding, and from where on it fails. Losses are fractions, `inf` is never.
 
     With a known spread a loss is a finding from `sigmas` standard deviations of the distance on, at least from `least`;
     without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
-    It fails from `fail_sigmas` on, at least from the first of `fails`, from the second where another tool or another
-    product showed the spread, and from the third where none is known, or the noise is not.
+    It fails from `fail_sigmas` on, at least from the `fails` of the spread.
     """
 
     sigmas: float
     least: float
     unknown: float = math.inf
     fail_sigmas: float = 0.0
-    fails: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+    fails: Fails = Fails()  # noqa: RUF009  immutable
 
 
-_LINKS = Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.05, 0.08))
+_LINKS = Rule(4.0, 0.01, math.inf, 6.0, Fails(0.02, 0.05, 0.08))
 _WIDE, _LATENCY = Rule(math.inf, 0.0, 0.15), Rule(math.inf, 0.0)
 
 
@@ -76,13 +86,13 @@ def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = ma
 
 RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "neighbours": {
-        "memory": Rule(4.0, 0.01, math.inf, 6.0, (0.02, 0.03, 0.03)),
+        "memory": Rule(4.0, 0.01, math.inf, 6.0, Fails(0.02, 0.03, 0.03)),
         "host link": _LINKS,
         "peer links": _LINKS,
         # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract); 25 % is found
-        "products": Rule(4.0, 0.02, 0.15, 0.0, (0.24, 0.24, 0.24)),
+        "products": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.24, 0.24, 0.24)),
         # 4.7 % is the widest range at one clock in 42 nodes of V100 (tests/real/series)
-        "products at the clock": Rule(4.0, 0.02, 0.15, 0.0, (0.12, 0.12, 0.12)),
+        "products at the clock": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.12, 0.12, 0.12)),
         "other": Rule(4.0, 0.02, 0.15),
         "power": _WIDE,
         # latencies depend on the socket and the switch of a device by more than rates do
@@ -183,11 +193,11 @@ def allowed(family: Family, reference: Reference) -> tuple[float, float]:
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
     known = reference.spread is not None and math.isfinite(rule.sigmas) and math.isfinite(deviation)
-    found, (ours, other, fails) = rule.unknown + max(0.0, min(reference.shared, rule.unknown)), rule.fails
+    found, fails = rule.unknown + max(0.0, min(reference.shared, rule.unknown)), rule.fails.unknown
     if known:
         most, wider = found if reference.kind in ALIKE else math.inf, OF_ONE_NODE if reference.one_node else 1.0
         found = min(wider * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), most)
-        fails = min(max(rule.fail_sigmas * deviation, ours if reference.ours else other), fails)
+        fails = min(max(rule.fail_sigmas * deviation, rule.fails.ours if reference.ours else rule.fails.other), fails)
     if family == "products at the clock":
         fails = min(max(fails, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
     elif family == "products":

@@ -37,14 +37,15 @@ class PageVerdicts:
 
     def __init__(self, record: Run) -> None:
         self.names = names_of(record)
-        self.limits = list({repr(each.limit): each.limit for each in record.verdicts if each.limit}.values())
+        stated = (verdict.limit for verdict in record.verdicts if verdict.limit)
+        self.limits = list({(limit.metric, limit.origin): limit for limit in stated}.values())
         """Every limit once."""
         shown = [each for each in record.verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
         self.measured = worst_first([each for each in shown if not is_fact(each.metric)])
         """What was measured or should have been, worst first."""
         self._record = record
-        self._anchors = {id(each): f"v{place}" for place, each in enumerate(record.verdicts)}
-        self._places = {repr(each): place for place, each in enumerate(self.limits)}
+        self._anchors = {verdict.key: f"v{place}" for place, verdict in enumerate(record.verdicts)}
+        self._places = {(limit.metric, limit.origin): place for place, limit in enumerate(self.limits)}
         self._devices = len(record.devices)
 
     def facts(self) -> list[list[Verdict]]:
@@ -122,11 +123,11 @@ class PageVerdicts:
 
     def anchor(self, verdict: Verdict) -> str:
         """Return the name of the row of a verdict."""
-        return self._anchors[id(verdict)]
+        return self._anchors[verdict.key]
 
     def place(self, limit: Limit) -> int:
         """Return the place of a limit among all limits."""
-        return self._places[repr(limit)]
+        return self._places[limit.metric, limit.origin]
 
     def compared(self, comparison: Comparison | None) -> tuple[str, float | None, str]:
         """Return how far a verdict is behind its neighbours or its past, as a text, a number and a note."""
