@@ -6,32 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.drivers import xids
-from pytest_accel.judging.causes.fault_codes import (
-    DEVICE,
-    HEAT_AND_POWER,
-    HOST,
-    INVENTORY,
-    LINKS,
-    MEMORY,
-    NOT_JUDGED,
-    RESULTS,
-    Action,
-    FaultCode,
-    Severity,
-)
+from pytest_accel.judging.causes.fault_codes import HEADINGS, Action, FaultCode, Severity
 from pytest_accel.views.markdown import table
 
-PARTS = (
-    ("The device", DEVICE),
-    ("Memory", MEMORY),
-    ("Links", LINKS),
-    ("Heat, power and clocks", HEAT_AND_POWER),
-    ("Speed and results", RESULTS),
-    ("The host", HOST),
-    ("Inventory and settings", INVENTORY),
-    ("Not judged", NOT_JUDGED),
-)
-"""The headings of the page, and the codes below them."""
 DCGM = "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html"
 """DCGM's errors with their severities."""
 OF_DCGM = {
@@ -100,7 +77,7 @@ ACTIONS = {
 """Each action in words."""
 HEAD = """# Fault codes and next steps
 
-Made by `scripts/fault_codes.py` from `pytest_accel/judging/causes/fault_codes.py`. Every verdict that fails or is
+Made by `scripts/fault_codes.py` from `pytest_accel/judging/causes/fault_codes.yaml`. Every verdict that fails or is
 marginal has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...)
 A401 ...`; `-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
 [exports](record.md#exports).
@@ -124,9 +101,9 @@ def page() -> str:
     ]
     lines += ["alone ([verdicts.md](verdicts.md#closing-lines-and-exit-statuses)); the code says how.", ""]
     lines += ["## Actions", "", *table(("action", "meaning"), _words(ACTIONS.items())), ""]
-    for title, codes in PARTS:
+    for heading, codes in HEADINGS.items():
         head = ("code", "name", "severity", "action", "meaning", "next step", "metrics", "DCGM")
-        lines += [f"## {title}", "", *table(head, map(_row, codes)), ""]
+        lines += [f"## {heading}", "", *table(head, map(_row, codes)), ""]
     lines += ["## Xids", "", *_xids()]
     return "\n".join(lines) + "\n"
 
