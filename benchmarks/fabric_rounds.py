@@ -47,7 +47,7 @@ class Row:
         named = {place for place, each in enumerate(found.findings) if each.found in NAMED}
         self.counts += Counter(missed=len(bad - named), blamed=len(named - bad), paths=len(found.paths))
         self.counts["whole"] += [set(each) for each in found.islands] == ([leaf - bad] if leaf else [])
-        self.words[found.closing.word] += 1
+        self.words[found.closing.line.partition(" fabric")[0]] += 1
         self.rounds.append(len(run.rounds))
         self.seconds.append(seconds)
 

@@ -294,7 +294,7 @@ def run(
     """
     here = opened(node, output)
     if not whole:
-        here.setup.filtered.append("without collectives and Xids")
+        here.setup.rule_out("filter", "without collectives and Xids")
     subjects = [device.uuid for device in here.setup.devices]
     _look(here, subjects)
     for probe, given, metric in suite(here, EVERY if whole else measured):

@@ -122,7 +122,7 @@ def _told(saved: Run) -> str:
     """Return a record in one line."""
     run = saved.run
     host, day = run.get("host", ""), run.get("started", "")[:10]
-    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.word}"
+    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.result.value if saved.result else ''}"
     return f"{saved.path}: {host}, {day}, {what}"
 
 

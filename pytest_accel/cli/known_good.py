@@ -60,8 +60,8 @@ def unusable(saved: Run) -> str | None:
         return f"the run is not complete: {saved.state}"
     if around.interrupted or around.cut_short:
         return f"the run ended early: {around.interrupted or around.cut_short}"
-    if around.filtered:
-        return f"the run was filtered: {', '.join(around.filtered)}"
+    if around.narrowed:
+        return f"the run was filtered: {', '.join(around.narrowed)}"
     for each in saved.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
         figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
         if each.fails and each.status is Status.FAIL and not figure:

@@ -17,6 +17,7 @@ import pytest
 from pytest_accel.core import closing_file, exits, paths
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Against
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
@@ -259,13 +260,13 @@ class Acceptance:
         taken_out = [item for item in collected if item not in kept]
         self._note_missing(taken_out, "taken out by a plugin or a conftest.py")
         lacking = [name for _, name in sorted(functions() - self._found)]
-        if lacking and not self.accel_session.setup.filtered:  # by an ini file or a hook
-            self.accel_session.setup.rule_out(f"the packaged suite was collected without {', '.join(lacking)}")
+        if lacking and not self.accel_session.setup.narrowed:  # by an ini file or a hook
+            self.accel_session.setup.rule_out("run", f"the packaged suite was collected without {', '.join(lacking)}")
         own = [item for item in session.items if _place(item) is None]
         for path in map(str, self._config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
             if not any(item.path.resolve().is_relative_to(folder) for item in own):
-                self.accel_session.setup.rule_out(f"--accel-with {path} has no test")
+                self.accel_session.setup.rule_out("run", f"--accel-with {path} has no test")
         places = {item: (float(_place(item) or 0), collected[item]) for item in session.items}
         places |= {item: (ORDER.index(LAST[0]) - 0.5, place) for place, item in enumerate(own)}
         session.items.sort(key=places.__getitem__)
@@ -276,14 +277,14 @@ class Acceptance:
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
-        if items and not self.accel_session.setup.filtered:
-            self.accel_session.setup.narrow(f"{len(items)} tests were deselected")
+        if items and not self.accel_session.setup.narrowed:
+            self.accel_session.setup.rule_out("filter", f"{len(items)} tests were deselected")
 
     def _note_missing(self, items: Sequence[pytest.Item], how: str) -> None:
         """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
-        if items and not self.accel_session.setup.filtered:
+        if items and not self.accel_session.setup.narrowed:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self.accel_session.setup.rule_out(f"{count} {how}")
+            self.accel_session.setup.rule_out("run", f"{count} {how}")
 
     # -- running
 
@@ -332,7 +333,7 @@ class Acceptance:
         if report.failed:
             self._other_errors.broken.append(f"{report.nodeid} could not be collected")
         elif report.skipped:
-            self.accel_session.setup.rule_out(f"{report.nodeid} was skipped")
+            self.accel_session.setup.rule_out("run", f"{report.nodeid} was skipped")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -376,7 +377,7 @@ class Acceptance:
         self._write([*lines, *self._report_lines()], bold=True)
         if os.environ.get("GITHUB_ACTIONS") == "true" and closing.exit:
             kind, line = ("error", "warning")[closing.exit == exits.NOT_JUDGED], closing.line.replace("%", "%25")
-            self._write([(f"::{kind} title={closing.word}::{line}", "")])
+            self._write([(f"::{kind} title={closing.result.value if closing.result else ''}::{line}", "")])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
@@ -425,7 +426,7 @@ class Acceptance:
         accel_session, errors, others = self.accel_session, self.accel_session.errors, self._other_errors
         accel_session.loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
         if skipped := len(self._reports.not_run):
-            accel_session.setup.rule_out(f"{counted(skipped, 'test')} skipped before measuring anything")
+            accel_session.setup.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
         if passed := len(self._own_passed):
             paths = self._config.option.accel_with or self._config.option.file_or_dir
             accel_session.own_tests = f"{counted(passed, 'test')} of {listed([str(each) for each in paths])}"
@@ -501,14 +502,14 @@ class Acceptance:
 
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
     """Return the options of a run as pytest has read them."""
-    filtered = [f"filtered by {shown}" for name, shown in FILTERS.items() if getattr(config.option, name, None)]
+    given = (shown for name, shown in FILTERS.items() if getattr(config.option, name, None))
+    against = [Against("filter", f"filtered by {shown}") for shown in given]
     if own_tests:
-        filtered.append("tests were named on the command line")
+        against.append(Against("tests", "tests were named on the command line"))
     return options_of(
         config.option,
         command=("pytest", *config.invocation_params.args),
-        filtered=tuple(filtered),
-        own_tests=own_tests,
+        against=tuple(against),
         launch=launch_of(os.environ),
     )
 

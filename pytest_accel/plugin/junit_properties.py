@@ -49,11 +49,11 @@ def pairs(properties: Properties) -> list[tuple[str, str]]:
 def of_run(session: Session) -> Properties:
     """Return the properties of the whole run, with the devices that were chosen."""
     setup, record = session.setup, session.ledger.record
-    run, closing = record.run, vars(record.closing) if record.closing.exit >= 0 else {}
+    run, closing = record.run, record.closing
     return {
-        "closing": closing.get("line"),
-        "result": closing.get("word"),
-        "exit": closing.get("exit"),
+        "closing": closing.line or None,
+        "result": closing.result.value if closing.result else None,
+        "exit": closing.exit if closing.result else None,
         "sku": record.sku.get("name"),
         "platform": run.get("platform"),
         "level": run.get("level"),

@@ -188,14 +188,15 @@ class Session:
         that its time limit `cut_short` is judged by what it reached.
         """
         self._judge_changes()
-        if cut_short and not self.setup.filtered:
+        if cut_short and not self.setup.narrowed:
             self._keep_unreached()
         self.stop()
         self.ledger.complete(interrupted=interrupted is not None)
         if self.loaded:
             self.ledger.record.run["loaded"] = [text for _, text in self.loaded]
-        around = self._circumstances(interrupted, ended)
-        return self._close(replace(around, cut_short=self.deadline.ended if cut_short else None))
+        if cut_short:
+            self.setup.rule_out("time", self.deadline.ended)
+        return self._close(self._circumstances(interrupted, ended))
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""
@@ -212,19 +213,18 @@ class Session:
         """Return everything besides the verdicts that decides the closing line."""
         setup, ledger = self.setup, self.ledger
         returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
+        around = setup.terms.circumstances(ledger.record.software)
         return replace(
-            setup.terms.circumstances(ledger.record.software),
+            around,
             names=ledger.names,
             rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
             loaded=tuple(dict(self.loaded)),
             day=ledger.record.run.get("started", "")[:10],
-            no_acceptance=setup.no_acceptance,
-            filtered=setup.filtered,
+            against=[*setup.against, *around.against],
             broken_tests=self.errors.broken,
             failed_tests=self.errors.failed,
             own_tests=self.own_tests,
             record_problem=self.pool.sensor.telemetry.problem,
-            wants_acceptance=setup.wants_acceptance,
             simulated=setup.node is not None,
             interrupted=interrupted,
             ended=ended,

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
 from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.summary import Summary
@@ -69,22 +69,21 @@ class Setup:
         """The simulated node, None on real hardware."""
         self.before: Run | None = None
         """The record of the run before in a series; None in its first run, and in one by itself."""
-        self.filtered = list(options.filtered)
-        """Everything that narrowed the run, such as -k, one sentence each."""
-        self.no_acceptance: list[str] = []
-        """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
+        self.against = list(options.against)
+        """Everything that stands against an acceptance so far."""
         self.notes: list[str] = []
         """Sentences on the devices that were found, for the record."""
         self._wanted = Wanted("")
         self._named: Sku | None = None
 
-    def narrow(self, why: str) -> None:
-        """Note that something narrowed the run, and what, in a sentence."""
-        self.filtered.append(why)
+    def rule_out(self, kind: AgainstKind, why: str) -> None:
+        """Note what stands against an acceptance, in a sentence."""
+        self.against.append(Against(kind, why))
 
-    def rule_out(self, why: str) -> None:
-        """Note why the run cannot end as ACCEPTED, in a sentence."""
-        self.no_acceptance.append(why)
+    @property
+    def narrowed(self) -> bool:
+        """True if something is known already that narrowed the run, so that missing verdicts are expected."""
+        return bool(Circumstances(against=self.against).narrowed)
 
     def prepare(self) -> None:
         """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
@@ -92,7 +91,7 @@ class Setup:
         if not options.fabric:
             self.node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
         else:
-            self.narrow("--accel-fabric measures between nodes")
+            self.rule_out("tests", "--accel-fabric measures between nodes")
             if options.simulate:
                 self.cluster, self.node = simulation.cluster(options.simulate)
             else:
@@ -126,7 +125,7 @@ class Setup:
         A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
         """
         vendor = registry.vendor(self._named.vendor) if self._named else None
-        if self.options.own_tests or self.filtered or (vendor and vendor.torch is None) or _has_torch():
+        if self.narrowed or (vendor and vendor.torch is None) or _has_torch():
             return
         raise Refused(
             "torch is not installed in this environment, so nothing can be measured; "
@@ -169,7 +168,7 @@ class Setup:
         self.terms = self._wanted.settled(sku, self.discovery.devices, platform=usual, listed=listed)
         self.devices = list(self.terms.devices)
         if sku is None:
-            self.rule_out("no SKU was recognised")
+            self.rule_out("unasked", "no SKU was recognised")
             return
         self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
         if self._wanted.platform != AUTO or self.node:
@@ -177,11 +176,11 @@ class Setup:
             part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
             self.discovery = replace(self.discovery, expected_by=f"platform {name}", part=part)
         if self.options.sku == AUTO:
-            self.rule_out(f"SKU {sku.name} was recognised, not named")
+            self.rule_out("unasked", f"SKU {sku.name} was recognised, not named")
         if self.terms.doubt:
-            self.rule_out(self.terms.doubt)
+            self.rule_out("run", self.terms.doubt)
         if not self.terms.accelerator:
-            self.rule_out(f"a {registry.vendor(sku.vendor).title} is not an accelerator")
+            self.rule_out("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator")
 
     def plan_without_devices(self) -> None:
         """Plan for the devices that the platform expects where none is found, such as on a login node."""
@@ -193,7 +192,7 @@ class Setup:
             Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
             for index in range(max(1, self.terms.expected_devices))
         ]
-        self.rule_out("there is no device here")
+        self.rule_out("run", "there is no device here")
 
     def _recognise(self, output: Path | None) -> Sku | None:
         """Return the shipped SKU that the devices match, None without devices.
@@ -228,7 +227,7 @@ class Setup:
             kept = terms.chosen(found, entries, by)
             self.devices = [device for device in self.devices if device in kept]
             if len(kept) < len(found):
-                self.narrow(f"{by} chose {len(kept)} of {len(found)} devices")
+                self.rule_out("filter", f"{by} chose {len(kept)} of {len(found)} devices")
 
     # -- what is expected
 
@@ -236,15 +235,9 @@ class Setup:
     def rules_out_acceptance(self) -> list[str]:
         """The reasons, known before anything is measured, why the run cannot be an acceptance."""
         software: dict[str, Any] = {**versions_of(self.terms.devices), "torch": torch_version()}
-        unfit = requirements.unfit(self.terms.sku, self.terms.platform, self.terms.level, software)
-        return [*self.filtered, *self.no_acceptance, *([unfit] if unfit else [])]
-
-    @property
-    def wants_acceptance(self) -> bool:
-        """True if an accelerator's SKU was named and the packaged suite collected."""
-        return (
-            self.terms.accelerator and self.options.sku != AUTO and not (self.options.own_tests or self.options.fabric)
-        )
+        around = self.terms.circumstances(software)
+        around = replace(around, against=[*self.against, *around.against])
+        return [*around.narrowed, *around.texts("unasked", "run"), *around.texts("file")]
 
     @property
     def names(self) -> Names:

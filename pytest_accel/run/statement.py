@@ -58,7 +58,7 @@ def _acceptance(run: Run) -> dict[str, Any]:
     """Return the predicate: who was judged as what, when, by what, and with which result."""
     made = run.run
     return {
-        "verdict": run.word or "NONE",
+        "verdict": run.result.value if run.result else "NONE",
         "closingLine": run.closing.line,
         "exitStatus": run.closing.exit,
         "simulated": run.simulated,

@@ -94,8 +94,8 @@ class Terms:
 
         The circumstances of the run itself are added to it.
         """
-        uuids = [device.uuid for device in self.devices]
-        return closing.circumstances(self.sku, self.platform, self.level, self.limits, uuids, software=software)
+        names = {device.uuid: device.name for device in self.devices}
+        return closing.circumstances(self.sku, self.platform, self.level, self.limits, names, software=software)
 
 
 @dataclass(frozen=True)

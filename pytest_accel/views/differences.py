@@ -36,7 +36,8 @@ def changed(found: Sequence[Difference]) -> list[Line]:
 def _named(one: Run) -> str:
     began, sku = one.started[:16].replace("T", " "), one.sku.get("name", "") or "no SKU"
     simulated, again = "SIMULATED " * one.simulated, ", judged again" * bool(one.judged_from)
-    return f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}: {simulated}{one.word or 'not ended'}{again}"
+    ended = one.result.value if one.result else "not ended"
+    return f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}: {simulated}{ended}{again}"
 
 
 def _folded(differences: Sequence[Difference]) -> list[Difference]:

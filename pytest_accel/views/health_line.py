@@ -100,13 +100,14 @@ def _where(place: Path, room: int) -> str:
 
 
 def _last(checked: Checked, *, fresh: bool) -> str:
-    """Return the word and the age of the newest result, behind a semicolon."""
+    """Return the result and the age of the newest result, behind a semicolon."""
     if checked.record_problem:
         return "; last run not read"
     if checked.last is None:
         return NO_RUN
+    result = checked.last.result
     when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
-    return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
+    return f"; last run {result.value if result else ''} {when}{'' if fresh else ', stale'}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -11,6 +11,7 @@ import pytest
 import tabled
 
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core import structured
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Circumstances, Run
@@ -88,14 +89,14 @@ def ran(**changed: Any) -> Run:
         measurements=measured(),
         state="finished",
         circumstances=Circumstances(
-            filtered=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
+            against=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
         ),
     )
     return replace(judge_again(bare, terms(sku())), **changed)
 
 
 def word(record: Run) -> str:
-    return str(record.closing.word)
+    return record.closing.result.value if record.closing.result else ""
 
 
 def status(record: Run, metric: str) -> Status:
@@ -123,7 +124,7 @@ def test_another_floor_changes_its_verdict_alone() -> None:
 
 @pytest.mark.parametrize("case", tabled.tables("cli/circumstances"), ids=lambda case: case["line"])
 def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(case: dict[str, Any]) -> None:
-    around = {"circumstances": Circumstances(**case["around"])} if "around" in case else {}
+    around = {"circumstances": structured.structure(Circumstances, case["around"])} if "around" in case else {}
     new = judge_again(ran(**around, **case.get("run", {})), terms(sku()))
     assert new.closing.line.startswith(f"JUDGED AGAIN {case['line']}")
 
@@ -221,7 +222,7 @@ def test_a_device_that_was_lost_stays_lost() -> None:
 def test_software_of_the_record_counts() -> None:
     narrow = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 750.0, software={"nccl": ">=2.18"})})
     new = judge_again(ran(), terms(narrow))
-    assert (word(new), new.closing.exit, status(new, "matmul.bf16")) == ("HELD", 0, Status.NOT_APPLICABLE)
+    assert (word(new), new.closing.exit, status(new, "matmul.bf16")) == ("HELD", 6, Status.NOT_APPLICABLE)
     assert "part has no floor in force at level standard for matrix units" in new.closing.line
 
 

@@ -20,7 +20,7 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
@@ -50,7 +50,7 @@ def accept(folder: Path, name: str, **changes: Any) -> None:
     """Make the summary of a record, which measured one metric, that of a whole accepted run of an earlier day."""
     path = folder / "records" / name / SUMMARY
     told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "word": "ACCEPTED", "started": "2026-01-03T02:00:00+00:00", **changes}))
+    path.write_text(json.dumps({**told, "result": "ACCEPTED", "started": "2026-01-03T02:00:00+00:00", **changes}))
 
 
 def triad(here: Session) -> dict[str, tuple[Status, str]]:
@@ -83,7 +83,7 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     }
 
 
-WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
+WHOLE = Summary(state="finished", result=Result.ACCEPTED, sku="h100-sxm")
 
 
 def test_which_runs_are_history() -> None:
@@ -92,10 +92,10 @@ def test_which_runs_are_history() -> None:
         {"filtered": True},
         {"sku": "h200-sxm"},
         {"judged_again": True},
-        {"word": ""},
+        {"result": None},
     ]
     assert WHOLE.is_history("h100-sxm")
-    assert replace(WHOLE, word="REJECTED").is_history("h100-sxm")
+    assert replace(WHOLE, result=Result.REJECTED).is_history("h100-sxm")
     assert [each for each in others if replace(WHOLE, **each).is_history("h100-sxm")] == []
 
 

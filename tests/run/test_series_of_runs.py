@@ -66,7 +66,7 @@ class Node:
 
     @staticmethod
     def finished(here: Session) -> int:
-        here.setup.filtered.append("without most probes")
+        here.setup.rule_out("filter", "without most probes")
         return here.finish().exit
 
     @staticmethod
@@ -108,7 +108,7 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
     assert told["done"] >= 0.008
     summary = of_folder(tmp_path / "series")
     assert summary
-    assert (summary.line, summary.word) == (line, "HELD")
+    assert (summary.line, summary.result) == (line, "HELD")
     assert node.series(0.008) == exits.NOT_JUDGED
     assert node.told[len(runs) + 1 :] == [line], "the hours are over, and no run follows"
 

@@ -68,7 +68,7 @@ def test_a_resolved_file_demands_what_the_name_demands(name: str, tmp_path: Path
         limits = requirements.limits(made, there, 8)
         less = {metric for metric, each in limits.items() if each.overridden}
         assert less <= set(implied.limits(made, there)), "what demands less than its own datasheet and links"
-        around = circumstances(made, there, "standard", limits, [])
+        around = circumstances(made, there, "standard", limits, {})
         assert (list(around.other_datasheet), made.rematched) == ([], False)
         assert replace(there, limits={}) == replace(platform, limits={})
     for key in ("title", "vendor", "match", "datasheet", "probes", "precision", "not_applicable", "budgets"):

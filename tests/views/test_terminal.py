@@ -14,7 +14,7 @@ from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.options import Options
@@ -293,13 +293,13 @@ def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
 @pytest.mark.parametrize(
     ("closing", "verdicts", "colour"),
     [
-        (Closing("ACCEPTED 2/2 devices", 0, "ACCEPTED"), [judged(730.0)], "green"),
-        (Closing("ACCEPTED 2/2 devices (1 marginal)", 0, "ACCEPTED"), [judged(675.0)], "yellow"),
-        (Closing("HELD 1/1 limits", 0, "HELD"), [judged(730.0)], "green"),
-        (Closing("REJECTED gpu0", 1, "REJECTED"), [judged(612.0), judged(675.0, "GPU-1")], "red"),
-        (Closing("NOT JUDGED", 6, "NOT JUDGED"), [], "red"),
-        (Closing("BROKEN", 3, "BROKEN"), [judged(730.0)], "red"),
-        (Closing("INTERRUPTED", 2, "INTERRUPTED"), [judged(675.0)], "red"),
+        (Closing("ACCEPTED 2/2 devices", 0, Result.ACCEPTED), [judged(730.0)], "green"),
+        (Closing("ACCEPTED 2/2 devices (1 marginal)", 0, Result.ACCEPTED), [judged(675.0)], "yellow"),
+        (Closing("HELD 1/1 limits", 0, Result.HELD), [judged(730.0)], "green"),
+        (Closing("REJECTED gpu0", 1, Result.REJECTED), [judged(612.0), judged(675.0, "GPU-1")], "red"),
+        (Closing("NOT JUDGED", 6, Result.NOT_JUDGED), [], "red"),
+        (Closing("BROKEN", 3, Result.BROKEN), [judged(730.0)], "red"),
+        (Closing("INTERRUPTED", 2, Result.INTERRUPTED), [judged(675.0)], "red"),
     ],
 )
 def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], colour: str) -> None:
@@ -312,7 +312,7 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul); "
         "all alike below 0.51 (matmul), 0.8 (memory) of the datasheet; nothing in collectives"
     )
-    closing = Closing(line, 0, "ACCEPTED", finds=finds)
+    closing = Closing(line, 0, Result.ACCEPTED, finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
         "ACCEPTED 8/8 devices as h100-sxm at quick",
         "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",

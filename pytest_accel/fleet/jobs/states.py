@@ -13,6 +13,7 @@ from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.node_name import nodes_of, several
 from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
+from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.jobs.run_folder import Fleet, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
@@ -22,16 +23,16 @@ from pytest_accel.run.record_folder import file_name
 class State(Enum):
     """What became of a node, the worst first."""
 
-    REJECTED = "rejected"
+    REJECTED = Result.REJECTED.value.lower()
     ERROR = "error"
     NO_RESULT = "no result"
-    NOT_JUDGED = "not judged"
+    NOT_JUDGED = Result.NOT_JUDGED.value.lower()
     SKIPPED = "skipped"
     RUNNING = "running"
     WAITING = "waiting"
-    HELD = "held"
+    HELD = Result.HELD.value.lower()
     """Everything that ran holds, but it was no acceptance: own tests, SKU auto or cpu, a simulated node."""
-    ACCEPTED = "accepted"
+    ACCEPTED = Result.ACCEPTED.value.lower()
 
 
 SIMULATE = "--accel-simulate"
@@ -405,10 +406,10 @@ def _why_none(newest: Summary | None, job: JobState | None) -> str:
 def _judged(name: str, newest: Summary) -> NodeResult:
     """Return the state of a node by a run that has ended."""
     line = newest.line or f"{'SIMULATED ' if newest.simulated else ''}{newest.state}"
-    if newest.exit == exits.INTERRUPTED or newest.word == "INTERRUPTED":
+    if newest.exit == exits.INTERRUPTED or newest.result is Result.INTERRUPTED:
         return NodeResult(name, State.NO_RESULT, line, newest)
     state = _of_exit(newest.exit)
-    if state is State.ACCEPTED and (newest.simulated or newest.word != "ACCEPTED"):
+    if state is State.ACCEPTED and (newest.simulated or not newest.accepts):
         state = State.HELD
     return NodeResult(name, state, line, newest)
 

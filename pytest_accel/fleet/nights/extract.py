@@ -91,7 +91,7 @@ class StoredRun:
     started: str
     ended: str
     state: str
-    word: str
+    result: str
     line: str
     exit: int | None
     sku: str
@@ -140,7 +140,7 @@ def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[Stored
         started=_text(found.started),
         ended=_text(run.run.get("ended")),
         state=_text(found.state),
-        word=_text(found.word),
+        result=found.result.value if found.result else "",
         line=_text(found.line, 1000),
         exit=found.exit if found.exit is not None and 0 <= found.exit < 256 else None,
         sku=_text(found.sku),

@@ -96,7 +96,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
         "record": record,
-        "word": figures.word(record),
+        "result": record.result.value if record.result else "NO RESULT",
         "kind": figures.kind(record),
         "figures": found,
         "findings": found.findings(findings_of(record)),
