@@ -1,13 +1,6 @@
-"""Makes pytest's reports agree with the verdicts: no xfail hides a failure, no test passes without a measurement.
-
-The JUnit file gets properties of the run, and limits that could not be judged are <error> there. pytest offers its
-writer to no plugin, so that it is found by its methods. Where a later pytest has others, the file is as pytest writes.
-"""
+"""Makes pytest's reports agree with the verdicts: no xfail hides a failure, no test passes without a measurement."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -17,43 +10,9 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import junit_properties
-from pytest_accel.plugin.stash import VERDICTS, has_to_measure
+from pytest_accel.plugin.collection import place
+from pytest_accel.plugin.stash import VERDICTS, has_to_measure, measures
 from pytest_accel.run.session import Session
-
-NOT_JUDGED = (Status.UNMEASURED.value, Status.INCONCLUSIVE.value)
-"""Statuses that say nothing about the hardware: <error> in JUnit, where <failure> is a verdict."""
-
-
-def _writer(config: pytest.Config) -> Any:
-    """Return pytest's writer of JUnit files, None without --junitxml."""
-    wanted = ("add_global_property", "node_reporter")
-    plugins = config.pluginmanager.get_plugins()
-    return next((each for each in plugins if all(callable(getattr(each, name, None)) for name in wanted)), None)
-
-
-def add_properties(config: pytest.Config, properties: Mapping[str, object]) -> None:
-    """Add properties of the whole run, those that are not None, before pytest writes the file."""
-    writer = _writer(config)
-    for name, value in properties.items() if writer else ():
-        if value is not None:
-            writer.add_global_property(f"accel.{name}", str(value))
-
-
-def mark_not_judged(config: pytest.Config, report: pytest.TestReport) -> None:
-    """Make the <failure> of a test whose limit could not be judged an <error>, after pytest has noted the report."""
-    statuses = [value for name, value in report.user_properties if name == "accel.status"]
-    status = next((each for each in statuses if each in NOT_JUDGED), None)
-    wanted = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
-    writer = _writer(config) if wanted else None
-    for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
-        if node.tag == "failure":
-            node.tag = "error"
-            node.set("type", str(status))
-            stats = getattr(writer, "stats", None)
-            if isinstance(stats, dict) and {"failure", "error"} <= set(stats):
-                stats["failure"] -= 1
-                stats["error"] += 1
-
 
 NOT_MEASURED = ("not measured", "n", ("NOT MEASURED", {"red": True}))
 """Category, letter and word with its colour, of a test that fails for a cause that an earlier test has told."""
@@ -62,19 +21,40 @@ REPEATS = "accel_repeats"
 
 
 class TestReports:
-    """Makes the reports of measuring tests agree with their verdicts, and keeps what was told by which test."""
+    """Makes the reports of measuring tests agree with their verdicts, and keeps what the tests tell about the run."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.tests: dict[tuple[str, str, str], str] = {}
         """Name of the test that asked for a verdict, by the key of the verdict."""
         self.not_run: list[str] = []
-        """Names of measuring tests that were skipped before they measured."""
+        """Names of tests that were skipped before they measured."""
+        self.ran: set[pytest.Item] = set()
+        """The measuring tests that pytest ran."""
+        self.own_passed: set[pytest.Item] = set()
+        """The user's own tests that took a device and passed."""
+        self.errors = Errors()
+        """Errors of measuring tests."""
+        self.other_errors = Errors()
+        """Errors of tests that measure nothing."""
         self._told: dict[tuple[object, ...], str] = {}
         """What a failure without a value or an error says, to the node id of the first test whose report tells it."""
 
     def amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-        """Make the report of one phase of a test agree with its verdicts, and remember the errors of the test."""
+        """Make the report of one phase of a test agree with its verdicts, and remember how the test ended."""
+        if measures(item):
+            self.ran.add(item)
+            self._amend(item, call, report)
+        elif report.outcome == "failed":
+            _remember(self.other_errors, item, call)
+        elif report.skipped and item.config.option.accel_with:
+            self.not_run.append(item.name)
+        takes_device = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
+        if takes_device and call.when == "call" and report.passed and place(item) is None:
+            self.own_passed.add(item)
+
+    def _amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Make the report of one phase of a measuring test agree with its verdicts."""
         session, verdicts = self._session, item.stash.get(VERDICTS, [])
         if report.skipped and not verdicts:
             self.not_run.append(item.name)
@@ -94,10 +74,10 @@ class TestReports:
                     report,
                     "the test has an accel marker or accel_check but records no measurement; call accel_check in it",
                 )
-                session.errors.broken.append(f"{item.nodeid} records no measurement")
+                self.errors.broken.append(f"{item.nodeid} records no measurement")
             if failing:
                 return
-        broken = remember(session.errors, item, call)
+        broken = _remember(self.errors, item, call)
         if broken and call.when == "call" and self._told_before(item, item.nodeid.partition("[")[0], broken):
             setattr(report, REPEATS, True)
 
@@ -113,7 +93,7 @@ class TestReports:
         return self._told.setdefault(what, item.nodeid) != item.nodeid
 
 
-def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     """Add an exception of a test to `errors`: as failed if the test's own assertion failed, else as broken.
 
     An assertion in a fixture counts as broken: it says nothing about the hardware. Returns the error of a broken test.
