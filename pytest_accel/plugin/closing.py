@@ -1,4 +1,7 @@
-"""Closes a run: judges it by what pytest knows of its end, and writes table, closing line, page and signature."""
+"""Closes a run: judges it by what pytest knows of its end, and writes table, closing line, page and signature.
+
+A run that measures nothing shows its plan instead.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_accel.core import closing_file
+from pytest_accel.core import closing_file, exits
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.verdict import Closing
@@ -19,27 +22,25 @@ from pytest_accel.plugin import closing_lines, page_file, screen
 from pytest_accel.plugin.collection import Collection
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
-from pytest_accel.plugin.reports import TestReports
+from pytest_accel.plugin.reports import Reports
 from pytest_accel.plugin.stash import SESSION, measures
 from pytest_accel.run import signature
 from pytest_accel.run.record import findings_of
-from pytest_accel.views import terminal
+from pytest_accel.views import fabric, plan, terminal
 from pytest_accel.views.table import table
 
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Exit statuses of pytest that the verdicts replace."""
 
+TEST_NOT_FOUND = "a test that was named was not found"
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
-NOT_FOUND = "a test that was named was not found"
 
 
 class ClosingPlugin:
     """A plugin object that closes a run which measures."""
 
-    def __init__(
-        self, config: pytest.Config, collection: Collection, reports: TestReports, interrupts: Interrupts
-    ) -> None:
+    def __init__(self, config: pytest.Config, collection: Collection, reports: Reports, interrupts: Interrupts) -> None:
         self._config = config
         self._session = config.stash[SESSION]
         self._collection = collection
@@ -80,7 +81,7 @@ class ClosingPlugin:
         """Write the table."""
         ledger, full = self._session.ledger, config.option.verbose > 0
         found, width = findings_of(ledger.record), screen.width(config)
-        screen.write_section(config, table(ledger.verdicts, ledger.names, found, full=full, width=width))
+        _write_section(config, table(ledger.verdicts, ledger.names, found, full=full, width=width))
 
     def _conclude(self, exitstatus: int) -> Closing:
         """Close the run by the exit status of pytest, and return its closing line and exit status.
@@ -108,7 +109,7 @@ class ClosingPlugin:
             return self.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
-        why = stopped_by or (NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
+        why = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             why = "no test was collected"
         return self.finish(why, ended=int(exitstatus))
@@ -120,6 +121,49 @@ class ClosingPlugin:
         session.own_tests = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
         session.errors, session.loaded = self._errors, self._loaded
         return session.finish(interrupted, ended, cut_short=cut_short)
+
+
+class Planning:
+    """A plugin object for a run that measures nothing: with --collect-only, --setup-plan and --setup-only."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
+        """Set the exit status.
+
+        0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
+        nightly run pass, and --setup-plan and --setup-only look like a run.
+        """
+        yield
+        given = {str(arg) for arg in session.config.invocation_params.args}
+        if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
+            exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & given:
+            text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
+            screen.write(session.config, [(text, "yellow")])
+            exitstatus = exits.NOT_JUDGED
+        session.exitstatus = exitstatus
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, config: pytest.Config) -> None:
+        """Write the plan."""
+        _write_section(config, plan.lines(config.stash[SESSION].setup, self._collection.items))
+
+
+def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
+    """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
+    session, reporter = config.stash[SESSION], screen.reporter(config)
+    setup = session.setup
+    lines += [(f"note: {note}", "yellow") for note in session.ledger.record.notes]
+    if between := session.fabric.fabric:  # which the node of rank 0 alone knows
+        lines += fabric.lines(between)
+    if lines and reporter:
+        simulated = "SIMULATED " if setup.node else ""
+        title = f"accel: {simulated}{setup.terms.sku.name if setup.terms.sku else 'no SKU'}, {setup.terms.level}"
+        reporter.section(title, sep="=", bold=True)
+        screen.write(config, terminal.folded(lines, screen.folding_width(config)))
 
 
 def _signed(folder: Path, key: Path) -> terminal.Line:

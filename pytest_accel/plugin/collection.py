@@ -42,12 +42,11 @@ class Collection:
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if "accel_size" in names:
             metafunc.parametrize(("accel_operation", "accel_size"), self._setup.collectives(), indirect=True)
-        if SUBJECT not in names:
-            return
-        subjects = {device.uuid: device.name for device in self._setup.devices}
-        if "accel_devices" in names and "accel_device" not in names:
-            subjects = {"node": "node"}
-        metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
+        if SUBJECT in names:
+            subjects = {device.uuid: device.name for device in self._setup.devices}
+            if "accel_devices" in names and "accel_device" not in names:
+                subjects = {"node": "node"}
+            metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
@@ -64,8 +63,7 @@ class Collection:
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
-        position = place(item) if isinstance(item, pytest.Item) else None
-        if position is None:
+        if not isinstance(item, pytest.Item) or (position := place(item)) is None:
             return True
         return ORDER[position] in IN_FABRIC if self._setup.options.fabric else ORDER[position] != "test_fabric"
 

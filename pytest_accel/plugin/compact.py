@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_accel.plugin import screen
-from pytest_accel.plugin.stash import VERDICTS
-
-TOLD = "accel_told"
-"""The attribute of the report of a test that fails by a verdict, which the table tells."""
+from pytest_accel.plugin.reports import TOLD
 
 
 def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
@@ -34,14 +31,6 @@ class Compact:
         """Leave the names of the files out."""
         if reporter := screen.reporter(session.config):
             reporter.showfspath = False
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark the report of a test that fails by a verdict, not by an error."""
-        report = yield
-        failing = [verdict for verdict in item.stash.get(VERDICTS, []) if verdict.fails]
-        setattr(report, TOLD, report.when == "call" and report.failed and bool(failing))
-        return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:

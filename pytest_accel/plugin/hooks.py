@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Generator
@@ -14,13 +13,12 @@ from pytest_accel.core import paths
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.words import counted
-from pytest_accel.plugin import interrupts, page_file, reports, screen
-from pytest_accel.plugin.closing import JUDGED, PYTEST_FAILED, ClosingPlugin
+from pytest_accel.plugin import interrupts, page_file, screen
+from pytest_accel.plugin.closing import JUDGED, PYTEST_FAILED, ClosingPlugin, Planning
 from pytest_accel.plugin.collection import Collection
-from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts, give_lines
 from pytest_accel.plugin.others import benchmark, github, html
 from pytest_accel.plugin.others.junit import JUnit
-from pytest_accel.plugin.planning import Planning
+from pytest_accel.plugin.reports import Reports
 from pytest_accel.plugin.stash import SESSION
 from pytest_accel.run import signature
 from pytest_accel.run.launcher import launch_of
@@ -39,19 +37,8 @@ FILTERS = {
 }
 
 
-def _demand_outputs(option: argparse.Namespace) -> None:
-    """Raise pytest.UsageError if the page or the signature that is asked for cannot be made at the end of the run."""
-    if option.accel_report and (why := page_file.refused(option.accel_report)):
-        raise pytest.UsageError(f"--accel-report: {why}")
-    try:
-        if option.accel_sign:
-            signature.demand_key(option.accel_sign)
-    except WrongUse as wrong:
-        raise pytest.UsageError(f"--accel-sign: {wrong}") from None
-
-
 class Acceptance:
-    """A plugin object for one acceptance run: its methods are the hooks.
+    """A plugin object that opens and ends one acceptance run, and registers those for what lies between.
 
     It is made in pytest_configure, which checks the options. Processes, locks and the record begin in
     pytest_sessionstart.
@@ -60,42 +47,20 @@ class Acceptance:
     def __init__(self, config: pytest.Config, own_paths: bool) -> None:
         """Check the options that need no device. Raises pytest.UsageError (exit status 4)."""
         option = config.option
-        if few := too_few_files():
-            raise pytest.UsageError(few)
-        if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
-            raise pytest.UsageError(
-                "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
-            )
-        if (launch := launch_of(os.environ)) and launch.refused:
-            raise pytest.UsageError(launch.refused)
-        if why := interrupts.ends_pytest(config):
-            raise pytest.UsageError(why)
-        if own_paths and option.accel_with:
-            raise pytest.UsageError("--accel-with adds tests to the packaged suite; name tests alone without it")
-        named = option.file_or_dir if own_paths and not option.pyargs else option.accel_with
-        for path in (str(each).partition("::")[0] for each in named):
-            if not (config.invocation_params.dir / path).exists():
-                raise pytest.UsageError(f"file or directory not found: {path}")
-        _demand_outputs(option)
-        given = [str(arg) for arg in config.invocation_params.args]
-        if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
-            raise pytest.UsageError(
-                "--accel-simulate must be given on the command line; "
-                "remove it from the configuration file and from PYTEST_ADDOPTS"
-            )
-        self._config = config
+        if refusal := _refusal(config, own_paths):
+            raise pytest.UsageError(refusal)
         progress = Progress(partial(screen.reporter, config))
         self.accel_session = config.stash[SESSION] = Session(options_from(config, own_paths), progress)
-        self._reports = reports.TestReports(self.accel_session)
-        self._interrupts = Interrupts(self.accel_session.deadline)
+        self._interrupts = interrupts.Interrupts(self.accel_session.deadline)
         self._plans = plans_only(option)
         if not own_paths and not any(re.match(r"-[vqxsl]*r", word) for word in option_words(config)):
             option.reportchars = ""  # only the packaged suite runs, and the table shows its results, worst first
-        collection = Collection(self.accel_session, progress)
-        self._closing = ClosingPlugin(config, collection, self._reports, self._interrupts)
+        collection, reports = Collection(self.accel_session, progress), Reports(self.accel_session)
+        self._closing = ClosingPlugin(config, collection, reports, self._interrupts)
         closing = [Planning(collection)] if self._plans else [JUnit(config), self._closing, github]
-        for plugin in (collection, benchmark, html, *closing):  # of two wrappers, the later one is around the other
-            config.pluginmanager.register(plugin)  # without a name of its own: -p no:NAME cannot leave it out
+        # Of two wrappers, the later one is around the other. Objects without a name cannot be left out by -p no:NAME.
+        for plugin in (self._interrupts, collection, reports, benchmark, html, *closing):
+            config.pluginmanager.register(plugin)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Generator[None, None, None]:
@@ -145,50 +110,10 @@ class Acceptance:
         sku = terms.sku.name if terms.sku else "no SKU"
         simulated = f"SIMULATED by {setup.node.source}: " if setup.node else ""
         lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
-        earlier = self.accel_session.ledger.record.earlier_attempts
-        if earlier:
+        if earlier := self.accel_session.ledger.record.earlier_attempts:
             ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[0]
             lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {ended}")
         return [printable(line) for line in lines]
-
-    # -- running
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Make the report agree with the verdicts; end the session if every device is the wrong product."""
-        report = yield
-        self._reports.amend(item, call, report)
-        if call.when == "teardown" and self.accel_session.deadline.over and item is not item.session.items[-1]:
-            item.session.shouldstop = TIME_LIMIT
-        if call.when == "call" and (why := self.accel_session.wrong_sku()):
-            item.session.shouldfail = why
-        return report
-
-    def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Return a category of its own for a test that passed by a waiver, or that repeats a cause that was told.
-
-        pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
-        """
-        if getattr(report, reports.REPEATS, False):
-            return reports.NOT_MEASURED
-        names = [name for name, _ in getattr(report, "user_properties", ())]
-        if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
-            return "waived", "w", ("WAIVED", {"yellow": True})
-        return None
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note why the session was interrupted, unless a signal handler has noted it.
-
-        An error of the collection comes as an interrupt too, with a text. An internal error is no
-        interrupt.
-        """
-        give_lines(excinfo)
-        if getattr(excinfo.value, "returncode", None) == pytest.ExitCode.INTERNAL_ERROR:
-            return
-        self._interrupts.reason = self._interrupts.reason or str(excinfo.value) or "Ctrl-C"
 
 
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
@@ -203,3 +128,30 @@ def options_from(config: pytest.Config, own_tests: bool) -> Options:
         own_tests=own_tests,
         launch=launch_of(os.environ),
     )
+
+
+def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
+    """Return why a run with these options cannot begin; None if nothing is known against it. It needs no device."""
+    option, launch = config.option, launch_of(os.environ)
+    if why := too_few_files() or (launch and launch.refused) or interrupts.ends_pytest(config):
+        return why
+    if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
+        return "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
+    if own_paths and option.accel_with:
+        return "--accel-with adds tests to the packaged suite; name tests alone without it"
+    named = option.file_or_dir if own_paths and not option.pyargs else option.accel_with
+    for path in (str(name).partition("::")[0] for name in named):
+        if not (config.invocation_params.dir / path).exists():
+            return f"file or directory not found: {path}"
+    if option.accel_report and (why := page_file.refused(option.accel_report)):
+        return f"--accel-report: {why}"
+    try:
+        if option.accel_sign:
+            signature.demand_key(option.accel_sign)
+    except WrongUse as wrong:
+        return f"--accel-sign: {wrong}"
+    given = [str(arg) for arg in config.invocation_params.args]
+    if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
+        where = "remove it from the configuration file and from PYTEST_ADDOPTS"
+        return f"--accel-simulate must be given on the command line; {where}"
+    return None
