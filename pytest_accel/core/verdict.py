@@ -56,6 +56,11 @@ class Result(str, Enum):
     INTERRUPTED = "INTERRUPTED"
     """The run was stopped before its end. Nothing was accepted."""
 
+    @staticmethod
+    def words(result: Result | None, none: str = "") -> str:
+        """Return a result as it is shown, and `none` where there is no result."""
+        return result.value if result else none
+
     @property
     def exit(self) -> int:
         """The exit status; a run that HELD ends with 0 where nobody asked for an acceptance."""
