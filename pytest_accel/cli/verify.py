@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.printable import printable
+from pytest_accel.core.verdict import Result
 from pytest_accel.run import record, signature
 from pytest_accel.run.options import nonce
 from pytest_accel.run.record_files import RecordFiles
@@ -57,6 +58,7 @@ def run(chosen: argparse.Namespace) -> int:
         nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
         lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
     lines += [f"against it: {each}" for each in against]
-    lines.append("NOT PROVEN" if against else f"PROVEN {result.value if result else 'without a result'}")
+    lines.append("NOT PROVEN" if against else f"PROVEN {Result.words(result, 'without a result')}")
     print("\n".join(map(printable, lines)))
-    return result.exit if result and result.decides and not against else exits.NOT_JUDGED
+    decides = result in (Result.ACCEPTED, Result.REJECTED) and not against
+    return result.exit if result and decides else exits.NOT_JUDGED

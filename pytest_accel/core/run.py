@@ -114,11 +114,6 @@ class Circumstances:
         """What narrowed the run, so that missing verdicts are expected; empty if nothing did."""
         return self.texts("tests", "filter")
 
-    @property
-    def cut_short(self) -> str:
-        """The reason why not every test was run, where the run is judged all the same; empty if every one was."""
-        return "; ".join(self.texts("time"))
-
 
 class WaiversEntry(TypedDict, total=False):
     """The file of waivers as the record holds it; empty in a run without one."""

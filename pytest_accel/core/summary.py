@@ -109,7 +109,7 @@ class Summary:
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.result is not None and self.result.holds and not self.filtered
+        return bool(self.result and self.result.holds) and not self.filtered
 
     def is_history(self, sku: str) -> bool:
         """Return True for a complete run that judged the devices as the same SKU.
@@ -161,7 +161,7 @@ def choose(runs: Iterable[S], now: datetime, when: Callable[[S], datetime | None
 
 def _counting(ordered: Sequence[Summary]) -> int | None:
     """Return the place of the run that counts among runs that are newest first; None if there is none."""
-    decided = next((at for at, each in enumerate(ordered) if each.result and each.result.decides), None)
+    decided = next((at for at, each in enumerate(ordered) if each.rejects or each.accepts), None)
     if decided is not None and ordered[decided].rejects:
         return decided
     return next((at for at, each in enumerate(ordered) if not each.filtered), 0 if ordered else None)
@@ -173,4 +173,4 @@ def _why_not(found: Summary) -> str:
         return "it has not ended"
     if found.filtered:
         return "it was narrowed to a part of the checks"
-    return f"{found.result.value if found.result else found.state} takes no rejection back"
+    return f"{Result.words(found.result, found.state)} takes no rejection back"

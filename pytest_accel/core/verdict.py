@@ -72,11 +72,6 @@ class Result(str, Enum):
         """True if nothing is broken of what was judged, and everything was that was asked for."""
         return self in (Result.ACCEPTED, Result.HELD)
 
-    @property
-    def decides(self) -> bool:
-        """True if the node is accepted or rejected."""
-        return self in (Result.ACCEPTED, Result.REJECTED)
-
 
 @dataclass(frozen=True)
 class Waiver:

@@ -69,7 +69,7 @@ class ClosingPlugin:
         closing_file.write(closing.line)
         width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = closing_lines.lines(self._session, self._reports.tests, closing, width, full=full)
-        options, file = self._session.setup.options, ledger.folder.file
+        options, file = self._session.asked.options, ledger.folder.file
         if options.report and file:
             lines.append(page_file.write(ledger.record, file.parent, options.report))
         if options.sign and file:
@@ -94,7 +94,7 @@ class ClosingPlugin:
         reports, collection, stopped_by = self._reports, self._collection, self._interrupts.reason
         self._loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
         if skipped := len(reports.not_run):
-            self._session.setup.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
+            self._session.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
         errors = self._errors
         explained = errors.broken or errors.failed or any(verdict.fails for verdict in self._session.ledger.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
@@ -116,11 +116,11 @@ class ClosingPlugin:
 
     def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
         """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
-        session, passed = self._session, len(self._reports.own_passed)
-        named = self._config.option.accel_with or self._config.option.file_or_dir
-        session.own_tests = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
-        session.errors, session.loaded = self._errors, self._loaded
-        return session.finish(interrupted, ended, cut_short=cut_short)
+        passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
+        own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
+        return self._session.finish(
+            interrupted, ended, cut_short=cut_short, own_tests=own, errors=self._errors, loaded=self._loaded
+        )
 
 
 class Planning:
@@ -149,19 +149,20 @@ class Planning:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the plan."""
-        _write_section(config, plan.lines(config.stash[SESSION].setup, self._collection.items))
+        session = config.stash[SESSION]
+        _write_section(config, plan.lines(session.found, self._collection.items, session.against))
 
 
 def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
     session, reporter = config.stash[SESSION], screen.reporter(config)
-    setup = session.setup
+    terms = session.found.terms
     lines += [(f"note: {note}", "yellow") for note in session.ledger.record.notes]
     if between := session.fabric.fabric:  # which the node of rank 0 alone knows
         lines += fabric.lines(between)
     if lines and reporter:
-        simulated = "SIMULATED " if setup.node else ""
-        title = f"accel: {simulated}{setup.terms.sku.name if setup.terms.sku else 'no SKU'}, {setup.terms.level}"
+        simulated = "SIMULATED " if session.asked.node else ""
+        title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
         reporter.section(title, sep="=", bold=True)
         screen.write(config, terminal.folded(lines, screen.folding_width(config)))
 

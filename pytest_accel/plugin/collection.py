@@ -23,8 +23,7 @@ class Collection:
     """A plugin object that collects the tests of a run, and notes what is missing among them."""
 
     def __init__(self, session: Session, progress: Progress) -> None:
-        self._setup = session.setup
-        self._measuring = session.measuring
+        self._session = session
         self._progress = progress
         self.items: list[pytest.Item] = []
         """The tests that were collected, and from the end of the collection on those that are to run."""
@@ -38,12 +37,12 @@ class Collection:
         names = metafunc.fixturenames
         for probe in LIMITED:
             if f"accel_{probe}" in names:
-                facts = self._setup.limited_facts(probe)
+                facts = self._session.found.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if "accel_size" in names:
-            metafunc.parametrize(("accel_operation", "accel_size"), self._setup.collectives(), indirect=True)
+            metafunc.parametrize(("accel_operation", "accel_size"), self._session.found.collectives(), indirect=True)
         if SUBJECT in names:
-            subjects = {device.uuid: device.name for device in self._setup.devices}
+            subjects = {device.uuid: device.name for device in self._session.found.devices}
             if "accel_devices" in names and "accel_device" not in names:
                 subjects = {"node": "node"}
             metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
@@ -65,7 +64,7 @@ class Collection:
             return False
         if not isinstance(item, pytest.Item) or (position := place(item)) is None:
             return True
-        return ORDER[position] in IN_FABRIC if self._setup.options.fabric else ORDER[position] != "test_fabric"
+        return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection.
@@ -88,37 +87,37 @@ class Collection:
         kept = set(session.items)
         self.note_missing([item for item in collected if item not in kept], "taken out by a plugin or a conftest.py")
         lacking = [name for _, name in sorted(functions() - self._functions)]
-        if lacking and not self._setup.narrowed:  # by an ini file or a hook
-            self._setup.rule_out("run", f"the packaged suite was collected without {', '.join(lacking)}")
+        if lacking and not self._session.narrowed:  # by an ini file or a hook
+            self._session.rule_out("run", f"the packaged suite was collected without {', '.join(lacking)}")
         own = [item for item in session.items if place(item) is None]
         for path in map(str, session.config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
             if not any(item.path.resolve().is_relative_to(folder) for item in own):
-                self._setup.rule_out("run", f"--accel-with {path} has no test")
+                self._session.rule_out("run", f"--accel-with {path} has no test")
         positions = {item: (float(place(item) or 0), collected[item]) for item in session.items}
         positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own)}
         session.items.sort(key=positions.__getitem__)
         self.items = list(session.items)  # a hook may take tests out of the session's own list later
         if not plans_only(session.config.option):
-            self._progress.expect(plan.time_left(self._setup, self._measuring, self.items))
+            self._progress.expect(plan.time_left(self._session.found, self._session.measuring, self.items))
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
-        if items and not self._setup.narrowed:
-            self._setup.rule_out("filter", f"{len(items)} tests were deselected")
+        if items and not self._session.narrowed:
+            self._session.rule_out("filter", f"{len(items)} tests were deselected")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, or that skips itself: nothing in it was measured."""
         if report.failed:
             self.broken.append(f"{report.nodeid} could not be collected")
         elif report.skipped:
-            self._setup.rule_out("run", f"{report.nodeid} was skipped")
+            self._session.rule_out("run", f"{report.nodeid} was skipped")
 
     def note_missing(self, items: Sequence[pytest.Item], how: str) -> None:
         """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
-        if items and not self._setup.narrowed:
+        if items and not self._session.narrowed:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self._setup.rule_out("run", f"{count} {how}")
+            self._session.rule_out("run", f"{count} {how}")
 
 
 def place(item: pytest.Item) -> int | None:

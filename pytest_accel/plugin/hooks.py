@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
-from functools import partial
 
 import pytest
 
@@ -22,8 +21,11 @@ from pytest_accel.plugin.others.junit import JUnit
 from pytest_accel.plugin.reports import Reports
 from pytest_accel.plugin.stash import SESSION
 from pytest_accel.run import signature
+from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Options, Refused, option_words, options_of, plans_only, too_few_files
+from pytest_accel.run.processes.sensor_client import SensorClient
+from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.session import Session
 from pytest_accel.views.progress import Progress
 
@@ -50,18 +52,14 @@ class Acceptance:
         option = config.option
         if refusal := _refusal(config, own_paths):
             raise pytest.UsageError(refusal)
-        progress = Progress(partial(screen.reporter, config))
-        self.accel_session = config.stash[SESSION] = Session(options_from(config, own_paths), progress)
-        self._interrupts = interrupts.Interrupts(self.accel_session.deadline)
+        self._config, self._options = config, options_from(config, own_paths)
+        self._deadline = Deadline(self._options.time_limit)
+        self._interrupts = interrupts.Interrupts(self._deadline)
+        config.pluginmanager.register(self._interrupts)
         self._plans = plans_only(option)
+        self._closing: ClosingPlugin | None = None
         if not own_paths and not any(re.match(r"-[vqxsl]*r", word) for word in option_words(config)):
             option.reportchars = ""  # only the packaged suite runs, and the table shows its results, worst first
-        collection, reports = Collection(self.accel_session, progress), Reports(self.accel_session)
-        self._closing = ClosingPlugin(config, collection, reports, self._interrupts)
-        closing = [Planning(collection)] if self._plans else [JUnit(config), self._closing, github]
-        # Of two wrappers, the later one is around the other. Objects without a name cannot be left out by -p no:NAME.
-        for plugin in (self._interrupts, collection, reports, benchmark, html, *closing):
-            config.pluginmanager.register(plugin)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Generator[None, None, None]:
@@ -72,9 +70,7 @@ class Acceptance:
         if not self._plans:
             self._interrupts.begin()
         try:
-            self.accel_session.open(measuring=not self._plans)
-            if self._plans:
-                self.accel_session.setup.plan_without_devices()
+            self._open()
         except Refused as refused:
             raise pytest.UsageError(str(refused)) from None
         except OSError as error:
@@ -90,28 +86,44 @@ class Acceptance:
         except pytest.Session.Failed as failed:
             raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
 
+    def _open(self) -> None:
+        """Open the session, and register the plugins for what it is asked between its begin and its end."""
+        config, progress = self._config, Progress(screen.reporter(self._config))
+        pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
+        session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
+        collection, reports = Collection(session, progress), Reports(session)
+        self._closing = ClosingPlugin(config, collection, reports, self._interrupts)
+        closing = [Planning(collection)] if self._plans else [JUnit(config), self._closing, github]
+        # Of two wrappers, the later one is around the other. Objects without a name cannot be left out by -p no:NAME.
+        for plugin in (collection, reports, benchmark, html, *closing):
+            config.pluginmanager.register(plugin)
+        if not self._plans:
+            session.begin()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self) -> None:
         """End processes and locks, and finish a record that is still open, however the session ended."""
-        accel_session, stopped_by = self.accel_session, self._interrupts.reason
+        session, stopped_by = self._config.stash.get(SESSION, None), self._interrupts.reason
         self._interrupts.no_timer()
         try:
             # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
-            if accel_session.ledger.begun and not accel_session.finished:
+            if self._closing and session and session.ledger.begun and not session.finished:
                 self._closing.finish(stopped_by or PYTEST_FAILED, ended=2 if stopped_by else 3)
         finally:
-            accel_session.stop()
+            if session:
+                session.stop()
             self._interrupts.restore()
 
     def pytest_report_header(self) -> list[str]:
         """Return a line that says what is measured and as what, and one more if these devices were measured before."""
-        setup, terms = self.accel_session.setup, self.accel_session.setup.terms
-        models = sorted({device.product for device in setup.devices})
-        devices = f"{len(setup.devices)} x {', '.join(models)}" if models else "no device"
+        session = self._config.stash[SESSION]
+        node, terms, found = session.asked.node, session.found.terms, session.found.devices
+        models = sorted({device.product for device in found})
+        devices = f"{len(found)} x {', '.join(models)}" if models else "no device"
         sku = terms.sku.name if terms.sku else "no SKU"
-        simulated = f"SIMULATED by {setup.node.source}: " if setup.node else ""
+        simulated = f"SIMULATED by {node.source}: " if node else ""
         lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
-        if earlier := self.accel_session.ledger.record.earlier_attempts:
+        if earlier := session.ledger.record.earlier_attempts:
             ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[0]
             lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {ended}")
         return [printable(line) for line in lines]

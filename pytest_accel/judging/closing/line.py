@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pytest_accel.core import exits
-from pytest_accel.core.floor import NOTHING_KNOWN, floor_in_force
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.run import Against, Circumstances
-from pytest_accel.core.sku import Basis, Limit, Platform, Sku
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.closing import parts as closing_parts
 from pytest_accel.probes.declare import REQUIRED
-from pytest_accel.skus import readiness, requirements
+from pytest_accel.skus import readiness
 
 SIMULATED = "SIMULATED"
 MOST_LOADED = 8
@@ -29,45 +26,6 @@ class Errors:
 
     broken: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-
-
-def circumstances(
-    sku: Sku | None,
-    platform: Platform,
-    level: str,
-    limits: Mapping[str, Limit],
-    found: Mapping[str, str],
-    *,
-    software: Mapping[str, Any] = NOTHING_KNOWN,
-) -> Circumstances:
-    """Return the verdicts that these limits require, and the reasons against an acceptance by them.
-
-    `found` holds the display names of the devices that were found, by UUID, and `software` maps names to versions. The
-    caller adds the circumstances of the run itself.
-    """
-    count = requirements.device_count(platform, len(found))
-    missing = [f"missing device {index}" for index in range(len(found), count)]
-    ready = readiness.Readiness(sku, platform, [level], software) if sku else None
-    not_judged = ready.not_judged if ready else []
-    floors = [floor_in_force(each, software) for each in limits.values() if level in each.levels]
-    left = {readiness.required_part(each.bound.metric) for each in floors if each.bound.bounded}
-    if ready and readiness.HOST_LINK not in left and ready.floors[readiness.HOST_LINK]:
-        not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
-    against = [Against("file", why)] if (why := requirements.unfit(sku, platform, level, software)) else []
-    own = sku.calibrated_from if sku and any(each.basis is Basis.OWN for each in floors) else ()
-    if behind := closing_parts.spanned([name for uuid, name in found.items() if uuid in own]):
-        against.append(Against("floors", f"floors come from these devices: {behind}"))
-    return Circumstances(
-        required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
-        expected_devices=count,
-        sku=sku.name if sku else "",
-        level=level,
-        against=against,
-        not_judged=tuple(not_judged),
-        overridden=sum(limit.overridden for limit in limits.values()),
-        other_datasheet=sorted(sku.datasheet.overridden) if sku else (),
-        own_file=sku.own_file if sku else None,
-    )
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -129,8 +87,8 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
         return f"; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
     if undecided:
         return f"; {closing_parts.undecided(undecided, around.called)}"
-    if around.cut_short:
-        return f"; {around.cut_short}"
+    if cut := around.texts("time"):
+        return f"; {cut[0]}"
     if (missing := _missing(verdicts, around)) and not around.narrowed:
         return f"; no verdict on {closing_parts.missing(missing, around.called)}"
     return f", but the record could not be written in full: {around.record_problem}" if around.record_problem else ""

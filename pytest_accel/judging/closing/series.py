@@ -67,7 +67,7 @@ class SeriesRun:
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
     """Return the run whose record this is; `last` is the time of its last reading."""
-    whole = run.finished and not (run.circumstances and run.circumstances.cut_short)
+    whole = run.finished and not (run.circumstances and run.circumstances.texts("time"))
     terms = terms_of(run.run.get("level", ""), run.run.get("platform", ""), run.software)
     files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
     devices = " ".join(sorted(each.uuid for each in run.devices))

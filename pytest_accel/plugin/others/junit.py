@@ -62,11 +62,11 @@ class JUnit:
 
 def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
     """Return the properties of a verdict."""
-    setup = session.setup
-    serial = next((device.serial for device in setup.devices if device.uuid == verdict.subject), None)
-    finding = findings([verdict], session.ledger.record.measurements, setup.devices).get(verdict.key)
+    node, devices = session.asked.node, session.found.devices
+    serial = next((device.serial for device in devices if device.uuid == verdict.subject), None)
+    finding = findings([verdict], session.ledger.record.measurements, devices).get(verdict.key)
     return _pairs({
-        "simulated": setup.node.source if setup.node else None,
+        "simulated": node.source if node else None,
         "metric": verdict.metric,
         "device": verdict.subject,
         "serial": serial,
@@ -93,7 +93,7 @@ def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
 
 def of_run(session: Session) -> list[tuple[str, str]]:
     """Return the properties of the whole run, with the devices that were chosen."""
-    setup, record = session.setup, session.ledger.record
+    node, devices, record = session.asked.node, session.found.devices, session.ledger.record
     run, closing = record.run, record.closing
     return _pairs({
         "closing": closing.line,
@@ -102,10 +102,10 @@ def of_run(session: Session) -> list[tuple[str, str]]:
         "sku": record.sku.get("name"),
         "platform": run.get("platform"),
         "level": run.get("level"),
-        "simulated": setup.node.source if setup.node else None,
+        "simulated": node.source if node else None,
         "host": run.get("host"),
-        "devices": " ".join(device.uuid for device in setup.devices) or None,
-        "serials": " ".join(device.serial for device in setup.devices if device.serial) or None,
+        "devices": " ".join(device.uuid for device in devices) or None,
+        "serials": " ".join(device.serial for device in devices if device.serial) or None,
         "record": session.ledger.folder.path,
         "record_sha256": record.sha256 or None,
     })  # fmt: skip
