@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
+from functools import partial
 
 import pytest
 
@@ -88,7 +89,7 @@ class Acceptance:
 
     def _open(self) -> None:
         """Open the session, and register the plugins for what it is asked between its begin and its end."""
-        config, progress = self._config, Progress(screen.reporter(self._config))
+        config, progress = self._config, Progress(partial(screen.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
         session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
         collection, reports = Collection(session, progress), Reports(session)

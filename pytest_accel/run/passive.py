@@ -19,7 +19,6 @@ from pathlib import Path
 from pytest_accel.core import clock, untrusted
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.sku import Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
@@ -57,8 +56,8 @@ class Checked:
 
     discovery: Discovery = field(default_factory=Discovery)
     """The devices that were found."""
-    sku: Sku | None = None
-    """The SKU that they were judged as."""
+    sku: str = "unknown"
+    """The name of the SKU that they were judged as."""
     reads: str = "this machine"
     """What it reads at the moment: what blocks a check that does not end in time."""
     found: PassiveResult | None = None
@@ -174,7 +173,8 @@ class _Check:
         self.known.reads = "driver"
         self.known.discovery = self._with_vanished(discover(asked, self._pool), asked.vendor)
         node = settled(asked, self.known.discovery)
-        self.known.discovery, self.known.sku, judged = node.discovery, node.terms.sku, node.terms
+        self.known.discovery, judged = node.discovery, node.terms
+        self.known.sku = judged.sku.name if judged.sku else "unknown"
         if divided := partitions.refusal(node.devices, judged.platform):
             raise terms.Unrecognised(divided)
         limits = requirements.applying(judged.required, judged.sku, judged.platform)

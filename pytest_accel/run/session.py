@@ -184,10 +184,9 @@ class Session:
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
         sku, uuids = self.found.terms.sku, {device.uuid for device in self.found.devices}
-        failed = [
-            each for each in self.ledger.verdicts if each.metric == "inventory.sku" and each.status is Status.FAIL
-        ]
-        if not uuids or {each.subject for each in failed} != uuids:
+        judged = [verdict for verdict in self.ledger.verdicts if verdict.metric == "inventory.sku"]
+        failed = [verdict for verdict in judged if verdict.status is Status.FAIL]
+        if not uuids or {verdict.subject for verdict in failed} != uuids:
             return None
         return f"none of the devices matches SKU {sku.name if sku else ''}: {sentence_of(failed[0])}"
 
@@ -238,18 +237,14 @@ class Session:
             interrupted=interrupted,
             ended=ended,
         )
-        return self._close(around)
+        closing = ledger.close(around)
+        self.finished = True
+        return closing
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""
         around = self.ledger.record.circumstances or Circumstances()
-        return self._close(replace(around, broken_tests=[*around.broken_tests, error]))
-
-    def _close(self, around: Circumstances) -> Closing:
-        """Write the closing line into the record and return it."""
-        closing = self.ledger.close(around)
-        self.finished = True
-        return closing
+        return self.ledger.close(replace(around, broken_tests=[*around.broken_tests, error]))
 
     def stop(self) -> None:
         """End every process of the run and unlock the devices. It may be called twice."""

@@ -65,8 +65,7 @@ def _essence(checked: Checked) -> str:
         worst = found.undecided[0]
         return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
-    name = checked.sku.name if checked.sku else "unknown"
-    devices = f"{checked.accelerators} x {name}" if checked.accelerators else "no accelerator"
+    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else "no accelerator"
     return f"OK {devices}{warns}"
 
 

@@ -21,10 +21,11 @@ MINUTES = 90.0
 class Progress:
     """A callable that shows progress, given what is being done, the seconds spent and the seconds expected.
 
-    It is called a few times per second, at the end with an empty text. `reporter` is None with -p no:terminal.
+    It is called a few times per second, at the end with an empty text. `reporter` returns pytest's terminal reporter,
+    which is made later than this object.
     """
 
-    def __init__(self, reporter: pytest.TerminalReporter | None) -> None:
+    def __init__(self, reporter: Callable[[], pytest.TerminalReporter | None]) -> None:
         self._reporter = reporter
         self._shown = 0
         self._next = time.monotonic() + EVERY
@@ -37,7 +38,7 @@ class Progress:
 
     def __call__(self, what: str, spent: float, expected: float) -> None:
         """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
-        reporter = self._reporter
+        reporter = self._reporter()
         if reporter is None:
             return
         text = f" {printable(what)}" if what else ""

@@ -323,7 +323,7 @@ class _Jobs:
     def not_repeated(self, results: Sequence[Summary]) -> list[Summary]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
         of_last = (each for each in results if self.last and each.job == self.last)
-        if not any(_of_exit(each.exit) in HOLDS for each in of_last):
+        if not any(each.exit == exits.HOLDS for each in of_last):
             return list(results)
         return [each for each in results if each.job not in self._earlier]
 
@@ -408,16 +408,9 @@ def _judged(name: str, newest: Summary) -> NodeResult:
     line = newest.line or f"{'SIMULATED ' if newest.simulated else ''}{newest.state}"
     if newest.exit == exits.INTERRUPTED or newest.result is Result.INTERRUPTED:
         return NodeResult(name, State.NO_RESULT, line, newest)
-    state = _of_exit(newest.exit)
-    if state is State.ACCEPTED and (newest.simulated or not newest.accepts):
-        state = State.HELD
-    return NodeResult(name, state, line, newest)
-
-
-def _of_exit(status: int | None) -> State:
-    """Return the state that the exit status of a run stands for."""
-    states = {exits.HOLDS: State.ACCEPTED, exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
-    return states.get(status, State.ERROR) if status is not None else State.ERROR
+    holds = State.ACCEPTED if newest.accepts and not newest.simulated else State.HELD
+    states: dict[int | None, State] = {exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
+    return NodeResult(name, {**states, exits.HOLDS: holds}.get(newest.exit, State.ERROR), line, newest)
 
 
 def exit_status(nodes: Iterable[NodeResult]) -> int:
