@@ -14,7 +14,7 @@ from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import structured
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import judged_otherwise
@@ -127,6 +127,14 @@ def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(cas
     around = {"circumstances": structured.structure(Circumstances, case["around"])} if "around" in case else {}
     new = judge_again(ran(**around, **case.get("run", {})), terms(sku()))
     assert new.closing.line.startswith(f"JUDGED AGAIN {case['line']}")
+
+
+@pytest.mark.parametrize("kind", ["unasked", "tests"])
+def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: AgainstKind) -> None:
+    then = ran(circumstances=Circumstances(against=[Against(kind, "SKU part was recognised, not named")]))
+    unnamed, named = (judge_again(then, replace(terms(sku()), named=named)) for named in (False, True))
+    assert (unnamed.closing.exit, named.closing.exit) == (0, 6)
+    assert unnamed.closing.line == named.closing.line
 
 
 def test_an_override_of_the_run_is_still_counted() -> None:
