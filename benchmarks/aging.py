@@ -24,7 +24,7 @@ from pytest_accel.core import structured
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Result, Status
 from pytest_accel.judging.verdicts.background import PastOf
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.judging.verdicts.judge import Attempts
@@ -56,7 +56,7 @@ def run_of(number: int, figures: list[Measurement]) -> Summary:
     day = (FIRST_NIGHT + timedelta(days=number)).isoformat()
     values = {each.subject: float(each.value or 0) for each in figures}
     return Summary(
-        started=day, word="ACCEPTED", devices=DEVICES, figures={key(figures[0]): values}, path=Path(f"r{number}")
+        started=day, result=Result.ACCEPTED, devices=DEVICES, figures={key(figures[0]): values}, path=Path(f"r{number}")
     )
 
 
@@ -111,7 +111,7 @@ def summaries(folder: Path, count: int, metrics: int) -> Iterator[Path]:
             "host": "node",
             "state": "finished",
             "line": "ACCEPTED 8/8 devices as h100-sxm at quick",
-            "word": "ACCEPTED",
+            "result": "ACCEPTED",
             "filtered": False,
             "sku": "h100-sxm",
             "terms": {"level": "quick", "torch": "2.9", "driver": "580"},

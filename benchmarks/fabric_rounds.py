@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from pytest_accel.core.fabric import NAMED, Fabric
+from pytest_accel.core.verdict import Result
 from pytest_accel.simulate.cluster import SECONDS, ClusterFault, SimulatedCluster, run_simulated
 from pytest_accel.skus import loader
 
@@ -47,7 +48,7 @@ class Row:
         named = {place for place, each in enumerate(found.findings) if each.found in NAMED}
         self.counts += Counter(missed=len(bad - named), blamed=len(named - bad), paths=len(found.paths))
         self.counts["whole"] += [set(each) for each in found.islands] == ([leaf - bad] if leaf else [])
-        self.words[found.closing.word] += 1
+        self.words[Result.words(found.closing.result)] += 1
         self.rounds.append(len(run.rounds))
         self.seconds.append(seconds)
 

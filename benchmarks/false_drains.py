@@ -230,9 +230,9 @@ def nights(number: int, asked: Asked, fault: Fault | None = None) -> Iterator[li
         history = History(runs, DEVICES, lambda terms=terms: terms)  # type: ignore[misc]
         figures: dict[str, dict[str, float]] = {}
         found = [verdict for family in LIMITS for verdict in _judged(node, family, night, history, figures)]
-        word = close(found, Circumstances(expected_devices=len(DEVICES))).word
+        result = close(found, Circumstances(expected_devices=len(DEVICES))).result
         runs.append(
-            Summary(f"{night:05}", word=word, terms=terms, devices=DEVICES, figures=figures, path=Path(f"r{night}"))
+            Summary(f"{night:05}", result=result, terms=terms, devices=DEVICES, figures=figures, path=Path(f"r{night}"))
         )
         yield found
 

@@ -97,7 +97,7 @@ def draw_night(db: Any, folder: Path, at: int, last: int) -> None:
     runs = f"""
         SELECT any_value(run) AS id, any_value(run) AS content, '/srv/' || node || '/record.json' AS record,
                DATE '{night}' AS night, node, '{night}T02:00:00+00:00' AS started, '{night}T02:02:00+00:00' AS ended,
-               'finished' AS state, 'ACCEPTED' AS word, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, 'h100-sxm' AS sku,
+               'finished' AS state, 'ACCEPTED' AS result, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, 'h100-sxm' AS sku,
                'hgx8' AS platform, 'quick' AS level, '580.95.05' AS driver, '2.13.0' AS torch, '0.1.0' AS version,
                '' AS contract, false AS simulated, string_agg(DISTINCT uuid, ' ') AS uuids
         FROM read_parquet('{place / store.FIGURES}') GROUP BY node ORDER BY node

@@ -167,9 +167,9 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
                format('{{:016x}}', hash(node || 'c{night}')) AS content,
                '/srv/accel/{night}/' || node || '/record.json' AS record, DATE '{night}' AS night, node,
                '{night}T02:00:00+00:00' AS started, '{night}T02:02:00+00:00' AS ended, 'finished' AS state,
-               'ACCEPTED' AS word, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, any_value(sku) AS sku, 'hgx8' AS platform,
-               'quick' AS level, '580.95.05' AS driver, '2.13.0' AS torch, '0.1.0' AS version, '' AS contract,
-               false AS simulated, string_agg(uuid, ' ' ORDER BY uuid) AS uuids
+               'ACCEPTED' AS result, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, any_value(sku) AS sku,
+               'hgx8' AS platform, 'quick' AS level, '580.95.05' AS driver, '2.13.0' AS torch, '0.1.0' AS version,
+               '' AS contract, false AS simulated, string_agg(uuid, ' ' ORDER BY uuid) AS uuids
         FROM devices GROUP BY node ORDER BY node
     """  # noqa: S608
     database.write(connection, runs, place / store.RUNS)
@@ -287,7 +287,7 @@ def add_records(folder: Path, nodes: int) -> None:
 def make_records(folder: Path, nodes: int) -> None:
     """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
     from pytest_accel.core.measurement import Device, Measurement, estimate_of
-    from pytest_accel.core.run import Circumstances
+    from pytest_accel.core.run import Against, Circumstances
     from pytest_accel.core.sku import Limit
     from pytest_accel.core.verdict import Status, Verdict
     from pytest_accel.judging.closing.line import close
@@ -318,7 +318,7 @@ def make_records(folder: Path, nodes: int) -> None:
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, (), unit, value, **kept))
         around = Circumstances(
             required=[each.key for each in verdicts], names={each.uuid: each.name for each in devices},
-            expected_devices=GPUS, sku="h100-sxm", level="quick", no_acceptance=["drawn"],
+            expected_devices=GPUS, sku="h100-sxm", level="quick", against=[Against("unasked", "drawn")],
         )  # fmt: skip
         made = Run(
             run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",

@@ -31,8 +31,8 @@ def results(folder: Path) -> None:
         place.mkdir()
         summary = {
             "schema": 1, "started": datetime.now(timezone.utc).isoformat(), "host": place.name, "state": "finished",
-            "line": "ACCEPTED", "word": "ACCEPTED", "exit": 0, "sku": "cpu", "simulated": False, "judged_again": False,
-            "devices": [], "rejected": [],
+            "line": "ACCEPTED", "result": "ACCEPTED", "exit": 0, "sku": "cpu", "simulated": False,
+            "judged_again": False, "devices": [], "rejected": [],
         }  # fmt: skip
         (place / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 

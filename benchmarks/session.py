@@ -19,8 +19,8 @@ from typing import Any
 
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Status, Verdict, margin_of, show
-from pytest_accel.judging.closing.line import SIMULATED, WORDS
+from pytest_accel.core.verdict import Result, Status, Verdict, margin_of, show
+from pytest_accel.judging.closing.line import SIMULATED
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run.record import find, names_of, read
 from pytest_accel.views.table import limit_of
@@ -125,7 +125,8 @@ def _hear(step: Step, entry: dict[str, Any], log: Path) -> None:
     """Take over what a step has printed up to now: whole lines only."""
     lines = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0].splitlines()
     if step.table == "suite":
-        verdicts = [line.strip() for line in lines if line.startswith((SIMULATED, *WORDS))]
+        begins = (SIMULATED, *(result.value for result in Result))
+        verdicts = [line.strip() for line in lines if line.startswith(begins)]
         said = verdicts or [line.strip() for line in lines if line.strip()]  # a run that is refused has no verdict
         entry["closing"] = said[-1] if said else ""
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import known_good_nodes
 
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.background import background_of
@@ -50,7 +50,7 @@ def record(
         expected_devices=len(made.devices),
         sku="h100-sxm",
         level="standard",
-        no_acceptance=[] if accepts else ["drawn"],
+        against=[] if accepts else [Against("unasked", "drawn")],
     )
     verdicts += known_good_nodes.not_applicable(made) if accepts else []
     software = kept.get("software", {**made.software, "torch": "2.13.0"})

@@ -265,12 +265,12 @@ SOAK = (
 
 def required(here: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = here.setup.terms.required
+    found = here.found.terms.required
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
 def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
-    return [(getattr(probes, probe), fact) for fact in here.setup.limited_facts(probe)]
+    return [(getattr(probes, probe), fact) for fact in here.found.limited_facts(probe)]
 
 
 def opened(node: Path, output: Path, level: str = "quick") -> Session:
@@ -279,8 +279,8 @@ def opened(node: Path, output: Path, level: str = "quick") -> Session:
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
     atexit.register(gc.unfreeze)  # a module that is frozen when the process ends is one that DuckDB calls leaked
-    here = Session(Options(sku="", level=level, output=output, simulate=str(node)), pool=Here())
-    here.open()
+    here = Session.open(Options(sku="", level=level, output=output, simulate=str(node)), Here())
+    here.begin()
     here.ledger.folder.path = None  # what is not looked at need not be written
     return here
 
@@ -294,8 +294,8 @@ def run(
     """
     here = opened(node, output)
     if not whole:
-        here.setup.filtered.append("without collectives and Xids")
-    subjects = [device.uuid for device in here.setup.devices]
+        here.rule_out("filter", "without collectives and Xids")
+    subjects = [device.uuid for device in here.found.devices]
     _look(here, subjects)
     for probe, given, metric in suite(here, EVERY if whole else measured):
         for subject in subjects:

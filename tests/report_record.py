@@ -17,7 +17,7 @@ from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
-from pytest_accel.core.verdict import Closing, Comparison, Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict, Waiver
 from pytest_accel.run.record import FILE, TELEMETRY, write
 
 _PARTS = tables("report-record")
@@ -177,7 +177,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
         closing=Closing(
             line="REJECTED gpu3: matmul.bf16 630.1 TFLOPS, floor 650 TFLOPS (-3.1%)",
             exit=1,
-            word="REJECTED",
+            result=Result.REJECTED,
         ),
     )
 

@@ -69,7 +69,7 @@ class Buyer:
         except WrongUse as wrong:
             return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
         line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
-        same = stated and again.word == run.word
+        same = stated and again.result is run.result
         return judged_again(one, again, "" if same else f"{made}; by the buyer's limits: {line}")
 
 

@@ -18,7 +18,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Result, Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.records import calibration
@@ -122,7 +122,7 @@ def _told(saved: Run) -> str:
     """Return a record in one line."""
     run = saved.run
     host, day = run.get("host", ""), run.get("started", "")[:10]
-    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {saved.word}"
+    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {Result.words(saved.result)}"
     return f"{saved.path}: {host}, {day}, {what}"
 
 

@@ -17,8 +17,8 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
-from pytest_accel.core.summary import ACCEPTED
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Result
 from pytest_accel.core.yaml_nodes import nearest
 from pytest_accel.run import record, signature, statement
 from pytest_accel.run.record_files import RecordFiles
@@ -80,7 +80,7 @@ def _last_good(saved: Run, device: Device) -> Path | None:
                 found = record.read(path)
             except BadFile:
                 continue
-            if found.word == ACCEPTED and not found.objections:
+            if found.result is Result.ACCEPTED and not found.objections:
                 return path
     return None
 

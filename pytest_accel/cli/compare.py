@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _incomplete(saved: Run) -> list[str]:
     """Return what a reader should know of a record: that it is not of a whole run."""
-    filtered = saved.circumstances and saved.circumstances.filtered
+    filtered = saved.circumstances and saved.circumstances.narrowed
     why = "did not end" if saved.state != "finished" else "was filtered" if filtered else ""
     return [f"{saved.path}: the run {why}; what it did not measure is not compared"] if why else []
 

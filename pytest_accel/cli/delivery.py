@@ -60,6 +60,6 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     result_file.write(chosen.output, document.text(made, form))
     if chosen.output:
         simulated = "SIMULATED " if made.simulated else ""
-        result = printable(f"{simulated}{document.WORDS[made.exit]}: {document.sentence(made)}")
+        result = printable(f"{simulated}{made.result.value}: {document.sentence(made)}")
         print("\n".join([result, *(f"- {printable(each)}" for each in document.reasons(made)), str(chosen.output)]))
-    return made.exit
+    return made.result.exit

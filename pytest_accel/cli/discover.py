@@ -15,7 +15,8 @@ from pytest_accel.run import terms
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Asked, Found, asked_of, chosen, discover, settled
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import skeleton
 from pytest_accel.skus.products import Product
 from pytest_accel.views import devices as view
@@ -42,43 +43,43 @@ def run(chosen: argparse.Namespace) -> int:
     itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
     of one SKU.
     """
-    setup = Setup(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
+    asked = asked_of(Options(sku="auto"))
+    pool = WorkerPool(SensorClient(asked.options.patience), lambda what, spent, expected: None)
     try:
-        refused = _look(setup, pool)
-        products = terms.products_of(setup.discovery.devices)
+        found, refused = _look(asked, pool)
+        products = terms.products_of(found.discovery.devices)
         host = {} if chosen.skeleton else pool.sensor.host()
     finally:
         pool.stop()
     if chosen.skeleton:
         return _print_skeleton(products, refused)
-    print("\n".join([*_sku_lines(setup, products), *view.lines(setup.devices, in_full=bool(refused))]))
+    print("\n".join([*_sku_lines(found, products), *view.lines(found.devices, in_full=bool(refused))]))
     print("\n".join(view.host_lines(host)))
     for product in products:
         if not product.skus:
             print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")
             print(_skeleton(product), end="")
     sys.stdout.flush()
-    return _status(setup, refused)
+    return _status(found, refused)
 
 
-def _look(setup: Setup, pool: WorkerPool) -> Refused | None:
-    """Discover the devices; return why a run would be refused, such as devices of several products, or None.
-
-    Raises Refused for a wrong shipped file.
-    """
-    setup.prepare()
+def _look(asked: Asked, pool: WorkerPool) -> tuple[Found, Refused | None]:
+    """Discover the devices, and return as far as it is known what a run would find, and why it would be refused."""
+    discovery = discover(asked, pool)
+    found = Found(discovery, Terms(), discovery.devices)
     try:
-        setup.discover(pool)
+        found = settled(asked, discovery)
+        found = chosen(found, asked.options.devices)
+        terms.refuse_divided(found.devices, found.terms.platform)
     except Refused as error:
-        return error
-    return None
+        return found, error
+    return found, None
 
 
-def _sku_lines(setup: Setup, products: list[Product]) -> list[str]:
+def _sku_lines(found: Found, products: list[Product]) -> list[str]:
     """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
-    if setup.terms.sku:
-        return [f"SKU: {setup.terms.sku.name}, platform: {setup.terms.platform.name}"]
+    if found.terms.sku:
+        return [f"SKU: {found.terms.sku.name}, platform: {found.terms.platform.name}"]
     if not products:
         return ["SKU: none, since no device was found"]
     several = "several shipped files match" if products[0].skus else "no shipped file matches"
@@ -104,15 +105,15 @@ def _skeleton(product: Product) -> str:
     return skeleton.text(product.devices, product.skus[0] if product.skus else product.nearest)
 
 
-def _status(setup: Setup, refused: Refused | None) -> int:
+def _status(found: Found, refused: Refused | None) -> int:
     """Say on stderr what keeps a run from measuring, and return the exit status."""
-    problem = setup.discovery.unreachable(setup.terms.sku.vendor if setup.terms.sku else None)
+    problem = found.discovery.unreachable(found.terms.sku.vendor if found.terms.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     if refused:
         unknown = isinstance(refused, terms.Unrecognised)
         print("the devices are not of one shipped SKU" if unknown else refused, file=sys.stderr)
-    missing = without_torch(setup.discovery.devices)
+    missing = without_torch(found.discovery.devices)
     if missing:
         print(missing, file=sys.stderr)
     if problem and problem.kind == "device":

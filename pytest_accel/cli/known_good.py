@@ -58,10 +58,10 @@ def unusable(saved: Run) -> str | None:
         return "it judges another record again; name the record of the run"
     if saved.state != "finished" or around is None:
         return f"the run is not complete: {saved.state}"
-    if around.interrupted or around.cut_short:
-        return f"the run ended early: {around.interrupted or around.cut_short}"
-    if around.filtered:
-        return f"the run was filtered: {', '.join(around.filtered)}"
+    if early := [*filter(None, [around.interrupted]), *around.texts("time")]:
+        return f"the run ended early: {early[0]}"
+    if around.narrowed:
+        return f"the run was filtered: {', '.join(around.narrowed)}"
     for each in saved.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
         figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
         if each.fails and each.status is Status.FAIL and not figure:

@@ -6,14 +6,14 @@ stay as they were.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
@@ -210,24 +210,27 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
         expected_devices=now.expected_devices,
         sku=now.sku,
         level=now.level,
-        wants_acceptance=then.wants_acceptance or (terms.named and terms.accelerator),
-        no_acceptance=list(dict.fromkeys([*then.no_acceptance, *_other_terms(record, terms)])),
-        unfit=now.unfit,
+        against=list(dict.fromkeys([*_against(record, terms), *now.against])),
         overridden=len(overridden),
         other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
         own_file=own_file,
-        behind_floors=now.behind_floors,
         simulated=then.simulated or bool(record.run.get("simulated")),
         interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
     )
 
 
-def _other_terms(record: Run, terms: Terms) -> list[str]:
-    """Return why acceptance is ruled out: level or platform differ from the run's, which decided what was measured."""
-    asked = {"level": terms.level, "platform": terms.platform.name}
-    other = [
-        f"{key} {now} instead of the run's {record.run.get(key)}"
-        for key, now in asked.items()
-        if record.run.get(key) != now
-    ]
-    return other + ([] if record.circumstances else ["the record does not say how it was made"])
+def _against(record: Run, terms: Terms) -> Iterator[Against]:
+    """Yield what stood against an acceptance then, and that level or platform differ, which decided what was measured.
+
+    Whoever names the SKU of an accelerator asks for an acceptance.
+    """
+    asked = terms.named and terms.accelerator
+    kinds: dict[AgainstKind, AgainstKind] = {"unasked": "run", "tests": "filter"} if asked else {}
+    for reason in record.circumstances.against if record.circumstances else ():
+        if reason.kind not in ("file", "floors"):
+            yield Against(kinds.get(reason.kind, reason.kind), reason.text)
+    for key, now in (("level", terms.level), ("platform", terms.platform.name)):
+        if record.run.get(key) != now:
+            yield Against("run", f"{key} {now} instead of the run's {record.run.get(key)}")
+    if record.circumstances is None:
+        yield Against("run" if asked else "unasked", "the record does not say how it was made")

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from pytest_accel.core import exits, untrusted
 from pytest_accel.core.printable import printable
-from pytest_accel.core.summary import ACCEPTED, REJECTED
+from pytest_accel.core.verdict import Result
 from pytest_accel.run import record, signature
 from pytest_accel.run.options import nonce
 from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.signature import Trust
 
-RESULTS = {ACCEPTED: exits.HOLDS, REJECTED: exits.REJECTED}
-"""The exit status by the result of a proven record."""
 DESCRIPTION = """Verify a signed record: who signed it, that no file was changed since, the nonce, and that the
 acceptance follows from what was measured, which is worked out anew. The exit status is 0 for a proven ACCEPTED, 1 for a
 proven REJECTED, 6 for everything else: unsigned, signed by somebody who is not in the list, changed, judged otherwise
@@ -53,13 +51,14 @@ def run(chosen: argparse.Namespace) -> int:
     assert trust  # the option is required
     with RecordFiles(record.find(chosen.file), follow=False) as files:
         found = signature.verify(files, trust)
-    against, word = [*found.objections], found.run.word if found.run else ""
+    against, result = [*found.objections], found.run.result if found.run else None
     lines = [f"signed by {found.signer}"] if found.signer else []
     if found.run:
         against += ["the node was simulated"] * found.run.simulated
         nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
         lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
     lines += [f"against it: {each}" for each in against]
-    lines.append("NOT PROVEN" if against else f"PROVEN {word or 'without a result'}")
+    lines.append("NOT PROVEN" if against else f"PROVEN {Result.words(result, 'without a result')}")
     print("\n".join(map(printable, lines)))
-    return exits.NOT_JUDGED if against else RESULTS.get(word, exits.NOT_JUDGED)
+    decides = result in (Result.ACCEPTED, Result.REJECTED) and not against
+    return result.exit if result and decides else exits.NOT_JUDGED

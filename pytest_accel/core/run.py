@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import NOT_IN_FILE, Device, Measurement, Names
 from pytest_accel.core.sku import Spread
-from pytest_accel.core.verdict import Closing, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Result, Verdict, Waiver
 
 SCHEMA: Final = 1
 """The version of the format of a record and of its summary."""
@@ -37,6 +37,25 @@ class TimeSpent(TypedDict, total=False):
     """Absent if the sensor read nothing."""
 
 
+AgainstKind = Literal["unasked", "tests", "filter", "run", "file", "floors", "time"]
+
+
+@dataclass(frozen=True)
+class Against:
+    """A reason why a run cannot be an acceptance, whatever its verdicts are.
+
+    `unasked`: nobody asked for one: the SKU was not named, or it is none of an accelerator.
+    `tests`: tests of the user's own, or --accel-fabric, in place of the packaged suite. Nobody asked for one either.
+    `filter`: something narrowed the run, such as -k. Verdicts that are missing are expected, as with `tests`.
+    `run`: anything else that the run did not do as an acceptance has to.
+    `file`: the threshold file does not permit one. `floors`: the floors come from these very devices.
+    `time`: not every test was run within the time limit. Such a run is NOT JUDGED, unless it rejects.
+    """
+
+    kind: AgainstKind
+    text: str
+
+
 @dataclass
 class Circumstances:
     """Everything besides the verdicts that decides how a run closes."""
@@ -51,21 +70,13 @@ class Circumstances:
     level: str = ""
     day: str = ""
     """The date of the run in ISO format; empty where it is not known."""
-    wants_acceptance: bool = False
-    """True if an accelerator's SKU was named and the packaged suite collected: exit 0 then means ACCEPTED alone."""
-    no_acceptance: Sequence[str] = ()
-    """Reasons why the run cannot be an acceptance, independent of its verdicts."""
-    unfit: str | None = None
-    """The reason why the threshold file does not permit an acceptance, or None."""
+    against: Sequence[Against] = ()
+    """Everything that stands against an acceptance, independent of the verdicts."""
     not_judged: tuple[str, ...] = ()
     """Parts of the node that an acceptance on this platform does without."""
-    filtered: Sequence[str] = ()
-    """Options that narrowed the run, so that missing verdicts are expected."""
     overridden: int = 0
     own_file: str | None = None
     """The user's own threshold file, if the run was judged by one."""
-    behind_floors: Sequence[str] = ()
-    """The UUIDs of the devices from which own floors were calibrated that judge this run."""
     other_datasheet: Sequence[str] = ()
     """The values of its datasheet that differ from the shipped file's."""
     broken_tests: Sequence[str] = ()
@@ -79,8 +90,6 @@ class Circumstances:
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     loaded: tuple[str, ...] = ()
     """The names of what `RunEntry.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
-    cut_short: str | None = None
-    """The reason why not every test was run, where the run is judged all the same; or None."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -90,6 +99,20 @@ class Circumstances:
     def called(self) -> Names:
         """The display names, with subjects that have none."""
         return Names(self.names)
+
+    def texts(self, *kinds: AgainstKind) -> list[str]:
+        """Return the reasons of some kinds against an acceptance, in words."""
+        return [reason.text for reason in self.against if reason.kind in kinds]
+
+    @property
+    def unasked(self) -> bool:
+        """True if nobody asked for an acceptance: exit 0 means that everything holds. Else it means ACCEPTED alone."""
+        return bool(self.texts("unasked", "tests"))
+
+    @property
+    def narrowed(self) -> list[str]:
+        """What narrowed the run, so that missing verdicts are expected; empty if nothing did."""
+        return self.texts("tests", "filter")
 
 
 class WaiversEntry(TypedDict, total=False):
@@ -379,6 +402,6 @@ class Run:
         return sorted({each.subject for each in self.verdicts if each.rejects})
 
     @property
-    def word(self) -> str:
-        """The result, such as ACCEPTED; empty for a run that did not end."""
-        return self.closing.word
+    def result(self) -> Result | None:
+        """The result; None for a run that did not end."""
+        return self.closing.result

@@ -17,12 +17,11 @@ from typing import Final, Generic, Literal, TypeVar
 
 from pytest_accel.core.measurement import NOT_IN_FILE, Device
 from pytest_accel.core.run import SCHEMA
+from pytest_accel.core.verdict import Result
 
 AHEAD: Final = timedelta(minutes=5)
 """How far ahead of this clock a run may have begun. One that began later was stamped by a clock that was not set, and
 would count as the newest for as long."""
-ACCEPTED, HELD, REJECTED = "ACCEPTED", "HELD", "REJECTED"
-"""The words of runs that say something of the node: it is accepted, nothing was broken, it is rejected."""
 RUNNING, FINISHED = "running", "finished"
 """The state of a run that has not ended, or was killed, and of one that came to its end."""
 
@@ -51,8 +50,8 @@ class Summary:
     state: str = ""
     line: str = ""
     """The closing line; empty until the run has ended."""
-    word: str = ""
-    """The result, such as ACCEPTED; empty until the run has ended."""
+    result: Result | None = None
+    """The result; None until the run has ended."""
     exit: int | None = None
     """The exit status of the run; None until it has ended."""
     filtered: bool = False
@@ -100,24 +99,24 @@ class Summary:
     @property
     def rejects(self) -> bool:
         """True if the run rejects the node."""
-        return self.word == REJECTED
+        return self.result is Result.REJECTED
 
     @property
     def accepts(self) -> bool:
         """True if the run accepts the node."""
-        return self.word == ACCEPTED
+        return self.result is Result.ACCEPTED
 
     @property
     def good(self) -> bool:
         """True if the run found nothing broken, and left nothing out that was asked for."""
-        return self.word in (ACCEPTED, HELD) and not self.filtered
+        return bool(self.result and self.result.holds) and not self.filtered
 
     def is_history(self, sku: str) -> bool:
         """Return True for a complete run that judged the devices as the same SKU.
 
         Filtered and re-judged ones are none.
         """
-        complete = self.finished and bool(self.word) and not self.filtered and not self.judged_again
+        complete = self.finished and self.result is not None and not self.filtered and not self.judged_again
         return complete and self.sku == sku
 
 
@@ -174,4 +173,4 @@ def _why_not(found: Summary) -> str:
         return "it has not ended"
     if found.filtered:
         return "it was narrowed to a part of the checks"
-    return f"{found.word or found.state} takes no rejection back"
+    return f"{Result.words(found.result, found.state)} takes no rejection back"

@@ -10,6 +10,7 @@ from datetime import date
 from enum import Enum
 from typing import Literal
 
+from pytest_accel.core import exits
 from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
 from pytest_accel.core.reasons import BelowPublished, Note, PastWarning, Reason
 from pytest_accel.core.sku import Basis, Limit
@@ -37,6 +38,39 @@ class Status(str, Enum):
 
 
 WORST_FIRST = tuple(Status)
+
+
+class Result(str, Enum):
+    """The result of a run, of a series or of a network between nodes. Its value begins the closing line."""
+
+    ACCEPTED = "ACCEPTED"
+    """Every limit that the level requires was judged on every device, and holds."""
+    HELD = "HELD"
+    """Everything that ran holds, but this run was no acceptance."""
+    NOT_JUDGED = "NOT JUDGED"
+    """No limit is broken, but something that is required could not be judged."""
+    REJECTED = "REJECTED"
+    """At least one limit is broken."""
+    BROKEN = "BROKEN"
+    """A software error ended the run. It is not a verdict on the hardware."""
+    INTERRUPTED = "INTERRUPTED"
+    """The run was stopped before its end. Nothing was accepted."""
+
+    @staticmethod
+    def words(result: Result | None, none: str = "") -> str:
+        """Return a result as it is shown, and `none` where there is no result."""
+        return result.value if result else none
+
+    @property
+    def exit(self) -> int:
+        """The exit status; a run that HELD ends with 0 where nobody asked for an acceptance."""
+        statuses = {"ACCEPTED": exits.HOLDS, "REJECTED": exits.REJECTED, "BROKEN": exits.BROKEN}
+        return {**statuses, "INTERRUPTED": exits.INTERRUPTED}.get(self.value, exits.NOT_JUDGED)
+
+    @property
+    def holds(self) -> bool:
+        """True if nothing is broken of what was judged, and everything was that was asked for."""
+        return self in (Result.ACCEPTED, Result.HELD)
 
 
 @dataclass(frozen=True)
@@ -212,13 +246,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Closing:
-    """The closing line of a run, its exit status, and the result in one word; empty until the run has ended."""
+    """The closing line of a run, its exit status and its result; empty until the run has ended."""
 
     line: str = ""
     exit: int = -1
     """The exit status of pytest; -1 until then."""
-    word: str = ""
-    """The result: ACCEPTED, HELD, NOT JUDGED, REJECTED, BROKEN or INTERRUPTED, also of a simulated node."""
+    result: Result | None = None
+    """The result, also of a simulated node; None until then."""
     finds: str = ""
     """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
     named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)

@@ -18,16 +18,7 @@ from pytest_accel.core import exits, output
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, SUBJECT, measures
 from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
-from pytest_accel.run.options import (
-    add_options,
-    ini_words,
-    is_acceptance_run,
-    is_series,
-    option_words,
-    plans_only,
-    shows_by_command,
-    shows_only,
-)
+from pytest_accel.run import options
 
 if TYPE_CHECKING:
     from pytest_accel.core.sku import Limit
@@ -41,7 +32,7 @@ ASKING = ("--accel-sku", "--accel-simulate")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options of the group `accel`."""
-    add_options(parser)
+    options.add_options(parser)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -62,9 +53,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     if any(word.partition("=")[0] == "--sku" for word in args) and not hasattr(known, "sku"):
         raise pytest.UsageError("--sku is an option of pytest-accel; in pytest it is --accel-sku")
     early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
-    args[:0] = ini_words(early_config, args)
+    args[:0] = options.ini_words(early_config, args)
     known.accel_sku = known.accel_sku or early_config.getini("accel_sku") or None
-    if not is_acceptance_run(known):
+    if not options.is_acceptance_run(known):
         return (yield)
     output.protect()
     if known.file_or_dir:
@@ -85,7 +76,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, int | None]:
     """Return the exit status of the closing line, whatever happens after it. Status 1 comes from nothing else."""
     words = [str(word) for word in config.invocation_params.args]  # --help ends the parsing, before our options
-    if not is_acceptance_run(config.option) and not any(word.startswith(ASKING) for word in words):
+    if not options.is_acceptance_run(config.option) and not any(word.startswith(ASKING) for word in words):
         return (yield)
     status: int | None
     try:
@@ -97,12 +88,12 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         if not late:
             traceback.print_exc()
         status = int(pytest.ExitCode.INTERNAL_ERROR)
-    by_command = shows_by_command(config.invocation_params.args)
-    if status == pytest.ExitCode.OK and shows_only(config.option) and not by_command:  # every run would be green
+    unasked = options.shows_only(config.option) and not options.shows_by_command(config.invocation_params.args)
+    if status == pytest.ExitCode.OK and unasked:  # every run would be green
         why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
         sys.stderr.write(f"nothing was measured: {why}\n")
         return exits.NOT_JUDGED
-    return status if is_series(config.option) else exit_status(status, _of_closing(config))
+    return status if options.is_series(config.option) else exit_status(status, _of_closing(config))
 
 
 def _packaged(word: str) -> str:
@@ -149,9 +140,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
-    if not any(word.startswith("--benchmark") for word in option_words(config)):
+    if not any(word.startswith("--benchmark") for word in options.option_words(config)):
         config.pluginmanager.register(UnaskedBenchmark(), "accel-unasked-benchmark")
-    if is_acceptance_run(config.option) and not shows_only(config.option):
+    if options.is_acceptance_run(config.option) and not options.shows_only(config.option):
         from pytest_accel.plugin import compact
         from pytest_accel.plugin.hooks import Acceptance
 
@@ -178,15 +169,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.stash[LIMITS] = _limits(item)
     except pytest.fail.Exception as wrong:
         raise pytest.UsageError(str(wrong)) from None
-    if item.stash[LIMITS] and not is_acceptance_run(item.config.option):
+    if item.stash[LIMITS] and not options.is_acceptance_run(item.config.option):
         item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Raise pytest.UsageError if the ini option accel_required is set and tests would be skipped for want of a SKU."""
-    config = session.config
-    if not config.getini("accel_required") or is_acceptance_run(config.option) or plans_only(config.option):
+    config, option = session.config, session.config.option
+    if not config.getini("accel_required") or options.is_acceptance_run(option) or options.plans_only(option):
         return
     if ours := [item for item in session.items if measures(item)]:
         tests = f"{len(ours)} test{'s' * (len(ours) > 1)}"
@@ -200,7 +191,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say that options of this plugin have no effect without --accel-sku."""
     given = [str(arg).partition("=")[0] for arg in config.invocation_params.args]
     ours = [arg for arg in given if arg.startswith("--accel-")]
-    if ours and not is_acceptance_run(config.option):
+    if ours and not options.is_acceptance_run(config.option):
         terminalreporter.write_line(f"{ours[0]} has no effect without --accel-sku=NAME", yellow=True)
 
 

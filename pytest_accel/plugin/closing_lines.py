@@ -22,7 +22,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run, together = ledger.record.run, session.setup.options.fabric  # no node leads on by itself from a fabric run
+    run, together = ledger.record.run, session.asked.options.fabric  # no node leads on by itself from a fabric run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     found, places = findings_of(ledger.record), places_of(ledger.record)
@@ -43,7 +43,7 @@ def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal
     named = [tests[each.key] for each in closing.named if each.key in tests]
     if not named:
         return []
-    command = [word for word in session.setup.options.command if word.partition("=")[0] != "--accel-report"]
+    command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
     kept = without_options(command, ("-k", "--accel-output", "--accel-hours"))
     words = [*kept, "-k", " or ".join(dict.fromkeys(named))]
     return [(f"again: {shlex.join(words)}", "")]

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.plugin.stash import VERDICTS
-
-TOLD = "accel_told"
-"""The attribute of the report of a test that fails by a verdict, which the table tells."""
+from pytest_accel.plugin import screen
+from pytest_accel.plugin.reports import TOLD
 
 
 def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
@@ -31,16 +29,8 @@ class Compact:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Leave the names of the files out."""
-        if reporter := _reporter(session):
+        if reporter := screen.reporter(session.config):
             reporter.showfspath = False
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark the report of a test that fails by a verdict, not by an error."""
-        report = yield
-        failing = [verdict for verdict in item.stash.get(VERDICTS, []) if verdict.fails]
-        setattr(report, TOLD, report.when == "call" and report.failed and bool(failing))
-        return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
@@ -50,7 +40,7 @@ class Compact:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Take failures that the table tells out of the sections that pytest writes next."""
-        if (reporter := _reporter(session)) and "failed" in reporter.stats:
+        if (reporter := screen.reporter(session.config)) and "failed" in reporter.stats:
             self._failed = reporter.stats["failed"]
             reporter.stats["failed"] = [report for report in self._failed if not getattr(report, TOLD, False)]
 
@@ -59,8 +49,3 @@ class Compact:
         """Put them back, for the short summary and the counts: the sections are written by now."""
         if self._failed:
             terminalreporter.stats["failed"] = self._failed
-
-
-def _reporter(session: pytest.Session) -> pytest.TerminalReporter | None:
-    reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
-    return reporter

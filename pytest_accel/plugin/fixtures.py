@@ -27,13 +27,13 @@ def _accel_subject(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
     """Return the device that this test is about; the test runs once for each device."""
-    return copy.deepcopy(next(each for each in _session(request).setup.devices if each.uuid == _accel_subject))
+    return copy.deepcopy(next(each for each in _session(request).found.devices if each.uuid == _accel_subject))
 
 
 @pytest.fixture
 def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
     """Return all devices; a test that uses this fixture runs once, for the node."""
-    return copy.deepcopy(list(_session(request).setup.devices))
+    return copy.deepcopy(list(_session(request).found.devices))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def accel_size(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_sku(request: pytest.FixtureRequest) -> Sku:
     """Return the SKU that the node is judged as; skips the test if none was recognised."""
-    sku = _session(request).setup.terms.sku
+    sku = _session(request).found.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
     return copy.deepcopy(sku)  # as all that a test gets: it cannot change by what others are judged
@@ -174,4 +174,4 @@ def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": session.setup.node.source} if session.setup.node else {})
+        ledger.extra_info.update({"simulated": session.asked.node.source} if session.asked.node else {})

@@ -21,7 +21,7 @@ def pytest_accel_verdict(verdict: Verdict, item: pytest.Item) -> None:
 
 @pytest.hookspec
 def pytest_accel_closing(record: Run, closing: Closing) -> None:
-    """Take copies of the record and the result of a run, after it was written: `closing.line`, `.word` and `.exit`.
+    """Take copies of the record and the result of a run, after it was written: `closing.line`, `.result` and `.exit`.
 
     An exception is told in the closing line: the run is BROKEN, unless a device is rejected.
     """

@@ -5,19 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from pytest_accel.run.deadline import HURRY_SECONDS, Deadline
-
-if TYPE_CHECKING:
-    import pytest
 
 TIME_LIMIT = "the time limit of the run"
 """The reason why a run ended early by --accel-time-limit."""
 
 
 class Interrupts:
-    """Handles SIGINT, SIGTERM and SIGHUP from `begin` to `restore`, and interrupts the run at its time limit.
+    """A plugin object that interrupts the run at its time limit, and by SIGINT, SIGTERM and SIGHUP, until `restore`.
 
     The first signal raises KeyboardInterrupt in the main thread; further ones are ignored.
     """
@@ -52,6 +51,16 @@ class Interrupts:
             signal.signal(number, handler)
         self._handlers = {}
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note why the session was interrupted, unless a signal handler has noted it.
+
+        An error of the collection comes as an interrupt too, with a text. An internal error is no interrupt.
+        """
+        _give_lines(excinfo)
+        if getattr(excinfo.value, "returncode", None) != pytest.ExitCode.INTERNAL_ERROR:
+            self.reason = self.reason or str(excinfo.value) or "Ctrl-C"
+
     def _stop(self, number: int, _frame: object) -> None:
         if not self.reason:
             asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -64,7 +73,7 @@ class Interrupts:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
-def give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+def _give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none.
 
     A signal may arrive at an instruction that Python added itself. pytest cannot show a traceback with such a frame.
@@ -74,19 +83,14 @@ def give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
-    if all(_line(each) for each in entries):
+    if all(entry.tb_lineno for entry in entries):  # it may be None, which the type of the property does not tell
         return
     mended: TracebackType | None = None
-    for each in reversed(entries):
-        line = _line(each) or each.tb_frame.f_code.co_firstlineno
-        mended = TracebackType(mended, each.tb_frame, each.tb_lasti, line)
+    for entry in reversed(entries):
+        line = entry.tb_lineno or entry.tb_frame.f_code.co_firstlineno
+        mended = TracebackType(mended, entry.tb_frame, entry.tb_lasti, line)
     if mended is not None:
         excinfo.traceback = type(excinfo.traceback)(mended)
-
-
-def _line(entry: TracebackType) -> int | None:
-    """Return the line of a frame; None, which the type of the property does not tell, where it has none."""
-    return entry.tb_lineno
 
 
 # -- time limits of other plugins that would end pytest without a closing line
@@ -103,7 +107,7 @@ def ends_pytest(config: pytest.Config) -> str | None:
     """Return a sentence if pytest-timeout or pytest's faulthandler would end the process of pytest."""
     if _by_faulthandler(config):
         return _WHY.format(where="faulthandler_exit_on_timeout in the ini file")
-    if not _loaded(config):
+    if not hasattr(config.option, "timeout_method"):  # pytest-timeout takes no part
         return None
     if config.option.timeout_method == THREAD:
         return _WHY.format(where="--timeout-method=thread")
@@ -113,9 +117,7 @@ def ends_pytest(config: pytest.Config) -> str | None:
 
 def marker_ends_pytest(item: pytest.Item) -> str | None:
     """Return a sentence if a marker of pytest-timeout would end the process of pytest, None if there is no such one."""
-    if not _loaded(item.config):
-        return None
-    for mark in item.iter_markers("timeout"):
+    for mark in item.iter_markers("timeout") if hasattr(item.config.option, "timeout_method") else ():
         method = mark.kwargs.get("method", mark.args[1] if len(mark.args) > 1 else None)
         if method == THREAD:
             return _WHY.format(where=f"the marker timeout(method='thread') of {item.nodeid}")
@@ -128,8 +130,3 @@ def _by_faulthandler(config: pytest.Config) -> bool:
         return bool(config.getini("faulthandler_exit_on_timeout")) and float(config.getini("faulthandler_timeout")) > 0
     except (KeyError, ValueError):
         return False
-
-
-def _loaded(config: pytest.Config) -> bool:
-    """Return True if pytest-timeout takes part in this run."""
-    return hasattr(config.option, "timeout_method")

@@ -1,103 +1,109 @@
-"""Makes pytest's reports agree with the verdicts: no xfail hides a failure, no test passes without a measurement.
-
-The JUnit file gets properties of the run, and limits that could not be judged are <error> there. pytest offers its
-writer to no plugin, so that it is found by its methods. Where a later pytest has others, the file is as pytest writes.
-"""
+"""Makes pytest's reports agree with the verdicts: no xfail hides a failure, no test passes without a measurement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator
 
 import pytest
 
 from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin import junit_properties
-from pytest_accel.plugin.stash import VERDICTS, has_to_measure
+from pytest_accel.plugin.collection import place
+from pytest_accel.plugin.interrupts import TIME_LIMIT
+from pytest_accel.plugin.others import junit
+from pytest_accel.plugin.stash import VERDICTS, has_to_measure, measures
 from pytest_accel.run.session import Session
-
-NOT_JUDGED = (Status.UNMEASURED.value, Status.INCONCLUSIVE.value)
-"""Statuses that say nothing about the hardware: <error> in JUnit, where <failure> is a verdict."""
-
-
-def _writer(config: pytest.Config) -> Any:
-    """Return pytest's writer of JUnit files, None without --junitxml."""
-    wanted = ("add_global_property", "node_reporter")
-    plugins = config.pluginmanager.get_plugins()
-    return next((each for each in plugins if all(callable(getattr(each, name, None)) for name in wanted)), None)
-
-
-def add_properties(config: pytest.Config, properties: Mapping[str, object]) -> None:
-    """Add properties of the whole run, those that are not None, before pytest writes the file."""
-    writer = _writer(config)
-    for name, value in properties.items() if writer else ():
-        if value is not None:
-            writer.add_global_property(f"accel.{name}", str(value))
-
-
-def mark_not_judged(config: pytest.Config, report: pytest.TestReport) -> None:
-    """Make the <failure> of a test whose limit could not be judged an <error>, after pytest has noted the report."""
-    statuses = [value for name, value in report.user_properties if name == "accel.status"]
-    status = next((each for each in statuses if each in NOT_JUDGED), None)
-    wanted = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
-    writer = _writer(config) if wanted else None
-    for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
-        if node.tag == "failure":
-            node.tag = "error"
-            node.set("type", str(status))
-            stats = getattr(writer, "stats", None)
-            if isinstance(stats, dict) and {"failure", "error"} <= set(stats):
-                stats["failure"] -= 1
-                stats["error"] += 1
-
 
 NOT_MEASURED = ("not measured", "n", ("NOT MEASURED", {"red": True}))
 """Category, letter and word with its colour, of a test that fails for a cause that an earlier test has told."""
 REPEATS = "accel_repeats"
 """The attribute of a report whose cause was told."""
+TOLD = "accel_told"
+"""The attribute of the report of a test that fails by a verdict, which the table tells."""
 
 
-class TestReports:
-    """Makes the reports of measuring tests agree with their verdicts, and keeps what was told by which test."""
+class Reports:
+    """A plugin object that makes reports agree with the verdicts, and keeps what the tests tell about the run."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.tests: dict[tuple[str, str, str], str] = {}
         """Name of the test that asked for a verdict, by the key of the verdict."""
         self.not_run: list[str] = []
-        """Names of measuring tests that were skipped before they measured."""
+        """Names of tests that were skipped before they measured."""
+        self.ran: set[pytest.Item] = set()
+        """The measuring tests that pytest ran."""
+        self.own_passed: set[pytest.Item] = set()
+        """The user's own tests that took a device and passed."""
+        self.errors = Errors()
+        """Errors of measuring tests."""
+        self.other_errors = Errors()
+        """Errors of tests that measure nothing."""
         self._told: dict[tuple[object, ...], str] = {}
         """What a failure without a value or an error says, to the node id of the first test whose report tells it."""
 
-    def amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-        """Make the report of one phase of a test agree with its verdicts, and remember the errors of the test."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Make the report agree with the verdicts; end the session if every device is the wrong product."""
+        report = yield
+        if measures(item):
+            self.ran.add(item)
+            self._amend(item, call, report)
+        elif report.outcome == "failed":
+            _remember(self.other_errors, item, call)
+        elif report.skipped and item.config.option.accel_with:
+            self.not_run.append(item.name)
+        takes_device = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
+        if takes_device and call.when == "call" and report.passed and place(item) is None:
+            self.own_passed.add(item)
+        if call.when == "teardown" and self._session.deadline.over and item is not item.session.items[-1]:
+            item.session.shouldstop = TIME_LIMIT
+        if call.when == "call" and (why := self._session.wrong_sku()):
+            item.session.shouldfail = why
+        return report
+
+    def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Return a category of its own for a test that passed by a waiver, or that repeats a cause that was told.
+
+        pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
+        """
+        if getattr(report, REPEATS, False):
+            return NOT_MEASURED
+        names = [name for name, _ in getattr(report, "user_properties", ())]
+        if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
+            return "waived", "w", ("WAIVED", {"yellow": True})
+        return None
+
+    def _amend(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Make the report of one phase of a measuring test agree with its verdicts."""
         session, verdicts = self._session, item.stash.get(VERDICTS, [])
         if report.skipped and not verdicts:
             self.not_run.append(item.name)
         if call.when == "call":
             for verdict in verdicts:
                 self.tests[verdict.key] = item.name
-                _properties(session, item, report, verdict)
+                properties = junit.of_verdict(session, verdict)
+                item.user_properties += properties  # junitxml reads the teardown's report, whose come from the item
+                report.user_properties += properties
             failing = [verdict for verdict in verdicts if verdict.fails]
             repeats = [self._repeats(item, verdict) for verdict in failing]
             if failing and all(repeats):
                 setattr(report, REPEATS, True)
-            if failing and report.outcome != "failed":
+            setattr(report, TOLD, bool(failing) and report.failed)
+            if failing and not report.failed:
                 first = failing[0]
                 _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
             elif not verdicts and report.outcome == "passed" and has_to_measure(item):
-                _fail(
-                    report,
-                    "the test has an accel marker or accel_check but records no measurement; call accel_check in it",
-                )
-                session.errors.broken.append(f"{item.nodeid} records no measurement")
+                why = "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
+                _fail(report, why)
+                self.errors.broken.append(f"{item.nodeid} records no measurement")
             if failing:
                 return
-        broken = remember(session.errors, item, call)
+        broken = _remember(self.errors, item, call)
         if broken and call.when == "call" and self._told_before(item, item.nodeid.partition("[")[0], broken):
             setattr(report, REPEATS, True)
 
@@ -113,7 +119,7 @@ class TestReports:
         return self._told.setdefault(what, item.nodeid) != item.nodeid
 
 
-def remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     """Add an exception of a test to `errors`: as failed if the test's own assertion failed, else as broken.
 
     An assertion in a fixture counts as broken: it says nothing about the hardware. Returns the error of a broken test.
@@ -133,13 +139,3 @@ def _fail(report: pytest.TestReport, sentence: str) -> None:
     report.longrepr = sentence
     if hasattr(report, "wasxfail"):
         del report.wasxfail
-
-
-def _properties(session: Session, item: pytest.Item, report: pytest.TestReport, verdict: Verdict) -> None:
-    """Add a verdict to the JUnit properties of its test, one property for each field that is set."""
-    serial = next((each.serial for each in session.setup.devices if each.uuid == verdict.subject), None)
-    finding = findings([verdict], session.ledger.record.measurements, session.setup.devices).get(verdict.key)
-    simulated = {"simulated": session.setup.node.source if session.setup.node else None}
-    properties = junit_properties.pairs({**simulated, **junit_properties.of_verdict(verdict, serial, finding)})
-    item.user_properties += properties  # junitxml reads the teardown's report, whose properties come from the item
-    report.user_properties += properties

@@ -12,7 +12,7 @@ from pytest_accel.judging.records.differences import of_devices
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Asked, Found
 
 
 class Baseline:
@@ -30,23 +30,25 @@ class Baseline:
         return past
 
 
-def find(setup: Setup, beside: EarlierRecords, terms: Callable[[], Mapping[str, str]]) -> tuple[Baseline, list[str]]:
+def find(
+    asked: Asked, node: Found, beside: EarlierRecords, terms: Callable[[], Mapping[str, str]]
+) -> tuple[Baseline, list[str]]:
     """Return the baseline that the options ask for, and notes on what became of the devices since.
 
     `beside` are the records beside that of this run. Processors have no past: other work on them slows them down.
     """
-    asked = setup.options.baseline
-    found = beside.found if asked == AUTO else setup.baseline
-    devices = [each for each in setup.devices if registry.vendor(each.driver).accelerator]
-    sku = setup.terms.sku.name if setup.terms.sku else ""
-    runs = [each for each in found if each.is_history(sku)]
+    option = asked.options.baseline
+    earlier = beside.found if option == AUTO else asked.baseline
+    devices = [device for device in node.devices if registry.vendor(device.driver).accelerator]
+    sku = node.terms.sku.name if node.terms.sku else ""
+    runs = [run for run in earlier if run.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms)
-    notes = changes(history.runs, setup.terms.devices)
-    if asked not in (AUTO, NONE) and not ours:
+    notes = changes(history.runs, node.terms.devices)
+    if option not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"
-        notes = [f"--accel-baseline {asked} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]
-    return Baseline(history, asked), notes
+        notes = [f"--accel-baseline {option} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]
+    return Baseline(history, option), notes
 
 
 def changes(runs: Sequence[Summary], present: Sequence[Device]) -> list[str]:

@@ -17,8 +17,9 @@ from pathlib import Path
 from pytest_accel.core import exits, structured, untrusted
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.run import Run
-from pytest_accel.core.summary import ACCEPTED, RUNNING, Summary, choose
+from pytest_accel.core.summary import RUNNING, Summary, choose
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Result
 from pytest_accel.run import record, summaries
 from pytest_accel.run.record_folder import file_name, numbered
 
@@ -84,10 +85,10 @@ def of_series(found: Summary, run: Run) -> Summary:
         series = of_folder(folder)
     except BadFile:
         series = None
-    if series and series.word in (ACCEPTED, found.word):
+    if series and series.result in (Result.ACCEPTED, found.result):
         return found
     line = series.line if series else f"NOT JUDGED a run of the series in {folder.name}, which has no result"
-    return replace(found, word="NOT JUDGED", exit=exits.NOT_JUDGED, line=line)
+    return replace(found, result=Result.NOT_JUDGED, exit=exits.NOT_JUDGED, line=line)
 
 
 def of_file(path: Path, rehearsal: bool | None = None) -> Summary:
@@ -190,4 +191,4 @@ def _read(folder: Path, rehearsal: bool) -> Summary | None:
         return None
     if found is None or found.judged_again:
         return None
-    return found if found.began and found.word else None  # without either, it has not ended
+    return found if found.began and found.result else None  # without either, it has not ended

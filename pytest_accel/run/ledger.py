@@ -16,7 +16,6 @@ from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing import anew, series
@@ -29,20 +28,17 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.setup import Setup
-
-OF_COUNTERS = ("counters.", "host_counters.")
-"""Prefixes of metrics that count events since the first probe."""
+from pytest_accel.run.setup import Asked, Found
 
 
 class Ledger:
     """Keeps the measurements and verdicts of a run, and writes its record."""
 
-    def __init__(self, setup: Setup, pool: WorkerPool) -> None:
-        self.folder = RecordFolder()
+    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+        self.folder = folder
         self.record = Run(run={})
-        self.baseline = baseline.Baseline(History((), (), dict), setup.options.baseline)
-        self._setup, self._pool = setup, pool
+        self.baseline = baseline.Baseline(History((), (), dict), asked.options.baseline)
+        self._asked, self._found, self._pool = asked, found, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
@@ -52,8 +48,10 @@ class Ledger:
         """True once the record says how the run was started and holds its devices."""
         return self.folder.path is not None and bool(self.record.run)
 
-    def begin(self, folder: Path) -> None:
+    def begin(self) -> None:
         """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
+        folder = self.folder.path
+        assert folder
         with writing("--accel-output", folder, Refused):
             self._pool.sensor.telemetry.write_to(folder / record.TELEMETRY)
         self._enter_start(folder)
@@ -62,13 +60,13 @@ class Ledger:
         self.save()
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
-        chosen = self._setup.options.output
-        if chosen and folder != chosen.absolute() and not self._setup.options.shared:
+        chosen = self._asked.options.output
+        if chosen and folder != chosen.absolute() and not self._asked.options.shared:
             self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
 
     def _enter_start(self, folder: Path) -> None:
         """Enter command, host, environment and time limit of the run."""
-        options, node = self._setup.options, self._setup.node
+        options, node = self._asked.options, self._asked.node
         cleared, kept = environment.found(os.environ)
         self.record.run = {
             "started": clock.iso(clock.now()),
@@ -76,8 +74,8 @@ class Ledger:
             "host": node_name(),
             "boot": clock.boot_id(),
             "command": list(options.command),
-            "level": self._setup.terms.level,
-            "platform": self._setup.terms.platform.name,
+            "level": self._found.terms.level,
+            "platform": self._found.terms.platform.name,
             "user": _user(),
             "output": str(folder),
             "environment": {"cleared": cleared, "kept": kept},
@@ -92,17 +90,17 @@ class Ledger:
         if options.time_limit is not None:
             self.record.run["time_limit"] = options.time_limit
         if node:
-            self.record.run["simulated"] = simulation.for_record(node, self._setup.elapsed)
+            self.record.run["simulated"] = simulation.for_record(node, self._asked.elapsed)
 
     def enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
-        sku, devices = self._setup.terms.sku, self._setup.terms.devices
+        sku, devices = self._found.terms.sku, self._found.terms.devices
         if sku:
-            self.record.sku = record.sku_entry(sku, self._setup.options.sku)
-        if boards := self._setup.boards:
+            self.record.sku = record.sku_entry(sku, self._asked.options.sku)
+        if boards := self._asked.boards:
             self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")
-        self.record.notes += self._setup.notes
+        self.record.notes += self._found.notes
         self.record.devices = list(devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,
@@ -113,30 +111,30 @@ class Ledger:
 
     def _enter_earlier(self, folder: Path) -> None:
         """Enter the earlier records that hold one of the devices."""
-        launch, rehearsal = self._setup.options.launch, self._setup.node is not None
+        launch, rehearsal = self._asked.options.launch, self._asked.node is not None
         earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
-        self.record.earlier_attempts = earlier.of(device.uuid for device in self._setup.devices)
+        self.record.earlier_attempts = earlier.of(device.uuid for device in self._found.devices)
         self.record.notes += earlier.notes()
-        self.baseline, notes = baseline.find(self._setup, earlier, self._terms)
+        self.baseline, notes = baseline.find(self._asked, self._found, earlier, self._terms)
         self.record.baseline = self.baseline.entry
         self.record.notes += notes
 
     def _terms(self) -> dict[str, str]:
         """Return the level, platform and software of this run, as far as they are known."""
         software = {**self.record.software, **self._pool.software}
-        return terms_of(self._setup.terms.level, self._setup.terms.platform.name, software)
+        return terms_of(self._found.terms.level, self._found.terms.platform.name, software)
 
     # -- measurements and verdicts
 
     @property
     def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return Names({**record.names_of(self.record), **self._setup.names})
+        return Names({**record.names_of(self.record), **self._found.names})
 
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
         for each in measurements:
-            each = replace(each, simulated=self._setup.node is not None)  # noqa: PLW2901
+            each = replace(each, simulated=self._asked.node is not None)  # noqa: PLW2901
             self.record.measurements.append(each)
             self._newest[each.metric, each.subject] = each
 
@@ -159,25 +157,11 @@ class Ledger:
 
     def keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
-        serials = [each.serial for each in self._setup.devices if each.uuid == verdict.subject and each.serial]
-        verdict = self._setup.waivers.apply(verdict, serials)
+        serials = [each.serial for each in self._found.devices if each.uuid == verdict.subject and each.serial]
+        verdict = self._asked.waivers.apply(verdict, serials)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
-
-    def forget_counters(self) -> None:
-        """Forget the verdicts on error counters that hold, since a probe that runs now may raise a counter."""
-        for key, each in list(self._verdicts.items()):
-            ours = each.limit is not None and each.limit.declared_by is not DeclaredBy.MARKER
-            if each.metric.startswith(OF_COUNTERS) and ours and not each.fails:
-                del self._verdicts[key]
-        kept = {key[:2] for key in self._verdicts}
-        voided = {key for key in self._newest if key[0].startswith(OF_COUNTERS) and key not in kept}
-        if voided:
-            self.record.measurements = [
-                each for each in self.record.measurements if (each.metric, each.subject) not in voided
-            ]
-            self._newest = {key: each for key, each in self._newest.items() if key not in voided}
 
     # -- the file
 
@@ -193,7 +177,7 @@ class Ledger:
         self.record.run["counted"] = self._pool.sensor.counters.counted
         if host := self._pool.sensor.host_now:
             self.record.run["host_counted"] = host
-        self.record.waivers = self._setup.waivers.summary(self.verdicts)
+        self.record.waivers = self._asked.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)
 
@@ -209,10 +193,10 @@ class Ledger:
         if self.folder.path and not telemetry.given_up:
             side = telemetry_file.pack(self.folder.path / record.TELEMETRY)
             self.record.telemetry = {"file": side.name, "sha256": untrusted.sha256(side)}
-        if sku := self._setup.terms.sku:
+        if sku := self._found.terms.sku:
             measured = {each.metric for each in self.record.measurements}
-            self.record.sku = record.sku_entry(sku, self._setup.options.sku, measured)
-        self.record.notes += self._setup.waivers.notes(self.verdicts)
+            self.record.sku = record.sku_entry(sku, self._asked.options.sku, measured)
+        self.record.notes += self._asked.waivers.notes(self.verdicts)
         epoch = clock.epoch_now()  # one reading for both, so that they agree
         self.record.run["ended"] = clock.iso(epoch + time.monotonic())
         self.record.run["epochs"] = (clock.epoch(), epoch)
@@ -231,7 +215,7 @@ class Ledger:
 
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._setup.terms.spread_of))
+        closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._found.terms.spread_of))
         self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()

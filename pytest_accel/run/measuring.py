@@ -5,6 +5,7 @@ Every measurement gets the evidence that the sensor read meanwhile, and goes int
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.causes.evidence import excuses, with_evidence
+from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
@@ -29,30 +31,35 @@ from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
-from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
-from pytest_accel.run.ledger import OF_COUNTERS, Ledger
+from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Asked, Found
 from pytest_accel.skus import budgets
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
 STARTING_SECONDS = 5.0
 """Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
 
+OF_COUNTERS = ("counters.", "host_counters.")
+"""Prefixes of metrics that count events since the first probe."""
+
 Judged = tuple[str, "Limit | None"]
 """A metric, and the limit that it is judged by if there is one."""
 
 
 class Measuring:
-    """Measures on the devices of a setup, through its worker pool, and keeps the attempts at every request."""
+    """Measures on the devices of a run, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, setup: Setup, pool: WorkerPool, deadline: Deadline, ledger: Ledger, fabric: FabricRun) -> None:
-        self._setup, self._pool, self._deadline, self._ledger = setup, pool, deadline, ledger
-        self._fabric = fabric
+    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, ledger: Ledger, fabric: FabricRun) -> None:
+        self._asked, self._found, self._pool, self._deadline = asked, found, pool, pool.deadline
+        self._ledger, self._fabric = ledger, fabric
         self._idle_check: IdleCheck | None = None
         self._attempts: dict[tuple[str, str], Attempts] = {}
+        """Those at every probe, by the key of its request."""
+        self._facts: dict[str, Attempts] = {}
+        """The readings of every fact that a test asked for, by its metric."""
         self._left_out: dict[str, dict[str, str]] = {}
         """Why devices are left out of a probe, by its place."""
         self._stood_still: str | None = None
@@ -63,15 +70,15 @@ class Measuring:
     @cached_property
     def _repeats(self) -> Repeats:
         """The time for repeats, by the level."""
-        return Repeats(self._setup.terms.level)
+        return Repeats(self._found.terms.level)
 
     @property
-    def _devices(self) -> list[Device]:
-        return self._setup.devices
+    def _devices(self) -> Sequence[Device]:
+        return self._found.devices
 
     def budget(self, declared: Declaration, metric: str) -> float:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
-        return budgets.budget(declared, metric, self._setup.terms.level, self._setup.terms.sku)
+        return budgets.budget(declared, metric, self._found.terms.level, self._found.terms.sku)
 
     def _turns(self, request: Request) -> int:
         """Return how many devices take turns at a probe; 1 if they are measured together."""
@@ -93,7 +100,7 @@ class Measuring:
 
     def note_host(self) -> None:
         """Enter the facts of the host that have no limit into the record: no test asks for them."""
-        limited, now = self._setup.terms.limits, clock.now()
+        limited, now = self._found.terms.limits, clock.now()
         present = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
         self._ledger.add(host_fact(metric, present[metric], now) for metric in present if metric not in limited)
 
@@ -106,7 +113,7 @@ class Measuring:
 
         If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
         """
-        terms, declared, metric = self._setup.terms, request.declaration, request.metric
+        terms, declared, metric = self._found.terms, request.declaration, request.metric
         if terms.sku and (why := why_not_applicable(terms.sku, metric, terms.platform)):
             return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
         if declared.fact:
@@ -128,7 +135,7 @@ class Measuring:
     @cached_property
     def _wrong_products(self) -> dict[str, str]:
         """Why a device is not the named SKU, by UUID, and of any of them under NODE."""
-        sku, subjects = self._setup.terms.sku, [NODE, *(device.uuid for device in self._devices)]
+        sku, subjects = self._found.terms.sku, [NODE, *(device.uuid for device in self._devices)]
         return {one: why for one in subjects if (why := preconditions.wrong_product(one, sku, self._devices))}
 
     def _barred(self, declared: Declaration) -> dict[str, str]:
@@ -137,38 +144,44 @@ class Measuring:
         It is asked once for a probe: the facts that decide it are those of the discovery.
         """
         if declared.place not in self._left_out:
-            platform, subjects = self._setup.terms.platform, [NODE, *(device.uuid for device in self._devices)]
+            platform, subjects = self._found.terms.platform, [NODE, *(device.uuid for device in self._devices)]
             stopped = ((one, preconditions.stopped(declared, one, self._devices, platform)) for one in subjects)
             self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
         return self._left_out[declared.place]
 
     def attempts(self, request: Request) -> Attempts:
-        """Return the attempts at a request; measures if no earlier test asked for the same."""
-        key = request.key
-        if request.metric.startswith("counters."):
-            self._pool.count_links()
+        """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
         if request.declaration.fact:
-            key = (f"{key[0]} after {self._pool.sensor.counters.readings} readings", request.metric)
-        if key not in self._attempts:
+            return self._read(request.metric)
+        if not self.reached(request):
             attempts = self._no_attempts()
-            if request.declaration.fact:
-                for each in self.facts(request.metric):
-                    attempts.add(each)
-                self.save(attempts, soon=True)
+            self._enter()
+            if request.runs == "nodes":
+                attempts.add(self._fabric.measure(request))
+                self.save(attempts)
             else:
-                self._enter()
-                if request.runs == "nodes":
-                    attempts.add(self._fabric.measure(request))
-                    self.save(attempts)
-                else:
-                    self._measure(attempts, request)
-            self._attempts[key] = attempts
-        return self._attempts[key]
+                self._measure(attempts, request)
+            self._attempts[request.key] = attempts
+        return self._attempts[request.key]
+
+    def counted(self) -> list[tuple[str, Attempts]]:
+        """Return the metrics of the error counters that tests have asked for, with all readings up to now."""
+        return [(metric, self._read(metric)) for metric in self._facts if metric.startswith(OF_COUNTERS)]
+
+    def _read(self, metric: str) -> Attempts:
+        """Return the readings of a fact up to now: a probe may have raised a counter since the last one."""
+        attempts = self._facts.setdefault(metric, self._no_attempts())
+        if metric.startswith("counters."):
+            self._pool.count_links()
+        for fact in self.facts(metric):
+            attempts.read(fact)
+        self.save(attempts, soon=True)
+        return attempts
 
     def _no_attempts(self) -> Attempts:
         """Return attempts without any yet, whose figures will be compared with the baseline of the run."""
         kinds = {device.uuid: kind_of(device) for device in self._devices}
-        spread_of, past_of = self._setup.terms.spread_of, self._ledger.baseline.past_of
+        spread_of, past_of = self._found.terms.spread_of, self._ledger.baseline.past_of
         return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
 
     def save(self, attempts: Attempts, *, soon: bool = False) -> None:
@@ -183,19 +196,20 @@ class Measuring:
             return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
-        if self._setup.boards and metric in delivery.METRICS:
-            devices, host = self._setup.terms.devices, self._ledger.record.run["host"]
-            return delivery.measured(metric, self._setup.boards, devices, host, clock.now())
+        if self._asked.boards and metric in delivery.METRICS:
+            devices, host = self._found.terms.devices, self._ledger.record.run["host"]
+            return delivery.measured(metric, self._asked.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
-            limit = self._setup.terms.limits.get(metric)
+            limit = self._found.terms.limits.get(metric)
             return [host_fact(metric, self._host_facts[name], clock.now(), limit)]
-        return facts(metric, self._setup.discovery, self._setup.terms.sku, clock.now())
+        return facts(metric, self._found.discovery, self._found.terms.sku, clock.now())
 
     def _enter(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
-            follows = self._setup.follows_directly
+            before = self._asked.before  # which left the devices as idle as it found them
+            follows = before and series.directly(before, clock.boot_id(), time.monotonic())
             self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
 
@@ -279,7 +293,7 @@ class Measuring:
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
-        sku, sensor = self._setup.terms.sku, self._pool.sensor
+        sku, sensor = self._found.terms.sku, self._pool.sensor
         call = replace(
             request,
             seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
@@ -288,8 +302,6 @@ class Measuring:
             how="alone" if alone else "together",
             started=clock.now(),
         )
-        self._ledger.forget_counters()  # the probe may raise one
-        self._attempts = {key: each for key, each in self._attempts.items() if not key[1].startswith(OF_COUNTERS)}
         outcomes: list[Outcome] = []
 
         def keep(outcome: Outcome) -> None:
@@ -312,7 +324,7 @@ class Measuring:
         finder = finder_of(metric)
         if finder in (None, request.declaration):
             return True
-        return request.judged_by_sku and finder.within.get(self._setup.terms.level) == request.declaration.name
+        return request.judged_by_sku and finder.within.get(self._found.terms.level) == request.declaration.name
 
     def _gather(self, attempts: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
@@ -321,7 +333,7 @@ class Measuring:
             notes = excuses(disturbed, next((why for device in self._devices if (why := self._load(device))), None))
             for measurement in results.per_node(outcomes, call, self._peak):
                 noted = replace(measurement, notes=(*measurement.notes, *notes))
-                attempts.add(results.foreseen(noted, self._setup.terms.sku))
+                attempts.add(results.foreseen(noted, self._found.terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
@@ -332,20 +344,20 @@ class Measuring:
         if call.runs != "peers":
             return found
         if call.pairs:
-            return peer_matrix.attributed_after_repeat(attempts.rows, found, self._setup.names)
+            return peer_matrix.attributed_after_repeat(attempts.rows, found, self._found.names)
         attempts.rows = found
-        return peer_matrix.attributed(found, self._setup.names)
+        return peer_matrix.attributed(found, self._found.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
-        return peak(self._setup.terms.sku, metric, self._setup.terms.platform) if self._setup.terms.sku else None
+        return peak(self._found.terms.sku, metric, self._found.terms.platform) if self._found.terms.sku else None
 
     def _add(self, attempts: Attempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it.
 
         What cannot exist on the product is left out, also where another metric needs the same load.
         """
-        devices, sku = {device.uuid: device for device in self._devices}, self._setup.terms.sku
+        devices, sku = {device.uuid: device for device in self._devices}, self._found.terms.sku
         for each in found:
             device = devices[each.subject]
             readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
@@ -359,7 +371,7 @@ class Measuring:
                 load=self._load(device),
             )
             for one in found_with_it:
-                if not (sku and why_not_applicable(sku, one.metric, self._setup.terms.platform)):
+                if not (sku and why_not_applicable(sku, one.metric, self._found.terms.platform)):
                     attempts.add(one)
 
     def _foreign(self, device: Device) -> str | None:

@@ -22,7 +22,7 @@ from pytest_accel.run.deadline import SHORTEST
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_accel.core.run import Launch
+    from pytest_accel.core.run import Against, Launch
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
@@ -81,10 +81,8 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
-    filtered: tuple[str, ...] = ()
-    """The options that narrow the run, such as -k, one sentence each."""
-    own_tests: bool = False
-    """True if the user named tests, which may be their own."""
+    against: tuple[Against, ...] = ()
+    """What the options have against an acceptance, such as -k."""
     prefix: str = "--accel-"
     """The beginning of the options in messages: those of a command are shorter."""
     launch: Launch | None = None

@@ -12,11 +12,12 @@ import stat
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
@@ -34,8 +35,9 @@ from pytest_accel.run.folder_summary import last_run
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.session import Session
-from pytest_accel.run.setup import Setup, is_accelerator
+from pytest_accel.run.setup import Asked, asked_of, discover, is_accelerator, settled
 from pytest_accel.skus import requirements
 
 ENDING_SECONDS = 0.6
@@ -52,8 +54,10 @@ RECORD_SHARE = 0.3
 class Checked:
     """What a passive check has found so far."""
 
-    setup: Setup
-    """The devices and the terms of their judgement."""
+    discovery: Discovery = field(default_factory=Discovery)
+    """The devices that were found."""
+    sku: str = "unknown"
+    """The name of the SKU that they were judged as."""
     reads: str = "this machine"
     """What it reads at the moment: what blocks a check that does not end in time."""
     found: PassiveResult | None = None
@@ -76,7 +80,12 @@ class Checked:
     @property
     def accelerators(self) -> int:
         """The number of devices that are not on every machine."""
-        return sum(map(is_accelerator, self.setup.discovery.devices))
+        return sum(map(is_accelerator, self.discovery.devices))
+
+    @property
+    def names(self) -> Names:
+        """Display name by subject (the UUID of a device, or NODE)."""
+        return Names.of(self.discovery.devices)
 
 
 def check(options: Options, place: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Checked:
@@ -87,7 +96,7 @@ def check(options: Options, place: Path | None = None, *, kernel_log: bool = Tru
     """
     stuck = None if options.simulate else stuck_sensor()
     if stuck:
-        return Checked(Setup(options), unknown=stuck)
+        return Checked(unknown=stuck)
     began, work = time.monotonic(), _Check(options, place, kernel_log, root)
     thread = threading.Thread(target=work.run, daemon=True)
     thread.start()
@@ -107,28 +116,27 @@ class _Check:
     def __init__(self, options: Options, place: Path | None, kernel_log: bool, root: Path) -> None:
         self._options, self._place, self._kernel_log, self._root = options, place, kernel_log, root
         self._began = time.monotonic()
-        self._session = self._new()
-        self.known = Checked(self._session.setup)
+        self._pool = self._new()
+        self.known = Checked()
 
-    def _new(self) -> Session:
-        """Return a session that only reads."""
+    def _new(self) -> WorkerPool:
+        """Return a pool for a session that only reads."""
         sensor = SensorClient(self._options.patience, listens=False)
-        return Session(self._options, pool=WorkerPool(sensor, lambda what, spent, expected: None))
+        return WorkerPool(sensor, lambda what, spent, expected: None)
 
     def run(self) -> None:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""
         try:
-            self._session.setup.prepare()
-            self._find_last_run()
-            self._look()
+            asked = asked_of(self._options)
+            self._find_last_run(rehearsal=asked.node is not None)
+            self._look(asked)
             spent = time.monotonic() - self._began
             enough = self._options.patience - ENDING_SECONDS - spent > AGAIN_SECONDS + spent  # for as long as before
             if self.known.found and self.known.found.training and enough:
                 time.sleep(AGAIN_SECONDS)
                 self.stop()
-                self._session = self._new()
-                self._session.setup.prepare()
-                self._look()
+                self._pool = self._new()
+                self._look(asked)
         except terms.Unrecognised as unknown:
             self.known.unknown = str(unknown)
         except Exception as error:  # noqa: BLE001  raised again in the thread that waits
@@ -136,13 +144,13 @@ class _Check:
 
     def stop(self) -> None:
         """End the sensor, and remember one that cannot be killed."""
-        sensor = self._session.pool.sensor
+        sensor = self._pool.sensor
         sensor.stop(KILL_SECONDS)
         if sensor.child and sensor.child.left_behind:
             remember_stuck(sensor.child.pid)
-        self._session.stop()
+        self._pool.stop()
 
-    def _find_last_run(self) -> None:
+    def _find_last_run(self, *, rehearsal: bool) -> None:
         """Read the newest result of this node in a part of the time, since it may lie on a server that is down.
 
         Raises Refused for a file that is no record. A folder that is not there yet is legitimate before the first run.
@@ -150,7 +158,7 @@ class _Check:
         if self._place is None:
             return
         self.known.reads = "--record"
-        read = partial(_read_last_run, self._place, node_name(), rehearsal=self._session.setup.node is not None)
+        read = partial(_read_last_run, self._place, node_name(), rehearsal=rehearsal)
         answer = deadlines.each({"record": read}, RECORD_SHARE * self._options.patience)["record"]
         if isinstance(answer, Refused):
             raise answer
@@ -160,25 +168,26 @@ class _Check:
             late = isinstance(answer, NoAnswer)
             self.known.record_problem = f"{self._place} does not answer" if late else str(answer)
 
-    def _look(self) -> None:
+    def _look(self, asked: Asked) -> None:
         """Read the devices and what the kernel logged, and judge both. Raises Refused for terms that cannot be."""
-        session, setup = self._session, self._session.setup
         self.known.reads = "driver"
-        setup.look(session.pool)
-        setup.discovery = self._with_vanished(setup.discovery, setup.vendor)
-        setup.settle()
-        if divided := partitions.refusal(setup.devices, setup.terms.platform):
+        self.known.discovery = self._with_vanished(discover(asked, self._pool), asked.vendor)
+        node = settled(asked, self.known.discovery)
+        self.known.discovery, judged = node.discovery, node.terms
+        self.known.sku = judged.sku.name if judged.sku else "unknown"
+        if divided := partitions.refusal(node.devices, judged.platform):
             raise terms.Unrecognised(divided)
-        limits = requirements.applying(setup.terms.required, setup.terms.sku, setup.terms.platform)
+        limits = requirements.applying(judged.required, judged.sku, judged.platform)
         metrics = passive.metrics(limits, logged=self._kernel_log)
         if any(map(reported, metrics)):
             self.known.reads, last = "kernel log", self.known.last
             began = last.began if last and last.accepts and last.good else None
             since = f"since the run of {last.day}" if last and began else "since boot"
-            session.pool.sensor.look_back(since, began.timestamp() if began else 0.0)
+            self._pool.sensor.look_back(since, began.timestamp() if began else 0.0)
+        session = Session(asked, node, self._pool, RecordFolder())
         session.judge_facts(metrics)
-        up = math.inf if setup.node else system.uptime(self._root)
-        self.known.setup, self.known.found = setup, passive.concluded(session.ledger.record, up)
+        up = math.inf if asked.node else system.uptime(self._root)
+        self.known.found = passive.concluded(session.ledger.record, up)
 
     def _with_vanished(self, found: Discovery, vendor: str | None) -> Discovery:
         """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""

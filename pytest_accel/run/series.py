@@ -25,7 +25,7 @@ from pytest_accel.core.pipe import die_with_parent
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Closing
+from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.judging.closing import series as judging
 from pytest_accel.judging.closing.series import SeriesRun, hours_done
 from pytest_accel.run import device_lock, record, summaries, telemetry_file
@@ -59,9 +59,9 @@ class Series:
         numbers = [int(match[1]) for path in paths if (match := OF_RUN.fullmatch(path.parent.name))]
         try:
             ended = told.exists() or (folder / summaries.SUMMARY).exists()
-            stated: Any = untrusted.read_json(told) if ended else {"runs": (), "closing": {"word": ""}}
+            stated: Any = untrusted.read_json(told) if ended else {"runs": (), "closing": {"result": None}}
             numbers += [int(run["number"]) for run in stated["runs"]]
-            found.rejected = stated["closing"]["line"] if stated["closing"]["word"] == "REJECTED" else ""
+            found.rejected = stated["closing"]["line"] if stated["closing"]["result"] == Result.REJECTED else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:
             raise Refused(f"--accel-output: {told} is damaged: {bad}; begin a new series in another folder") from None
         for number in range(1, max(numbers, default=0) + 1):  # what a removed run has found is not forgotten
@@ -98,7 +98,7 @@ class Series:
         if self.last:
             rejected = sorted({each.subject for each in closing.named if each.rejects})
             found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
-            own = replace(found, line=closing.line, word=closing.word, exit=closing.exit)
+            own = replace(found, line=closing.line, result=closing.result, exit=closing.exit)
             _replace(self.folder / summaries.SUMMARY, structured.plain(own))
 
 
@@ -179,8 +179,8 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         run = series.runs[-1]
         tell(f"run {number}, {hours_done(series.runs):.3g} of {hours:g} h: {run.line or f'did not end ({status})'}")
         if status > 0 and status not in (exits.REJECTED, exits.NOT_JUDGED):
-            word = "INTERRUPTED" if status == exits.INTERRUPTED else "BROKEN"
-            stopped = Closing(run.line or word, status, word)
+            result = Result.INTERRUPTED if status == exits.INTERRUPTED else Result.BROKEN
+            stopped = Closing(run.line or result.value, status, result)
         elif not run.whole:  # the next one would break off as well, and no hour would pass
             break
     closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import IO, Any
+from typing import Any
 
 from pytest_accel.core import clock
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Circumstances
+from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -22,83 +24,86 @@ from pytest_accel.judging.closing import series
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
-from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import Options, Refused
-from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request import request_of
-from pytest_accel.run.setup import Setup
-
-Tell = Callable[[str, float, float], None]
-"""Shows progress: called with what is being done, the seconds spent and the seconds expected."""
+from pytest_accel.run.setup import Asked, Found, asked_of, demand_torch, find, planned
 
 
 class Session:
-    """An acceptance run, of which pytest opens one: it measures the devices of its setup, judges and records them."""
+    """An acceptance run, of which pytest opens one: it measures the devices of a node, judges and records them."""
 
-    def __init__(
-        self,
-        options: Options,
-        progress: Tell = lambda what, spent, expected: None,
-        pool: WorkerPool | None = None,
-    ) -> None:
-        self.setup = Setup(options)
-        self.deadline = Deadline(options.time_limit)
-        self.pool = pool or WorkerPool(SensorClient(options.patience, self.deadline), progress)
-        self.ledger = Ledger(self.setup, self.pool)
-        self.fabric = FabricRun(self.setup, self.pool, self.ledger)
-        self.measuring = Measuring(self.setup, self.pool, self.deadline, self.ledger, self.fabric)
-        self.errors = Errors()
-        self.own_tests = ""
-        """The user's own tests that took a device and passed, in words."""
-        self.loaded: Sequence[tuple[str, str]] = ()
-        """The names of files, plugins and variables that may change what the run does, and each in full."""
+    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+        self.asked, self.found, self.pool, self.deadline = asked, found, pool, pool.deadline
+        self.against = [*found.against]
+        """What stands against an acceptance so far."""
+        self.ledger = Ledger(asked, found, pool, folder)
+        self.fabric = FabricRun(asked, found, pool, self.ledger)
+        self.measuring = Measuring(asked, found, pool, self.ledger, self.fabric)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
-        self._locks: list[IO[bytes]] = []
+        self._locks = ExitStack()
         self.finished = False
         """True once the closing line is in the record, or could not be written."""
 
     # -- opening
 
-    def open(self, *, measuring: bool = True) -> None:
-        """Settle SKU, devices and platform; if `measuring`, also create the record and lock the devices.
+    @classmethod
+    def open(cls, options: Options, pool: WorkerPool, *, measuring: bool = True) -> Session:
+        """Return the session of a run after reading what is asked for and finding the devices; it has to `begin` next.
+
+        One that is not for `measuring` is for the plan alone. Raises Refused if the run cannot begin; no process and no
+        folder is left then.
+        """
+        folder = RecordFolder()
+        try:
+            asked = asked_of(options)
+            if not measuring:
+                return cls(asked, planned(find(asked, pool)), pool, folder)
+            demand_torch(asked)
+            stamp, host = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"), node_name()
+            name = f"{host}{'-simulated' * bool(asked.node)}-{stamp}"
+            place = folder.create(options.output, host, name, shared=options.shared)
+            return cls(asked, find(asked, pool, place), pool, folder)
+        except BaseException:
+            pool.stop()
+            folder.take_back()
+            raise
+
+    def begin(self) -> None:
+        """Lock the devices, write the first version of the record, and meet the other nodes of a fabric run.
 
         Raises Refused if the run cannot begin. No process, lock or empty record is left then.
         """
+        names = [] if self.asked.node else [(device.uuid, device.name) for device in self.found.devices]
         try:
-            self._open(measuring)
+            for lock in device_lock.hold(names, f"record {self.ledger.folder.path}"):
+                self._locks.enter_context(lock)
+            self.ledger.begin()
+            self.fabric.meet()
+            if before := self.asked.before:
+                self.pool.sensor.follow(*series.counts(before, clock.boot_id(), clock.epoch()))
+            self.measuring.note_host()
         except BaseException as error:
             self.stop()
             if not self.ledger.begun or isinstance(error, Refused | KeyboardInterrupt):
                 self.ledger.folder.take_back()
+            if isinstance(error, device_lock.DeviceLocked):
+                raise Refused(f"{error}; wait for that run to end, or stop it") from None
             raise
 
-    def _open(self, measuring: bool) -> None:
-        self.setup.prepare()
-        if not measuring:
-            self.setup.discover(self.pool)
-            return
-        self.setup.check_torch()
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-        host = node_name()
-        name = f"{host}{'-simulated' * bool(self.setup.node)}-{stamp}"
-        options, folders = self.setup.options, self.ledger.folder
-        folder = folders.create(options.output, host, name, shared=options.shared)
-        self.setup.discover(self.pool, folder)
-        try:
-            names = [] if self.setup.node else [(device.uuid, device.name) for device in self.setup.devices]
-            self._locks = device_lock.hold(names, f"record {folder}")
-        except device_lock.DeviceLocked as held:
-            raise Refused(f"{held}; wait for that run to end, or stop it") from None
-        self.ledger.begin(folder)
-        self.fabric.meet()
-        if before := self.setup.before:
-            self.pool.sensor.follow(*series.counts(before, clock.boot_id(), clock.epoch()))
-        self.measuring.note_host()
+    def rule_out(self, kind: AgainstKind, why: str) -> None:
+        """Note what stands against an acceptance, in a sentence."""
+        self.against.append(Against(kind, why))
+
+    @property
+    def narrowed(self) -> bool:
+        """True if something is known already that narrowed the run, so that missing verdicts are expected."""
+        return bool(Circumstances(against=self.against).narrowed)
 
     # -- checking
 
@@ -116,8 +121,8 @@ class Session:
         not have or cannot use, and ProbeError for a bug in the probe.
         """
         __tracebackhide__ = True
-        binding = self.setup.terms.required
-        request = request_of(function, given, metric, self.setup.terms.sku, self.setup.terms.level)
+        binding = self.found.terms.required
+        request = request_of(function, given, metric, self.found.terms.sku, self.found.terms.level)
         own = binding.get(request.metric) if request.judged_by_sku else None
         limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
         warns = all(each.warns for each in limits)
@@ -137,14 +142,14 @@ class Session:
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
-        known = {device.uuid for device in self.setup.devices}
+        known = {device.uuid for device in self.found.devices}
         for each in self.pool.sensor.facts.take():
             if each.subject in known:
                 self._changes.setdefault(each.subject, []).append(self._judge_fact(each))
 
     def _judge_fact(self, fact: Measurement) -> Verdict:
         """Record and judge a fact that was read, beside all earlier readings of it."""
-        attempts, limit = self.ledger.attempts(fact.metric, fact.subject), self.setup.terms.required.get(fact.metric)
+        attempts, limit = self.ledger.attempts(fact.metric, fact.subject), self.found.terms.required.get(fact.metric)
         self.ledger.add([fact])
         return self.ledger.keep(judge([*attempts, fact], limit, self.ledger.record.software))
 
@@ -160,80 +165,89 @@ class Session:
         """Return the verdicts on facts of a device that changed since this was last asked for it."""
         return self._changes.pop(subject, [])
 
+    def _judge_counters(self) -> None:
+        """Judge the error counters again that were judged before the last probe, which may have raised one."""
+        software, verdicts = self.ledger.record.software, grouped(self.ledger.verdicts, lambda verdict: verdict.metric)
+        for metric, attempts in self.measuring.counted():
+            for verdict in verdicts.get(metric, ()):
+                self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit, software))
+
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that the run did not reach within its time limit."""
-        around = self._circumstances(None, 0)
-        for metric, subject, origin in around.required:
-            if not self.ledger.status((metric, subject, origin)) and (limit := self.setup.terms.limits.get(metric)):
+        required = self.found.terms.circumstances(self.ledger.record.software).required
+        for metric, subject, origin in () if self.narrowed else required:
+            if not self.ledger.status((metric, subject, origin)) and (limit := self.found.terms.limits.get(metric)):
                 limit = replace(limit, metric=metric, origin=origin)
                 why = Note("out_of_time", self.deadline.unreached)
                 self.ledger.keep(Verdict(metric, subject, Status.UNMEASURED, (why,), limit=limit))
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
-        sku, uuids = self.setup.terms.sku, {device.uuid for device in self.setup.devices}
-        failed = [
-            each for each in self.ledger.verdicts if each.metric == "inventory.sku" and each.status is Status.FAIL
-        ]
-        if not uuids or {each.subject for each in failed} != uuids:
+        sku, uuids = self.found.terms.sku, {device.uuid for device in self.found.devices}
+        judged = [verdict for verdict in self.ledger.verdicts if verdict.metric == "inventory.sku"]
+        failed = [verdict for verdict in judged if verdict.status is Status.FAIL]
+        if not uuids or {verdict.subject for verdict in failed} != uuids:
             return None
         return f"none of the devices matches SKU {sku.name if sku else ''}: {sentence_of(failed[0])}"
 
     # -- the record
 
-    def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
+    def finish(
+        self,
+        interrupted: str | None = None,
+        ended: int = 2,
+        *,
+        cut_short: bool = False,
+        own_tests: str = "",
+        errors: Errors | None = None,
+        loaded: Sequence[tuple[str, str]] = (),
+    ) -> Closing:
         """End the processes, complete the record, and return the closing line.
 
         `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run. A run
-        that its time limit `cut_short` is judged by what it reached.
+        that its time limit `cut_short` is judged by what it reached. `own_tests` are the user's own that took a device
+        and passed, in words; `errors` the tests that ended badly without a verdict. `loaded` has the names of files,
+        plugins and variables that may change what the run does, and each in full.
         """
         self._judge_changes()
-        if cut_short and not self.setup.filtered:
+        if cut_short:
             self._keep_unreached()
+            self.rule_out("time", self.deadline.ended)
+        elif interrupted is None:
+            self._judge_counters()
         self.stop()
-        self.ledger.complete(interrupted=interrupted is not None)
-        if self.loaded:
-            self.ledger.record.run["loaded"] = [text for _, text in self.loaded]
-        around = self._circumstances(interrupted, ended)
-        return self._close(replace(around, cut_short=self.deadline.ended if cut_short else None))
+        ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
+        ledger.complete(interrupted=interrupted is not None)
+        if loaded:
+            ledger.record.run["loaded"] = [text for _, text in loaded]
+        around, names, errors = terms.circumstances(ledger.record.software), ledger.names, errors or Errors()
+        returned = boards.returned_among(terms.devices) if boards else []
+        around = replace(
+            around,
+            names=names,
+            rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, names)],
+            loaded=tuple(dict(loaded)),
+            day=ledger.record.started[:10],
+            against=[*self.against, *around.against],
+            broken_tests=errors.broken,
+            failed_tests=errors.failed,
+            own_tests=own_tests,
+            record_problem=self.pool.sensor.telemetry.problem,
+            simulated=self.asked.node is not None,
+            interrupted=interrupted,
+            ended=ended,
+        )
+        closing = ledger.close(around)
+        self.finished = True
+        return closing
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""
         around = self.ledger.record.circumstances or Circumstances()
-        return self._close(replace(around, broken_tests=[*around.broken_tests, error]))
-
-    def _close(self, around: Circumstances) -> Closing:
-        """Write the closing line into the record and return it."""
-        closing = self.ledger.close(around)
-        self.finished = True
-        return closing
-
-    def _circumstances(self, interrupted: str | None, ended: int) -> Circumstances:
-        """Return everything besides the verdicts that decides the closing line."""
-        setup, ledger = self.setup, self.ledger
-        returned = setup.boards.returned_among(setup.terms.devices) if setup.boards else []
-        return replace(
-            setup.terms.circumstances(ledger.record.software),
-            names=ledger.names,
-            rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, ledger.names)],
-            loaded=tuple(dict(self.loaded)),
-            day=ledger.record.run.get("started", "")[:10],
-            no_acceptance=setup.no_acceptance,
-            filtered=setup.filtered,
-            broken_tests=self.errors.broken,
-            failed_tests=self.errors.failed,
-            own_tests=self.own_tests,
-            record_problem=self.pool.sensor.telemetry.problem,
-            wants_acceptance=setup.wants_acceptance,
-            simulated=setup.node is not None,
-            interrupted=interrupted,
-            ended=ended,
-        )
+        return self.ledger.close(replace(around, broken_tests=[*around.broken_tests, error]))
 
     def stop(self) -> None:
         """End every process of the run and unlock the devices. It may be called twice."""
         self.pool.stop()
         self.fabric.stop()
-        for lock in self._locks:
-            lock.close()
-        self._locks = []
+        self._locks.close()

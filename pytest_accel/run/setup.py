@@ -1,23 +1,20 @@
-"""The setup of a session: what the options ask for, the devices that were found, and the terms of their judgement."""
+"""The start of a run, as two frozen objects: what it is asked for, and what was found by that."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device, Names
 from pytest_accel.core.messages import Message
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Run
+from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
-from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
@@ -42,76 +39,41 @@ if TYPE_CHECKING:
     from pytest_accel.simulate.node import SimulatedNode
 
 
-class Setup:
-    """The devices that a session measures and the terms that it judges them by. `prepare` and `discover` fill it in.
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked for: its options, and the files that they name, already read."""
 
-    Both raise Refused for wrong options.
-    """
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.discovery = Discovery()
-        self.devices: list[Device] = []
-        """The discovered devices that the user chose to measure."""
-        self.terms = Terms()
-        self.waivers = Waivers()
-        self.boards: PackingList | None = None
-        """The packing list that the devices have to be on, None without one."""
-        self.baseline: list[Summary] = []
-        """The earlier records that the options name; those beside the record of this run are found later."""
-        self.rendezvous: Rendezvous | None = None
-        """Where the agents of a fabric run meet; None in any other run."""
-        self.cluster: SimulatedCluster | None = None
-        """The simulated cluster of a fabric run, None on real hardware."""
-        self.leaf = ""
-        """The leaf switch of this node, as its launcher states it."""
-        self.node: SimulatedNode | None = None
-        """The simulated node, None on real hardware."""
-        self.before: Run | None = None
-        """The record of the run before in a series; None in its first run, and in one by itself."""
-        self.filtered = list(options.filtered)
-        """Everything that narrowed the run, such as -k, one sentence each."""
-        self.no_acceptance: list[str] = []
-        """Reasons why the run cannot end as ACCEPTED, whatever it finds, one sentence each."""
-        self.notes: list[str] = []
-        """Sentences on the devices that were found, for the record."""
-        self._wanted = Wanted("")
-        self._named: Sku | None = None
-
-    def narrow(self, why: str) -> None:
-        """Note that something narrowed the run, and what, in a sentence."""
-        self.filtered.append(why)
-
-    def rule_out(self, why: str) -> None:
-        """Note why the run cannot end as ACCEPTED, in a sentence."""
-        self.no_acceptance.append(why)
-
-    def prepare(self) -> None:
-        """Read the files that the options name, before any process is started. Raises Refused for a wrong one."""
-        options = self.options
-        if not options.fabric:
-            self.node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
-        else:
-            self.narrow("--accel-fabric measures between nodes")
-            if options.simulate:
-                self.cluster, self.node = simulation.cluster(options.simulate)
-            else:
-                self.rendezvous = rendezvous_of(options.launch, os.environ)
-                self.leaf = leaf_of(os.environ)
-        sku = options.sku or (self.node.asked if self.node else "")
-        self._wanted = Wanted(sku, options.platform, options.level, options.prefix)
-        self._named = self._wanted.named(on_hardware=self.node is None)
-        self.terms = Terms(level=options.level)
-        self.waivers = terms.waivers(options.waivers, f"{options.prefix}waivers")
-        self.boards = terms.boards(options.expect)
-        self.baseline = earlier_records.named(options.baseline, rehearsal=self.node is not None)
-        if options.follows not in ("", FIRST):
-            self.before = record.read(Path(options.follows))
+    options: Options
+    wanted: Wanted
+    """The terms that the options name."""
+    named: Sku | None = None
+    """The SKU that is named; None for auto."""
+    waivers: Waivers = field(default_factory=Waivers)
+    boards: PackingList | None = None
+    """The packing list that the devices have to be on, None without one."""
+    baseline: Sequence[Summary] = ()
+    """The earlier records that the options name; those beside the record of this run are found later."""
+    rendezvous: Rendezvous | None = None
+    """Where the agents of a fabric run meet; None in any other run."""
+    leaf: str = ""
+    """The leaf switch of this node, as its launcher states it."""
+    cluster: SimulatedCluster | None = None
+    """The simulated cluster of a fabric run, None on real hardware."""
+    node: SimulatedNode | None = None
+    """The simulated node, None on real hardware."""
+    before: Run | None = None
+    """The record of the run before in a series; None in its first run, and in one by itself."""
 
     @property
-    def follows_directly(self) -> bool:
-        """True if the run before it in a series ended just now: the devices are as idle as it found them."""
-        return self.before is not None and series.directly(self.before, clock.boot_id(), time.monotonic())
+    def against(self) -> list[Against]:
+        """What the options have against an acceptance."""
+        fabric = Against("tests", "--accel-fabric measures between nodes")
+        return [*self.options.against, *([fabric] if self.options.fabric else [])]
+
+    @property
+    def vendor(self) -> str | None:
+        """The vendor of the SKU that is named, None without one."""
+        return self.named.vendor if self.named else None
 
     @property
     def elapsed(self) -> float:
@@ -120,131 +82,57 @@ class Setup:
             return 0.0
         return float(self.before.run.get("simulated", {}).get("began", 0.0)) + series.seconds_of(self.before)
 
-    def check_torch(self) -> None:
-        """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
 
-        A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
-        """
-        vendor = registry.vendor(self._named.vendor) if self._named else None
-        if self.options.own_tests or self.filtered or (vendor and vendor.torch is None) or _has_torch():
-            return
-        raise Refused(
-            "torch is not installed in this environment, so nothing can be measured; "
-            "install it (docs/running.md), or choose tests that need none: -k 'inventory or health'"
-        )
+def asked_of(options: Options) -> Asked:
+    """Return what the options ask for, before any process is started. Raises Refused for a wrong file or option."""
+    cluster, node = None, None
+    if not options.fabric:
+        node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
+    elif options.simulate:
+        cluster, node = simulation.cluster(options.simulate)
+    rendezvous = rendezvous_of(options.launch, os.environ) if options.fabric and not options.simulate else None
+    wanted = Wanted(options.sku or (node.asked if node else ""), options.platform, options.level, options.prefix)
+    return Asked(
+        options,
+        wanted,
+        wanted.named(on_hardware=node is None),
+        terms.waivers(options.waivers, f"{options.prefix}waivers"),
+        terms.boards(options.expect),
+        earlier_records.named(options.baseline, rehearsal=node is not None),
+        rendezvous,
+        leaf_of(os.environ) if rendezvous else "",
+        cluster,
+        node,
+        record.read(Path(options.follows)) if options.follows not in ("", FIRST) else None,
+    )
 
-    def discover(self, pool: WorkerPool, output: Path | None = None) -> None:
-        """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
 
-        Earlier records beside `output` reveal accelerators that have vanished. Raises Refused.
-        """
-        self.look(pool, output)
-        self.settle(output)
-        if output and self.terms.doubt and not (self.node or self.discovery.container):  # which may not be given all
-            self._remember(output)
-        self._choose()
-        terms.refuse_divided(self.devices, self.terms.platform)
-        pool.hold(self.devices)
+def demand_torch(asked: Asked) -> None:
+    """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
 
-    @property
-    def vendor(self) -> str | None:
-        """The vendor of the SKU that is named, None without one."""
-        return self._named.vendor if self._named else None
+    A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
+    """
+    vendor = registry.vendor(asked.vendor) if asked.vendor else None
+    if Circumstances(against=asked.against).narrowed or (vendor and vendor.torch is None) or _has_torch():
+        return
+    raise Refused(
+        "torch is not installed in this environment, so nothing can be measured; "
+        "install it (docs/running.md), or choose tests that need none: -k 'inventory or health'"
+    )
 
-    def look(self, pool: WorkerPool, output: Path | None = None) -> None:
-        """Discover the devices through the sensor of `pool`, whose log is below `output`."""
-        processes = simulation.processes(self.node, pool.meeting, self.elapsed) if self.node else REAL
-        pool.begin(processes, output / record.LOGS if output else None)
-        self.discovery = discovered(pool.sensor.discover(self.vendor), self.vendor)
-        self.devices = list(self.discovery.devices)  # for who shows them although the run is refused
 
-    def settle(self, output: Path | None = None) -> None:
-        """Settle the terms by what was discovered and the earlier records beside `output`. Raises Refused.
+@dataclass(frozen=True)
+class Found:
+    """What was found of a node: its devices, and the terms that they are judged by."""
 
-        It notes what rules out acceptance.
-        """
-        sku = self._named or self._recognise(output)
-        usual = self.node.platform.name if self.node and not self.options.sku else AUTO
-        listed = (self.boards.sha256, bool(self.boards.by_node)) if self.boards else None
-        self.terms = self._wanted.settled(sku, self.discovery.devices, platform=usual, listed=listed)
-        self.devices = list(self.terms.devices)
-        if sku is None:
-            self.rule_out("no SKU was recognised")
-            return
-        self.notes += _notes(sku, self.discovery.devices, self.terms.devices)
-        if self._wanted.platform != AUTO or self.node:
-            name = self.terms.platform.name
-            part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
-            self.discovery = replace(self.discovery, expected_by=f"platform {name}", part=part)
-        if self.options.sku == AUTO:
-            self.rule_out(f"SKU {sku.name} was recognised, not named")
-        if self.terms.doubt:
-            self.rule_out(self.terms.doubt)
-        if not self.terms.accelerator:
-            self.rule_out(f"a {registry.vendor(sku.vendor).title} is not an accelerator")
-
-    def plan_without_devices(self) -> None:
-        """Plan for the devices that the platform expects where none is found, such as on a login node."""
-        sku = self.terms.sku
-        if self.devices or sku is None:
-            return
-        vendor, model = registry.vendor(sku.vendor), f"{sku.name} (expected; none is here)"
-        self.devices = [
-            Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
-            for index in range(max(1, self.terms.expected_devices))
-        ]
-        self.rule_out("there is no device here")
-
-    def _recognise(self, output: Path | None) -> Sku | None:
-        """Return the shipped SKU that the devices match, None without devices.
-
-        Accelerators that an earlier record holds and that are missing now are a problem: the CPU is not judged instead.
-        """
-        if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
-            missing = earlier_records.read(output, self.options.launch).last_accelerators(node_name())
-            if missing:
-                container = self.discovery.container  # which may simply not have been given them
-                kind, where = ("need", f", in a container ({container})") if container else ("device", "")
-                problem = {"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}
-                self.discovery = Discovery(problems=[problem])
-        return terms.sku_of(self.discovery.devices, self.options.prefix)
-
-    def _remember(self, output: Path) -> None:
-        """Expect the devices of the newest earlier record of this node, if these were more of the same product."""
-        sku, count = self.terms.sku, len(self.terms.devices)
-        before = earlier_records.read(output, self.options.launch).newest_of(node_name())
-        if sku is None or before is None or before.sku != sku.name or len(before.devices) <= count:
-            return
-        platform = sku.platform_named(before.terms.get("platform", "")) or next(iter(sku.platforms.values()))
-        self.terms = replace(self.terms, platform=platform)
-        held = f"the earlier record {before.path} of this node holds {len(before.devices)} devices"
-        self.discovery = replace(self.discovery, expected_by=held)
-        self.notes.append(f"{held}, {count} are found now")
-
-    def _choose(self) -> None:
-        """Keep the devices that the user chose. The number of expected devices does not change."""
-        found = self.terms.devices
-        for by, entries in terms.choices(self.options.devices, found).items():
-            kept = terms.chosen(found, entries, by)
-            self.devices = [device for device in self.devices if device in kept]
-            if len(kept) < len(found):
-                self.narrow(f"{by} chose {len(kept)} of {len(found)} devices")
-
-    # -- what is expected
-
-    @property
-    def rules_out_acceptance(self) -> list[str]:
-        """The reasons, known before anything is measured, why the run cannot be an acceptance."""
-        software: dict[str, Any] = {**versions_of(self.terms.devices), "torch": torch_version()}
-        unfit = requirements.unfit(self.terms.sku, self.terms.platform, self.terms.level, software)
-        return [*self.filtered, *self.no_acceptance, *([unfit] if unfit else [])]
-
-    @property
-    def wants_acceptance(self) -> bool:
-        """True if an accelerator's SKU was named and the packaged suite collected."""
-        return (
-            self.terms.accelerator and self.options.sku != AUTO and not (self.options.own_tests or self.options.fabric)
-        )
+    discovery: Discovery
+    terms: Terms
+    devices: Sequence[Device]
+    """The devices that are measured: all of the terms, or those of them that the user chose."""
+    notes: Sequence[str] = ()
+    """Sentences on the devices, for the record."""
+    against: Sequence[Against] = ()
+    """What stands against an acceptance before anything is measured."""
 
     @property
     def names(self) -> Names:
@@ -277,6 +165,100 @@ class Setup:
             if counts and finder_of(metric) is declaration_for(collective):
                 sizes[parse(metric).probe].append(parse(metric).size)
         return [(operation, each) for operation, found in sizes.items() for each in dict.fromkeys(found)]
+
+
+def find(asked: Asked, pool: WorkerPool, output: Path | None = None) -> Found:
+    """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
+
+    The log of the sensor is below `output`. Earlier records beside it reveal accelerators that have vanished. Raises
+    Refused.
+    """
+    found = settled(asked, discover(asked, pool, output), output)
+    if output and found.terms.doubt and not (asked.node or found.discovery.container):  # which may not be given all
+        found = remembered(found, earlier_records.read(output, asked.options.launch).newest_of(node_name()))
+    found = chosen(found, asked.options.devices)
+    terms.refuse_divided(found.devices, found.terms.platform)
+    pool.hold(found.devices)
+    return found
+
+
+def discover(asked: Asked, pool: WorkerPool, output: Path | None = None) -> Discovery:
+    """Discover the devices through the sensor of `pool`, whose log is below `output`."""
+    processes = simulation.processes(asked.node, pool.meeting, asked.elapsed) if asked.node else REAL
+    pool.begin(processes, output / record.LOGS if output else None)
+    return discovered(pool.sensor.discover(asked.vendor), asked.vendor)
+
+
+def settled(asked: Asked, discovery: Discovery, output: Path | None = None) -> Found:
+    """Settle the terms by what was discovered, for all devices. Raises Refused.
+
+    Where no SKU is named, accelerators that an earlier record beside `output` holds and that are missing now are a
+    problem: the CPU is not judged instead.
+    """
+    options, node, boards, against = asked.options, asked.node, asked.boards, asked.against
+    alone = not asked.named and output and not node and not any(map(is_accelerator, discovery.devices))
+    earlier = earlier_records.read(output, options.launch) if output and alone else None
+    if earlier and (missing := earlier.last_accelerators(node_name())):
+        container = discovery.container  # which may simply not have been given them
+        kind, where = ("need", f", in a container ({container})") if container else ("device", "")
+        discovery = Discovery(problems=[{"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}])
+    sku = asked.named or terms.sku_of(discovery.devices, options.prefix)
+    usual = node.platform.name if node and not options.sku else AUTO
+    listed = (boards.sha256, bool(boards.by_node)) if boards else None
+    judged = asked.wanted.settled(sku, discovery.devices, platform=usual, listed=listed)
+    if sku is None:
+        return Found(discovery, judged, judged.devices, (), (*against, Against("unasked", "no SKU was recognised")))
+    notes = _notes(sku, discovery.devices, judged.devices)
+    if asked.wanted.platform != AUTO or node:
+        name = judged.platform.name
+        part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
+        discovery = replace(discovery, expected_by=f"platform {name}", part=part)
+    if options.sku == AUTO:
+        against.append(Against("unasked", f"SKU {sku.name} was recognised, not named"))
+    if judged.doubt:
+        against.append(Against("run", judged.doubt))
+    if not judged.accelerator:
+        against.append(Against("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
+    return Found(discovery, judged, judged.devices, notes, against)
+
+
+def remembered(found: Found, before: Summary | None) -> Found:
+    """Expect the devices of the newest earlier run of the node, if these were more of the same product."""
+    sku, count = found.terms.sku, len(found.terms.devices)
+    if sku is None or before is None or before.sku != sku.name or len(before.devices) <= count:
+        return found
+    platform = sku.platform_named(before.terms.get("platform", "")) or next(iter(sku.platforms.values()))
+    held = f"the earlier record {before.path} of this node holds {len(before.devices)} devices"
+    return replace(
+        found,
+        terms=replace(found.terms, platform=platform),
+        discovery=replace(found.discovery, expected_by=held),
+        notes=[*found.notes, f"{held}, {count} are found now"],
+    )
+
+
+def chosen(found: Found, entries: Sequence[str]) -> Found:
+    """Keep the devices that the user chose. The number of expected devices does not change. Raises Refused."""
+    devices, every, against = found.devices, found.terms.devices, [*found.against]
+    for by, names in terms.choices(entries, every).items():
+        kept = terms.chosen(every, names, by)
+        devices = [device for device in devices if device in kept]
+        if len(kept) < len(every):
+            against.append(Against("filter", f"{by} chose {len(kept)} of {len(every)} devices"))
+    return replace(found, devices=devices, against=against)
+
+
+def planned(found: Found) -> Found:
+    """Return what is planned for: the devices that the platform expects where none is found, as on a login node."""
+    sku = found.terms.sku
+    if found.devices or sku is None:
+        return found
+    vendor, model = registry.vendor(sku.vendor), f"{sku.name} (expected; none is here)"
+    devices = [
+        Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
+        for index in range(max(1, found.terms.expected_devices))
+    ]
+    return replace(found, devices=devices, against=[*found.against, Against("run", "there is no device here")])
 
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:

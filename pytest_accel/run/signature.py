@@ -21,8 +21,8 @@ from typing import Any
 from pytest_accel.core import untrusted
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
-from pytest_accel.core.summary import REJECTED
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Result
 from pytest_accel.run import record, statement
 from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.statement import STATEMENT, SUMS
@@ -145,7 +145,7 @@ def verify(files: RecordFiles, trust: Trust, run: Run | None = None) -> Verifica
     wanted = statement.text_of(run, {name: sha256 for name, sha256 in stated.items() if name != STATEMENT})
     if not _is_statement(files, wanted):
         objections.append(f"{STATEMENT} does not follow from the record")
-    if run.judged_from or ("follows" in run.run and run.word != REJECTED):
+    if run.judged_from or ("follows" in run.run and run.result is not Result.REJECTED):
         objections.append(f"it is {'judged again' if run.judged_from else 'one run of a series'}, and accepts nothing")
     given = run.run.get("nonce", "")
     if trust.nonce is not None and given != trust.nonce:

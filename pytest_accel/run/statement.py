@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_accel.core.run import Run
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Result
 from pytest_accel.run import record, summaries
 from pytest_accel.run.record_files import RecordFiles
 
@@ -58,7 +59,7 @@ def _acceptance(run: Run) -> dict[str, Any]:
     """Return the predicate: who was judged as what, when, by what, and with which result."""
     made = run.run
     return {
-        "verdict": run.word or "NONE",
+        "verdict": Result.words(run.result, "NONE"),
         "closingLine": run.closing.line,
         "exitStatus": run.closing.exit,
         "simulated": run.simulated,

@@ -14,19 +14,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.floor import NOTHING_KNOWN
+from pytest_accel.core.floor import NOTHING_KNOWN, floor_in_force
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Limit, Platform, Sku, Spread, expected_platform
+from pytest_accel.core.run import Against, Circumstances
+from pytest_accel.core.sku import Basis, Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.judging.closing import line as closing
+from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.judging.facts import delivery, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
-from pytest_accel.skus import loader, packing_list, products, requirements
+from pytest_accel.skus import loader, packing_list, products, readiness, requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.products import Product
 from pytest_accel.skus.waivers import Waivers, load
@@ -92,10 +92,34 @@ class Terms:
     def circumstances(self, software: Mapping[str, Any] = NOTHING_KNOWN) -> Circumstances:
         """Return what the terms say of the closing line of a run with software of these versions.
 
-        The circumstances of the run itself are added to it.
+        These are the verdicts that its limits require, and what stands against an acceptance by them. The circumstances
+        of the run itself are added to it.
         """
-        uuids = [device.uuid for device in self.devices]
-        return closing.circumstances(self.sku, self.platform, self.level, self.limits, uuids, software=software)
+        sku, platform, level, limits = self.sku, self.platform, self.level, self.limits
+        count = self.expected_devices
+        missing = [f"missing device {index}" for index in range(len(self.devices), count)]
+        ready = readiness.Readiness(sku, platform, [level], software) if sku else None
+        not_judged = ready.not_judged if ready else []
+        floors = [floor_in_force(limit, software) for limit in limits.values() if level in limit.levels]
+        left = {readiness.required_part(floor.bound.metric) for floor in floors if floor.bound.bounded}
+        if ready and readiness.HOST_LINK not in left and ready.floors[readiness.HOST_LINK]:
+            not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
+        against = [Against("file", why)] if (why := requirements.unfit(sku, platform, level, software)) else []
+        own = sku.calibrated_from if sku and any(floor.basis is Basis.OWN for floor in floors) else ()
+        if behind := spanned([device.name for device in self.devices if device.uuid in own]):
+            against.append(Against("floors", f"floors come from these devices: {behind}"))
+        subjects = [*(device.uuid for device in self.devices), *missing]
+        return Circumstances(
+            required=requirements.required(requirements.applying(limits, sku, platform), level, subjects),
+            expected_devices=count,
+            sku=sku.name if sku else "",
+            level=level,
+            against=against,
+            not_judged=tuple(not_judged),
+            overridden=sum(limit.overridden for limit in limits.values()),
+            other_datasheet=sorted(sku.datasheet.overridden) if sku else (),
+            own_file=sku.own_file if sku else None,
+        )
 
 
 @dataclass(frozen=True)

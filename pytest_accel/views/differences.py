@@ -9,6 +9,7 @@ from dataclasses import replace
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
+from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import listed, more
 from pytest_accel.judging.records.differences import Difference, Direction, RecordComparison, SubjectKind
 from pytest_accel.views.terminal import Line
@@ -36,7 +37,8 @@ def changed(found: Sequence[Difference]) -> list[Line]:
 def _named(one: Run) -> str:
     began, sku = one.started[:16].replace("T", " "), one.sku.get("name", "") or "no SKU"
     simulated, again = "SIMULATED " * one.simulated, ", judged again" * bool(one.judged_from)
-    return f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}: {simulated}{one.word or 'not ended'}{again}"
+    told = f"{simulated}{Result.words(one.result, 'not ended')}{again}"
+    return f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}: {told}"
 
 
 def _folded(differences: Sequence[Difference]) -> list[Difference]:

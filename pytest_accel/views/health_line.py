@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Verdict, show
+from pytest_accel.core.verdict import Result, Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.parts import spanned
@@ -50,7 +50,7 @@ def lines(checked: Checked) -> list[str]:
     for each in (*found.broken, *found.undecided, *found.marginal):
         finding = found.findings.get(each.key)
         code = f"{each.status.value} {finding.title}" if finding else each.status.value
-        told.append(printable(f"{checked.setup.names[each.culprit]} {code} {each.metric}: {sentence_of(each)}"))
+        told.append(printable(f"{checked.names[each.culprit]} {code} {each.metric}: {sentence_of(each)}"))
     return told
 
 
@@ -63,10 +63,9 @@ def _essence(checked: Checked) -> str:
         return f"UNKNOWN {checked.unknown}"
     if found.undecided:
         worst = found.undecided[0]
-        return f"UNKNOWN {checked.setup.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
+        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
-    sku = checked.setup.terms.sku
-    devices = f"{checked.accelerators} x {sku.name if sku else 'unknown'}" if checked.accelerators else "no accelerator"
+    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else "no accelerator"
     return f"OK {devices}{warns}"
 
 
@@ -76,7 +75,7 @@ def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) 
     finding = found.findings[worst.key]
     alike = [each for each in verdicts if found.findings[each.key].fault is finding.fault]
     worst = next((each for each in alike if each.value), worst)  # shorter than a sentence, but not if nothing is there
-    subjects = list(dict.fromkeys(checked.setup.names[each.culprit] for each in alike))
+    subjects = list(dict.fromkeys(checked.names[each.culprit] for each in alike))
     others = len({found.findings[each.key].code for each in verdicts}) - 1
     more = f" +{others} more" if others else ""
     return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(worst, finding)}"
@@ -100,13 +99,13 @@ def _where(place: Path, room: int) -> str:
 
 
 def _last(checked: Checked, *, fresh: bool) -> str:
-    """Return the word and the age of the newest result, behind a semicolon."""
+    """Return the result and the age of the newest result, behind a semicolon."""
     if checked.record_problem:
         return "; last run not read"
     if checked.last is None:
         return NO_RUN
     when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
-    return f"; last run {checked.last.word} {when}{'' if fresh else ', stale'}"
+    return f"; last run {Result.words(checked.last.result)} {when}{'' if fresh else ', stale'}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
 from pytest_accel.core.sku import Sku
+from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.judging.facts.preconditions import SETTLE_STEP
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.probes.request import Request
@@ -18,34 +19,38 @@ from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
+    from pytest_accel.core.run import Against
     from pytest_accel.run.measuring import Measuring
-    from pytest_accel.run.setup import Setup
+    from pytest_accel.run.setup import Found
 
 
-def lines(setup: Setup, items: Sequence[Any]) -> list[Line]:
+def lines(found: Found, items: Sequence[Any], against: Sequence[Against]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
     packaged, own = _measuring(items)
-    requests = _of_suite(packaged, setup)
-    plans = {key: _plan(setup, [request]) for key, request in requests.items()}
+    requests = _of_suite(packaged, found)
+    plans = {key: _plan(found, [request]) for key, request in requests.items()}
     rows = [
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
-    reasons = setup.rules_out_acceptance
+    software: dict[str, Any] = {**versions_of(found.terms.devices), "torch": torch_version()}
+    around = found.terms.circumstances(software)
+    around = replace(around, against=[*against, *around.against])
+    reasons = [*around.narrowed, *around.texts("unasked", "run", "file")]
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
-    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), own)
+    total = _sum(_plan(found, list(requests.values())), len(found.devices), own)
     return [*rows, (total, "bold"), (outcome, "")]
 
 
-def time_left(setup: Setup, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
+def time_left(found: Found, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
     """Return a function that returns the seconds that the packaged tests may still measure for, at most.
 
     What falls short is measured again, which takes longer.
     """
     packaged, _ = _measuring(items)
-    budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
+    budgets = [(request, _plan(found, [request]).measuring) for request in _of_suite(packaged, found).values()]
     return lambda: sum(seconds for request, seconds in budgets if not measuring.reached(request))
 
 
@@ -56,38 +61,38 @@ def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
     return packaged, len(measuring) - len(packaged)
 
 
-def _of_suite(packaged: Sequence[Any], setup: Setup) -> dict[tuple[str, str], Request]:
+def _of_suite(packaged: Sequence[Any], found: Found) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
-    sku = setup.terms.sku
+    sku = found.terms.sku
     requests: dict[tuple[str, str], Request] = {}
-    for request in (request for item in packaged for request in _requests(item, setup)):
-        absent = sku and why_not_applicable(sku, request.metric, setup.terms.platform)
+    for request in (request for item in packaged for request in _requests(item, found)):
+        absent = sku and why_not_applicable(sku, request.metric, found.terms.platform)
         if not request.declaration.fact and not absent:
             requests.setdefault(request.key, request)
     return requests
 
 
-def _plan(setup: Setup, requests: Sequence[Request]) -> Plan:
+def _plan(found: Found, requests: Sequence[Request]) -> Plan:
     """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
     made = [(each.declaration, each.metric) for each in requests]
-    plan = planned(made, setup.terms.level, setup.terms.sku, len(setup.devices))
+    plan = planned(made, found.terms.level, found.terms.sku, len(found.devices))
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
-def _requests(item: Any, setup: Setup) -> list[Request]:
+def _requests(item: Any, found: Found) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[Request] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, setup.terms.sku, setup.terms.level))
+        noted.append(request_of(probe, conditions, metric, found.terms.sku, found.terms.level))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     values = {
         **parameters,
         "accel_check": check,
-        "accel_devices": list(setup.devices),
-        "accel_sku": setup.terms.sku,
+        "accel_devices": list(found.devices),
+        "accel_sku": found.terms.sku,
     }
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted

@@ -12,6 +12,7 @@ from known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core import structured
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.sku import Basis
@@ -104,7 +105,9 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     case = REFUSED[name]
-    around: dict[str, Any] = {"circumstances": replace(AROUND, **case["around"])} if "around" in case else {}
+    around: dict[str, Any] = (
+        {"circumstances": structured.structure(Circumstances, case["around"])} if "around" in case else {}
+    )
     folder = nodes(tmp_path / "good", range(2))
     made = record(7, **around, **case.get("run", {}))
     made.run.update(case.get("node", {}))
@@ -157,8 +160,8 @@ def test_one_node_is_enough_and_the_file_names_its_devices(tmp_path: Path) -> No
     held = []
     for node in (1, 2):
         terms = Terms(sku, sku.platforms["hgx8"], "standard", tuple(record(node).devices))
-        held.append(list(terms.circumstances().behind_floors))
-    assert held == [list(sku.calibrated_from), []]
+        held.append(terms.circumstances().texts("floors"))
+    assert held == [["floors come from these devices: gpu0 to gpu7"], []]
     (tmp_path / "ours.yaml").write_text("sku: ours\nextends: own.yaml\ncalibrated_from: [GPU-0009-0-aa55]\n")
     assert list(loader.load(str(tmp_path / "ours.yaml")).calibrated_from) == [*sku.calibrated_from, "GPU-0009-0-aa55"]
 

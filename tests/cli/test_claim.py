@@ -48,7 +48,7 @@ def test_the_packet_has_ticket_record_telemetry_and_last_good_run(
     assert "- health.remap_failure: 1, expected 0" in ticket
     assert "memory" in ticket.partition("What is wrong\n")[2].partition("\n")[0], "the fault code and its next step"
     assert "To see it again: pytest --accel-sku=h100-sxm -k gpu3" in ticket
-    assert json.loads(files["claim/last-good/record.json"])["closing"]["word"] == "ACCEPTED"
+    assert json.loads(files["claim/last-good/record.json"])["closing"]["result"] == "ACCEPTED"
     assert files["claim/record/record.json"] == (tmp_path / "now/record.json").read_bytes()
     assert files["claim/attached/bug-report.log.gz"] == b"as the vendor's script left it"
     assert gzip.decompress(files["claim/gpu3-telemetry.jsonl.gz"]) == b"", "the readings are of another device"

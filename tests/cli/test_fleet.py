@@ -22,7 +22,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
 from pytest_accel.core.run import Launch, Run, RunEntry
 from pytest_accel.core.structured import plain
-from pytest_accel.core.verdict import Closing
+from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.fleet.jobs import waiting
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, load, save
 from pytest_accel.run.record import TELEMETRY, seal, write
@@ -116,7 +116,7 @@ def accepted(folder: Path, started: str = AT) -> None:
     """Write the record of a node that is accepted, as job 7 leaves it."""
     folder.mkdir()
     run: RunEntry = {"host": folder.name, "started": started, "launcher": Launch("slurm", folder.name, job="7")}
-    write(Run(run=run, closing=Closing("ACCEPTED 8/8 devices", 0, "ACCEPTED"), state="finished"), folder)
+    write(Run(run=run, closing=Closing("ACCEPTED 8/8 devices", 0, Result.ACCEPTED), state="finished"), folder)
 
 
 def rejected(folder: Path, hours: float = 1.0) -> None:
@@ -128,7 +128,7 @@ def rejected(folder: Path, hours: float = 1.0) -> None:
         "schema": 1,
         "limits": [],
         "run": {"host": "n1", "started": at, "launcher": {"name": "slurm", "node": "n1", "job": "7"}},
-        "closing": {"line": "REJECTED gpu0", "word": "REJECTED", "exit": 1},
+        "closing": {"line": "REJECTED gpu0", "result": "REJECTED", "exit": 1},
         "state": "finished",
         "devices": [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}],
         "verdicts": [{"metric": "matmul.bf16", "subject": "u0", "status": "FAIL"}],
@@ -331,7 +331,7 @@ def test_a_wrong_timeout_is_refused(minutes: str) -> None:
 
 
 def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(slurm: Slurm) -> None:
-    closing = Closing("REJECTED gpu3", 1, "REJECTED")
+    closing = Closing("REJECTED gpu3", 1, Result.REJECTED)
     slurm.run.mkdir()
     write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), slurm.run)
     status, told = slurm.fleet("report", slurm.run)
@@ -571,7 +571,7 @@ def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
     assert (status, "holds a 'fleet fabric', which is not continued" in said) == (4, True)
 
 
-WELL = replace(FABRIC.conclusion, closing=Closing("ACCEPTED fabric: all is well", 0, "ACCEPTED"))
+WELL = replace(FABRIC.conclusion, closing=Closing("ACCEPTED fabric: all is well", 0, Result.ACCEPTED))
 ODD = [Round("pairs", [GroupResult((0, 9), [Report("measured", 45.0)] * 2)])]
 UNFINISHED = json.dumps(plain(replace(FABRIC, conclusion=Conclusion())))
 HIDES = json.dumps(plain(replace(FABRIC, conclusion=WELL)))

@@ -198,7 +198,7 @@ def summary(folder: Path, word: str, hours: float, line: str = "", host: str = "
     began = datetime.now(timezone.utc) - timedelta(hours=hours)
     found: dict[str, Any] = {
         "schema": 1, "started": began.isoformat(timespec="seconds"), "host": host,
-        "state": "finished" if word else "running", "line": line or word, "word": word,
+        "state": "finished" if word else "running", "line": line or word, "result": word or None,
         "exit": {"ACCEPTED": 0, "HELD": 0, "REJECTED": 1}.get(word, 6) if word else None,
         "sku": "h100-sxm", "simulated": False, "judged_again": False, "rejected": [],
         "devices": [{"uuid": f"GPU-{at}", "index": at, "model": "H100", "driver": "nvidia"} for at in range(8)],
@@ -258,7 +258,7 @@ def test_the_result_that_counts_is_the_newest_that_says_something_of_this_node(
     for folder, word, hours, host in results:
         summary(tmp_path / folder, word, hours, host=host)
     found = last_run(tmp_path, asked)
-    assert (found.word if found else None) == counts
+    assert (found.result if found else None) == counts
 
 
 # -- what takes a process

@@ -177,7 +177,7 @@ def test_only_an_acceptance_ends_with_0_if_a_sku_is_named(tmp_path: Path, capsys
     """A record that is HELD, as its run named none, ends as that run did if `judge` names none either."""
     node = ("--accel-simulate=h100-sxm", "-k", "inventory")
     found = as_user.pytest(tmp_path, *node, sku="auto", paths=(), env=as_user.STUB_TORCH)
-    assert (found.exit, found.record["closing"]["word"]) == (0, "HELD")
+    assert (found.exit, found.record["closing"]["result"]) == (0, "HELD")
     assert judged(capsys, str(found.folder))[0] == 0
     code, out, _ = judged(capsys, str(found.folder), "--sku=h100-sxm")
     assert code == 6

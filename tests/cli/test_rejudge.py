@@ -11,10 +11,11 @@ import pytest
 import tabled
 
 from pytest_accel.cli.rejudge import judge_again
+from pytest_accel.core import structured
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import judged_otherwise
@@ -89,14 +90,14 @@ def ran(**changed: Any) -> Run:
         measurements=measured(),
         state="finished",
         circumstances=Circumstances(
-            filtered=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
+            against=[], broken_tests=[], failed_tests=[], rejected_before=[], other_datasheet=[]
         ),
     )
     return replace(judge_again(bare, terms(sku())), **changed)
 
 
 def word(record: Run) -> str:
-    return str(record.closing.word)
+    return record.closing.result.value if record.closing.result else ""
 
 
 def status(record: Run, metric: str) -> Status:
@@ -124,9 +125,17 @@ def test_another_floor_changes_its_verdict_alone() -> None:
 
 @pytest.mark.parametrize("case", tabled.tables("cli/circumstances"), ids=lambda case: case["line"])
 def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(case: dict[str, Any]) -> None:
-    around = {"circumstances": Circumstances(**case["around"])} if "around" in case else {}
+    around = {"circumstances": structured.structure(Circumstances, case["around"])} if "around" in case else {}
     new = judge_again(ran(**around, **case.get("run", {})), terms(sku()))
     assert new.closing.line.startswith(f"JUDGED AGAIN {case['line']}")
+
+
+@pytest.mark.parametrize("kind", ["unasked", "tests"])
+def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: AgainstKind) -> None:
+    then = ran(circumstances=Circumstances(against=[Against(kind, "SKU part was recognised, not named")]))
+    unnamed, named = (judge_again(then, replace(terms(sku()), named=named)) for named in (False, True))
+    assert (unnamed.closing.exit, named.closing.exit) == (0, 6)
+    assert unnamed.closing.line == named.closing.line
 
 
 def test_an_override_of_the_run_is_still_counted() -> None:
@@ -222,7 +231,7 @@ def test_a_device_that_was_lost_stays_lost() -> None:
 def test_software_of_the_record_counts() -> None:
     narrow = sku(limits={**sku().limits, "matmul.bf16": limit("matmul.bf16", 750.0, software={"nccl": ">=2.18"})})
     new = judge_again(ran(), terms(narrow))
-    assert (word(new), new.closing.exit, status(new, "matmul.bf16")) == ("HELD", 0, Status.NOT_APPLICABLE)
+    assert (word(new), new.closing.exit, status(new, "matmul.bf16")) == ("HELD", 6, Status.NOT_APPLICABLE)
     assert "part has no floor in force at level standard for matrix units" in new.closing.line
 
 

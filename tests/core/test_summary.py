@@ -14,17 +14,18 @@ from tabled import tables
 
 from pytest_accel.core.node_name import names_among, nodes_of, several
 from pytest_accel.core.summary import Summary, choose
+from pytest_accel.core.verdict import Result
 
 ROWS = tables("core/node-names")
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
-GOOD = {"word": "ACCEPTED", "exit": 0}
-BAD = {"word": "REJECTED", "exit": 1, "rejected": ["GPU-3"]}
-HELD = {"word": "HELD", "exit": 0}
+GOOD = {"result": Result.ACCEPTED, "exit": 0}
+BAD = {"result": Result.REJECTED, "exit": 1, "rejected": ["GPU-3"]}
+HELD = {"result": Result.HELD, "exit": 0}
 PART = {**HELD, "filtered": True}
-NOTHING = {"word": "NOT JUDGED", "exit": 6}
-LOST = {"word": "INTERRUPTED", "exit": 2, "state": "interrupted"}
-RUNS = {"word": "", "exit": None, "state": "running"}
+NOTHING = {"result": Result.NOT_JUDGED, "exit": 6}
+LOST = {"result": Result.INTERRUPTED, "exit": 2, "state": "interrupted"}
+RUNS = {"result": None, "exit": None, "state": "running"}
 
 
 def run(day: int | str, told: dict[str, Any]) -> Summary:

@@ -15,7 +15,7 @@ from known_good_nodes import closed, record
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.run import Circumstances, Launch, Run
+from pytest_accel.core.run import Against, Circumstances, Launch, Run
 from pytest_accel.core.verdict import Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted
@@ -259,7 +259,7 @@ CUT = {
     "no verdict": replace(node(0), verdicts=[]),
     "failing verdicts": FAILING,
     "no failing verdicts": replace(FAILING, verdicts=[each for each in FAILING.verdicts if not each.fails]),
-    "a filter": replace(node(0), circumstances=replace(AROUND, filtered=["filtered by -k"])),
+    "a filter": replace(node(0), circumstances=replace(AROUND, against=[Against("filter", "filtered by -k")])),
 }
 """Records that their closing line accepts, by what they hold. Their hashes are right."""
 

@@ -75,7 +75,7 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
         database.write(connection, f"FROM ({tonight}) {store.SORTED}", where / store.FIGURES)
         runs = f"""
             SELECT any_value(run) AS id, '' AS content, 'r.json' AS record, any_value(night) AS night, node,
-                   '{night}T02:00:00+00:00' AS started, '' AS ended, 'finished' AS state, 'ACCEPTED' AS word,
+                   '{night}T02:00:00+00:00' AS started, '' AS ended, 'finished' AS state, 'ACCEPTED' AS result,
                    'ACCEPTED' AS line, 0 AS exit, any_value(sku) AS sku, 'hgx8' AS platform, 'quick' AS level,
                    any_value(driver) AS driver, '' AS torch, '' AS version, false AS simulated,
                    string_agg(DISTINCT uuid, ' ') AS uuids

@@ -146,7 +146,7 @@ def test_what_a_supplier_drops_from_his_record_is_required_all_the_same(tmp_path
     verdicts = [each for each in one.verdicts if each.metric != TRIAD]
     measured = [each for each in one.measurements if each.metric != TRIAD]
     less = closed(replace(one, verdicts=verdicts, measurements=measured, circumstances=around))
-    assert less.closing.word == "ACCEPTED"
+    assert less.closing.result == "ACCEPTED"
     save(less, tmp_path / "records" / "node0")
     status, found = told(tmp_path)
     assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")
@@ -186,7 +186,7 @@ def test_a_limit_that_the_supplier_calls_a_marker_takes_no_limit_of_the_buyer_s_
     own = replace(LIMITS[metric], declared_by=DeclaredBy.MARKER, floor=None, equals=None, ceiling=1e6, class_floor=None)
     one.measurements = [replace(each, value=5) if each.metric == metric else each for each in one.measurements]
     one = judged(one, {**LIMITS, metric: own})
-    assert one.closing.word == "ACCEPTED"
+    assert one.closing.result == "ACCEPTED"
     save(one, tmp_path / "records" / "node0")
     status, found = told(tmp_path)
     assert (status, {each["metric"] for each in found["rejections"]}) == (1, {metric})
@@ -198,7 +198,7 @@ def test_one_run_of_a_series_accepts_nothing(follows: str, tmp_path: Path) -> No
     one = node(0)
     one.run["follows"] = follows
     folder = save(one, tmp_path / "records" / "run-1").parent
-    result = {"state": "finished", "word": "ACCEPTED", "exit": 0, "line": "ACCEPTED", "schema": 1}
+    result = {"state": "finished", "result": "ACCEPTED", "exit": 0, "line": "ACCEPTED", "schema": 1}
     (folder.parent / "summary.json").write_text(json.dumps(result))
     status, found = told(tmp_path)
     assert (status, found["nodes"][0]["signed_by"]) == (6, "supplier")

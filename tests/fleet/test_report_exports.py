@@ -17,6 +17,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.verdict import Result
 from pytest_accel.fleet.jobs import ledger, metrics
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
@@ -117,7 +118,7 @@ def test_a_report_without_a_list_takes_the_expected_nodes_of_a_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "n1").mkdir()
-    accepted = Summary(started=EARLY, host="n1", state="finished", line="ACCEPTED 8/8", word="ACCEPTED", exit=0)
+    accepted = Summary(started=EARLY, host="n1", state="finished", line="ACCEPTED 8/8", result=Result.ACCEPTED, exit=0)
     (tmp_path / "n1" / SUMMARY).write_text(structured.lines(structured.plain(accepted)))
     words = ["fleet", "report", str(tmp_path)]
     assert main(words) == 0

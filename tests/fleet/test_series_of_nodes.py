@@ -14,7 +14,7 @@ import pytest
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured
 from pytest_accel.core.run import Run
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.verdict import Result, Status
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, save
 from pytest_accel.fleet.nights import extract
 from pytest_accel.run import summaries
@@ -47,7 +47,12 @@ def series(folder: Path, word: str, line: str, *, rejects: bool = False) -> Path
         known_good_nodes.save(made, node / f"run-{number}")
     status = {"ACCEPTED": 0, "REJECTED": 1}.get(word, 6)
     told = replace(
-        summaries.summary(of_series(2)), word=word, line=line, exit=status, figures={}, rejected=["x"] * (status == 1)
+        summaries.summary(of_series(2)),
+        result=Result(word),
+        line=line,
+        exit=status,
+        figures={},
+        rejected=["x"] * (status == 1),
     )
     (node / "summary.json").write_text(json.dumps(structured.plain(told)))
     (node / "series.json").write_text("{}")
@@ -58,15 +63,17 @@ def series(folder: Path, word: str, line: str, *, rejects: bool = False) -> Path
 def test_a_run_accepts_in_the_store_what_its_series_accepts(word: str, counts: str, tmp_path: Path) -> None:
     node = series(tmp_path, word, STOPPED if word == "NOT JUDGED" else "ACCEPTED 8/8 devices; 2 runs")
     kept, figures = extract.read(node / "run-2/record.json")
-    assert (kept.word, kept.exit) == (counts, 0 if counts == "ACCEPTED" else 6)
+    assert (kept.result, kept.exit) == (counts, 0 if counts == "ACCEPTED" else 6)
     assert figures, "its figures are those of any run"
     (node / "summary.json").unlink()
-    assert extract.read(node / "run-2/record.json")[0].word == "NOT JUDGED", "a series without a result accepts nothing"
+    assert extract.read(node / "run-2/record.json")[0].result == "NOT JUDGED", (
+        "a series without a result accepts nothing"
+    )
 
 
 def test_a_run_that_rejects_does_so_whatever_its_series_says(tmp_path: Path) -> None:
     node = series(tmp_path, "ACCEPTED", "ACCEPTED 8/8 devices; 2 runs", rejects=True)
-    assert extract.read(node / "run-2/record.json")[0].word == "REJECTED"
+    assert extract.read(node / "run-2/record.json")[0].result == "REJECTED"
 
 
 @pytest.mark.parametrize("in_run", [False, True])

@@ -121,7 +121,7 @@ def test_a_peer_without_the_secret_changes_nothing(slurm: SlurmCluster, tmp_path
     assert (status, job.found()) == (1, {"tray3": "slow"}), said
     assert said.splitlines()[-1].startswith("REJECTED fabric: tray3 "), said
     assert int(told.split(", ")[1].split()[0]) > 40, told
-    assert [record["closing"]["word"] for record in job.records()] == ["HELD", "HELD", "REJECTED", "HELD"]
+    assert [record["closing"]["result"] for record in job.records()] == ["HELD", "HELD", "REJECTED", "HELD"]
     assert not (job.folder / "fabric.secret").exists(), "rank 0 has removed it"
 
 

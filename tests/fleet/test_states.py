@@ -16,7 +16,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status, Verdict, Waiver
+from pytest_accel.core.verdict import Result, Status, Verdict, Waiver
 from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
@@ -43,8 +43,10 @@ def fleet(*expected: ExpectedNode, jobs: tuple[Submitted, ...] = ()) -> Fleet:
 
 
 def result(started: str = EARLY, **fields: Any) -> Summary:
-    usual = {"state": "finished", "word": "ACCEPTED", "exit": 0, "line": "ACCEPTED 8/8", "job": "7", "simulated": False}
-    return Summary(started=started, host="n", path=Path("n/record.json"), **{**usual, **fields})
+    usual = {"state": "finished", "result": "ACCEPTED", "exit": 0, "line": "ACCEPTED 8/8", "job": "7"}
+    made: dict[str, Any] = {"simulated": False, **usual, **fields}
+    made["result"] = made["result"] and Result(made["result"])
+    return Summary(started=started, host="n", path=Path("n/record.json"), **made)
 
 
 def state(*results: Summary, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
@@ -70,7 +72,7 @@ def test_state() -> None:
 
 def test_a_run_by_hand_may_name_the_host_with_its_domain() -> None:
     found = of_all(
-        fleet(ExpectedNode("n1")), {"n1.example": [result(LATE, word="REJECTED", exit=1), result(EARLY)]}, []
+        fleet(ExpectedNode("n1")), {"n1.example": [result(LATE, result=Result.REJECTED, exit=1), result(EARLY)]}, []
     )
     assert found[0].state is State.REJECTED
 
@@ -122,7 +124,7 @@ def test_a_damaged_folder_may_be_named_by_the_host_with_its_domain_or_without() 
 
 
 FITTING = {"sku": "h100-sxm", "terms": {"level": "quick"}}
-BAD: dict[str, Any] = {"word": "REJECTED", "exit": 1, "line": "REJECTED gpu3"}
+BAD: dict[str, Any] = {"result": Result.REJECTED, "exit": 1, "line": "REJECTED gpu3"}
 
 
 def test_a_later_run_of_something_else_hides_nothing() -> None:
@@ -216,7 +218,7 @@ def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jo
 
 
 def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:
-    bad, held = result(EARLY, job="7", **BAD), {"word": "HELD", "filtered": True}
+    bad, held = result(EARLY, job="7", **BAD), {"result": Result.HELD, "filtered": True}
     later = "2026-11-20T12:01:00+00:00"
     assert two(bad, result(later, job="8", **held)).state is State.HELD
     by_hand = two(result(later, job="8", **BAD), result(LATE, job="by-hand", **held))
@@ -228,14 +230,16 @@ def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_oth
 
 
 def test_a_last_job_that_judged_a_part_of_the_checks_left_a_result() -> None:
-    part = {"word": "NOT JUDGED", "exit": 6, "line": "NOT JUDGED 1/2", "filtered": True}
+    part = {"result": Result.NOT_JUDGED, "exit": 6, "line": "NOT JUDGED 1/2", "filtered": True}
     by_hand, of_last = result(EARLY, job=""), result("2026-11-20T12:01:00+00:00", job="8", **part)
     found = two(by_hand, of_last)
     assert (found.state, found.reason, found.result) == (State.NOT_JUDGED, "NOT JUDGED 1/2", of_last)
     assert not submission.needed([found], ())
     assert two(result(EARLY, job="", **BAD), of_last).state is State.REJECTED
     assert two(result(LATE, job=""), of_last).state is State.ACCEPTED
-    unfinished = result("2026-11-20T12:01:00+00:00", job="8", **{**part, "word": "", "exit": None, "state": "running"})
+    unfinished = result(
+        "2026-11-20T12:01:00+00:00", job="8", **{**part, "result": None, "exit": None, "state": "running"}
+    )
     assert two(by_hand, unfinished).state is State.NO_RESULT
 
 
@@ -569,7 +573,9 @@ def test_no_node_is_drained_for_a_limit_that_many_break() -> None:
 def test_only_our_nodes_that_were_accepted_since_are_resumed() -> None:
     """And by a run that measured what they were drained for; one by a clock that is ahead may have begun before."""
     since = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
-    held, again, simulated = (result(LATE, **more) for more in ({"word": "HELD"}, {"exit": 1}, {"simulated": True}))
+    held, again, simulated = (
+        result(LATE, **more) for more in ({"result": Result.HELD}, {"exit": 1}, {"simulated": True})
+    )
     matmul, copy = "[accel] A401 gpu3 matmul.bf16", "[accel] A401 gpu3 stream.copy"
     cut, repair = f"{matmul}; and 3 more", "[accel] ERROR gpu3 A202 repair-pending: 1, not 0"
 

@@ -23,7 +23,7 @@ import known_good_nodes
 import pytest
 
 from pytest_accel.cli import main
-from pytest_accel.core.run import Circumstances, Run
+from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.nights import database, extract
 from pytest_accel.fleet.nights.night import look
@@ -139,7 +139,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_added(store: S
 
 
 def test_filtered_and_rejudged_records_do_not_count(store: Store, records: Path) -> None:
-    saved(records, replace(fleet_nights.record(8), circumstances=Circumstances(filtered=["-k gpu3"])))
+    saved(records, replace(fleet_nights.record(8), circumstances=Circumstances(against=[Against("filter", "-k gpu3")])))
     saved(records, replace(fleet_nights.record(9), judged_from={"record": "elsewhere"}))
     status, told = store("add", records)
     assert (status, "3 runs added" in told, "a filtered run" in told, "judged again" in told) == (0, True, True, True)
@@ -266,7 +266,7 @@ def test_what_is_kept_of_a_figure(tmp_path: Path) -> None:
     first, stricter = raw["verdicts"][0], {"floor": 3300.0, "origin": "own.yaml:1"}
     raw["limits"].append({**raw["limits"][first["limit"]], **stricter})
     raw["verdicts"] += [{**first, "status": "FAIL", "limit": len(raw["limits"]) - 1, "floor": stricter["floor"]}]
-    raw["closing"] = {"line": "REJECTED", "word": "REJECTED", "exit": 1}
+    raw["closing"] = {"line": "REJECTED", "result": "REJECTED", "exit": 1}
     raw["verdicts"] += [{"metric": "health.state", "subject": "node", "status": "UNMEASURED", "value": "nan"}]
     raw["measurements"] += [{"metric": "health.state", "subject": "node", "unit": "1", "value": "nan"}]
     path.write_text(json.dumps({**raw, "sha256": seal(raw)}))

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from judged_tables import tabled
@@ -13,14 +13,15 @@ from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import Compared, Interval
-from pytest_accel.core.run import Circumstances
+from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Source
-from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.judge import judge
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")
+FILTERED = ("filter", "filtered by -k")
 FULL = [("inventory.count", NODE), *((metric, uuid) for metric in METRICS for uuid in ("GPU-0", "GPU-1"))]
 
 
@@ -44,12 +45,14 @@ def full(**changed: Status) -> list[Verdict]:
 def around(**changes: Any) -> Circumstances:
     required = [(metric, subject, "h100-sxm.yaml") for metric, subject in FULL]
     fields: dict[str, Any] = {"required": required, "names": NAMES, "expected_devices": 2}
-    return Circumstances(**{**fields, **changes})
+    fields |= {**changes, "against": [Against(*reason) for reason in changes.get("against", ())]}
+    return Circumstances(**fields)
 
 
 def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
     found = close(verdicts, around(**changes))
-    assert found.line.startswith(found.word)
+    assert found.result
+    assert found.line.startswith(found.result.value)
     return found
 
 
@@ -69,7 +72,7 @@ def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
     ],
 )
 def test_accepted(verdicts: list[Verdict], changes: dict[str, Any], line: str) -> None:
-    assert closed(verdicts, **changes) == Closing(line, 0, "ACCEPTED")
+    assert closed(verdicts, **changes) == Closing(line, 0, Result.ACCEPTED)
 
 
 @tabled("status, word, code, said", "data/judging/closing.yaml")
@@ -80,7 +83,7 @@ def test_what_is_required_and_does_not_hold_is_no_acceptance(
         every = full()
         one = every.pop(place)
         found = closed([*every, *([replace(one, status=status)] if status else [])])
-        assert (found.word, found.exit) == (word, code)
+        assert (found.result, found.exit) == (word, code)
         assert [each for each in (NAMES[subject], metric, said) if each not in found.line] == []
 
 
@@ -88,7 +91,7 @@ def test_a_limit_that_holds_where_supported_may_be_passed_over() -> None:
     verdicts = full()
     limit = replace(verdicts[-1].limit or Limit("x", "1"), if_supported=True)
     verdicts[-1] = replace(verdicts[-1], status=Status.NOT_APPLICABLE, limit=limit)
-    assert closed(verdicts).word == "ACCEPTED"
+    assert closed(verdicts).result == "ACCEPTED"
 
 
 def test_nothing_else_stands_in_for_a_required_limit() -> None:
@@ -98,13 +101,13 @@ def test_nothing_else_stands_in_for_a_required_limit() -> None:
     information = replace(one, status=Status.NOT_APPLICABLE, value=700.0)
     every = [each for each in full() if (each.metric, each.subject) != ("matmul.bf16", "GPU-1")]
     for stand_in in (replace(one, limit=own), verdict("matmul.bf16@m=64", "GPU-1"), information, one):
-        assert closed([*every, stand_in]).word == "NOT JUDGED"
+        assert closed([*every, stand_in]).result == "NOT JUDGED"
 
 
 def test_a_device_that_should_be_there_is_missed() -> None:
     required = [*around().required, ("matmul.bf16", "missing device 2", "h100-sxm.yaml")]
     found = closed(full(), required=required, expected_devices=3)
-    assert found.word == "NOT JUDGED"
+    assert found.result == "NOT JUDGED"
     assert "missing device 2 matmul.bf16" in found.line
 
 
@@ -117,40 +120,48 @@ def test_nothing_judged_is_never_green() -> None:
         ([], nothing),
         (full(), nothing),
         (full(), {"expected_devices": 0}),
-        ([], {"filtered": ["filtered by -k"]}),
+        ([], {"against": [FILTERED]}),
         (skipped, {}),
         (information, nothing),
     ):
         found = closed(verdicts, **changes)
-        assert (found.word, found.exit) == ("NOT JUDGED", 6)
+        assert (found.result, found.exit) == ("NOT JUDGED", 6)
 
 
 # -- held: everything that ran holds, but this was no acceptance
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("against", "exit_status"),
     [
-        {"no_acceptance": ["SKU h100-sxm was recognised, not named"]},
-        {"filtered": ["filtered by -k"]},
-        {"filtered": ["filtered by -m"], "no_acceptance": ["h100-sxm has no sourced limit for soak"]},
+        ([("unasked", "SKU h100-sxm was recognised, not named")], 0),
+        ([("tests", "tests were named on the command line")], 0),
+        ([FILTERED], 6),
+        ([("filter", "filtered by -m"), ("run", "1 test was never run")], 6),
+        ([("tests", "tests were named on the command line"), ("run", "1 test was never run")], 0),
+        ([("tests", "tests were named"), ("filter", "filtered by -m"), ("unasked", "a CPU"), ("file", "no limit")], 0),
     ],
 )
-def test_held_says_every_reason(changes: dict[str, list[str]]) -> None:
-    found = closed(full(), **changes)
-    assert (found.word, found.exit) == ("HELD", 0)
-    assert found.line.startswith("HELD 7/7 limits; no acceptance: ")
-    assert all(reason in found.line for reasons in changes.values() for reason in reasons)
-    assert closed(full(), wants_acceptance=True, **changes).exit == 6, "0 means accepted alone"
+def test_held_says_every_reason(against: list[tuple[str, str]], exit_status: int) -> None:
+    """0 means ACCEPTED alone wherever an acceptance was asked for."""
+    found = closed(full(), against=against)
+    assert (found.result, found.exit) == ("HELD", exit_status)
+    assert found.line == f"HELD 7/7 limits; no acceptance: {'; '.join(text for _, text in against)}"
+
+
+def test_what_narrowed_the_run_is_said_first() -> None:
+    against = [("floors", "own floors"), ("file", "no limit"), ("unasked", "auto"), ("run", "1 test skipped"), FILTERED]
+    line = "no acceptance: filtered by -k; auto; 1 test skipped; no limit; own floors"
+    assert closed(full(), against=against).line.endswith(line)
 
 
 def test_a_device_whose_matrix_units_no_floor_in_force_judged_is_not_accepted() -> None:
     def judged(**of_gpu1: Any) -> list[Verdict]:
         return [replace(each, **of_gpu1) if each.key[:2] == ("matmul.bf16", "GPU-1") else each for each in full()]
 
-    assert closed(judged()).word == "ACCEPTED"
-    held = closed(judged(floor=None, value=1.0, status=Status.NOT_APPLICABLE), wants_acceptance=True)
-    assert (held.word, held.exit) == ("HELD", 6)
+    assert closed(judged()).result == "ACCEPTED"
+    held = closed(judged(floor=None, value=1.0, status=Status.NOT_APPLICABLE))
+    assert (held.result, held.exit) == ("HELD", 6)
     assert held.line.endswith("no acceptance: no floor in force judged the matrix units of gpu1")
 
 
@@ -160,8 +171,8 @@ def test_a_waiver_is_no_floor_for_the_matrix_units() -> None:
     unmeasured = verdict("matmul.bf16", "GPU-1", Status.UNMEASURED, waiver=waiver)
     without = verdict("matmul_mamf.bf16", "GPU-1", Status.NOT_APPLICABLE, value=1.0)
     others = [each for each in full() if each.key[:2] != unmeasured.key[:2]]
-    found = closed([*others, unmeasured, without], wants_acceptance=True)
-    assert (found.word, found.exit) == ("HELD", 6)
+    found = closed([*others, unmeasured, without])
+    assert (found.result, found.exit) == ("HELD", 6)
 
 
 def class_floor(*publishers: str, **changes: Any) -> ClassFloor:
@@ -203,8 +214,8 @@ def test_a_floor_that_half_of_the_rate_may_hold_needs_four_devices_alike() -> No
     """Three have no neighbours that are enough to tell who is slow."""
     judged = [*full(), *by_class("matmul.bf16", class_floor("one", highest=1.0, of_vendor=True))]
     half = "half speed not excluded (matmul)"
-    held = closed(judged, expected_devices=3, wants_acceptance=True)
-    assert (held.word, held.exit) == ("HELD", 6)
+    held = closed(judged, expected_devices=3)
+    assert (held.result, held.exit) == ("HELD", 6)
     assert held.line.endswith(f"; no acceptance: {half} with fewer than 4 devices")
     found = closed(judged, expected_devices=4, sku="a10", level="quick")
     assert found.line.endswith(f"(matmul by other products of its vendor; {half})")
@@ -213,9 +224,9 @@ def test_a_floor_that_half_of_the_rate_may_hold_needs_four_devices_alike() -> No
 
 
 def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
-    found = closed(full(), sku="own", level="standard", wants_acceptance=True, behind_floors=["GPU-0", "GPU-1"])
-    assert found.line.endswith("; no acceptance: floors come from these devices: gpu0, gpu1")
-    assert (found.word, found.exit) == ("HELD", 6)
+    found = closed(full(), sku="own", level="standard", against=[("floors", "floors come from these devices: gpu0")])
+    assert found.line.endswith("; no acceptance: floors come from these devices: gpu0")
+    assert (found.result, found.exit) == ("HELD", 6)
     assert found.next.startswith("judge these devices by floors of others: by the shipped file, or calibrated without")
 
 
@@ -228,24 +239,23 @@ def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
 
 
 def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
-    on_cpus = closed(full(), no_acceptance=["auto", "a CPU is not an accelerator"]).next
+    on_cpus = closed(full(), against=[("unasked", "a CPU is not an accelerator")]).next
     assert on_cpus.startswith("on a node with accelerators, ")
     assert "--accel-sku=NAME" in on_cpus
-    assert "without the options" in closed(full(), wants_acceptance=True, filtered=["filtered by -k"]).next
-    unfit = closed(full(), wants_acceptance=True, unfit="no limit for memory", sku="a")
+    assert "without the options" in closed(full(), against=[FILTERED]).next
+    unfit = closed(full(), against=[("file", "no limit for memory")], sku="a")
     assert (unfit.exit, "sku show a" in unfit.next) == (6, True)
     assert closed(full()).next == ""
-    filtered = ["tests were named on the command line"]
-    assert "pytest-accel discover" in closed([], filtered=filtered, names={NODE: NODE}).next, "no device was found"
-    assert closed([], filtered=filtered).next == ""
+    named = [("tests", "tests were named on the command line")]
+    assert "pytest-accel discover" in closed([], against=named, names={NODE: NODE}).next, "no device was found"
+    assert closed([], against=named).next == ""
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted_and_excuses_no_failure() -> None:
-    filtered: dict[str, Any] = {"filtered": ["filtered by -k"]}
-    assert closed(full()[:1], **filtered).line == "HELD 1/1 limits; no acceptance: filtered by -k"
-    for changes in (filtered, {"no_acceptance": ["auto"]}):
+    assert closed(full()[:1], against=[FILTERED]).line == "HELD 1/1 limits; no acceptance: filtered by -k"
+    for reason in (FILTERED, ("unasked", "auto")):
         for status, code in ((Status.FAIL, 1), (Status.UNMEASURED, 6), (Status.INCONCLUSIVE, 6)):
-            assert closed(full(matmul_bf16=status), **changes).exit == code
+            assert closed(full(matmul_bf16=status), against=[reason]).exit == code
 
 
 # -- rejected
@@ -256,7 +266,7 @@ def test_rejected_names_every_device_and_tells_the_one_that_is_furthest_off_in_f
     told = replace(far, reasons=worded("612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"))
     line = "REJECTED 2/2: gpu0 a -1.0%; gpu1 b -9.0%; worst: gpu1 b 612.4 TFLOPS, floor 672 TFLOPS (-8.9%)"
     found = closed([*full(), verdict("a", "GPU-0", Status.FAIL, margin=-0.01), told])
-    assert found == Closing(line, 1, "REJECTED")
+    assert found == Closing(line, 1, Result.REJECTED)
     one = closed([*full(matmul_bf16=Status.FAIL), far]).line
     assert one == "REJECTED gpu1: matmul.bf16 its reason (and 1 more)", "one device is told in full"
 
@@ -339,10 +349,11 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
         verdict(metric, subject, status, waiver=dice.choice((None, None, waiver)))
         for (metric, subject), status in zip(FULL, statuses, strict=True)
     ]
-    lists = ("broken_tests", "failed_tests", "no_acceptance", "filtered")
+    lists = ("broken_tests", "failed_tests")
     changes: dict[str, Any] = {name: dice.choice((["why"], [], [], [])) for name in lists}
-    changes |= {name: dice.choice((True, False, False, False)) for name in ("simulated", "wants_acceptance")}
-    changes |= {name: dice.choice((None, None, "why")) for name in ("record_problem", "unfit", "interrupted")}
+    changes["simulated"] = dice.choice((True, False, False, False))
+    changes["against"] = [(kind, "why") for kind in get_args(AgainstKind) if not dice.randrange(4)]
+    changes |= {name: dice.choice((None, None, "why")) for name in ("record_problem", "interrupted")}
     return dice.sample(made, dice.randint(0, len(made))), around(ended=dice.choice((2, 3, 5)), **changes)
 
 
@@ -371,7 +382,7 @@ def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
 @tabled("changes, word, code, words", "data/judging/closing.yaml")
 def test_a_run_that_went_wrong_accepts_nothing(changes: dict[str, Any], word: str, code: int, words: str) -> None:
     found = closed(full(), **changes)
-    assert (found.word, found.exit, words in found.line) == (word, code, True)
+    assert (found.result, found.exit, words in found.line) == (word, code, True)
 
 
 def test_an_interrupted_run_still_names_what_failed() -> None:

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Source, Spread
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.judging.records.differences import (
     Difference,
     Direction,
@@ -46,7 +46,7 @@ def verdict(status: Status, value: Any, metric: str = "health.nvlink_up", **chan
 
 def node(*devices: Device, day: int = 1, **changes: Any) -> Run:
     one = Run({"started": f"2026-11-{day:02}T02:00:00+00:00", "host": "n1"}, sku={"name": "h100-sxm"})
-    one.closing, one.devices = Closing(word="HELD"), list(devices or (gpu(0), gpu(1)))
+    one.closing, one.devices = Closing(result=Result.HELD), list(devices or (gpu(0), gpu(1)))
     one.software, one.path = {"driver": "580.1", "torch": "2.9"}, Path(f"r{day}")
     return replace(one, **changes)
 
@@ -96,7 +96,7 @@ def test_another_serial_under_the_same_uuid_is_another_device() -> None:
 
 
 def test_a_state_that_fails_now_counts() -> None:
-    failed = node(verdicts=[verdict(Status.FAIL, 17)], closing=Closing(word="REJECTED"))
+    failed = node(verdicts=[verdict(Status.FAIL, 17)], closing=Closing(result=Result.REJECTED))
     found = of(node(verdicts=[verdict(Status.PASS, 18)]), failed)
     result = (("run",), "result", "HELD", "REJECTED")
     assert told(found) == [(("gpu0",), "health.nvlink_up", "PASS 18", "FAIL 17"), result]

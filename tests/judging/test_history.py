@@ -16,7 +16,7 @@ from pytest_accel.core.reasons import AllAlike, BehindPast, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.history import History, kept, key, plausible
 from pytest_accel.judging.verdicts.judge import judge
@@ -31,16 +31,18 @@ def memory(value: float, subject: str = "GPU-0", **changes: Any) -> Measurement:
     return replace(Measurement("stream.triad", subject, "GB/s", value, conditions={"array": "1 GiB"}), **changes)
 
 
-def run(day: int, value: float, word: str = "ACCEPTED", terms: Terms | None = None, of: Any = None) -> Summary:
+def run(
+    day: int, value: float, result: Result = Result.ACCEPTED, terms: Terms | None = None, of: Any = None
+) -> Summary:
     """Return a run of January 2026."""
     started, figures = f"2026-01-{day:02}T02:00:00+00:00", {key(of or memory(value)): {"GPU-0": value}}
-    return earlier(started, [GPU], figures, word=word, terms=terms or {}, path=Path(f"r{day}"))
+    return earlier(started, [GPU], figures, result=result, terms=terms or {}, path=Path(f"r{day}"))
 
 
 def earlier(
     started: str, devices: Sequence[Device], figures: Mapping[str, Mapping[str, float]] | None = None, **changes: Any
 ) -> Summary:
-    return replace(Summary(started, word="ACCEPTED", devices=devices, figures=figures or {}), **changes)
+    return replace(Summary(started, result=Result.ACCEPTED, devices=devices, figures=figures or {}), **changes)
 
 
 def bare(uuid: str, serial: str | None = None) -> Device:
@@ -83,8 +85,8 @@ def test_which_run_is_compared_with() -> None:
     assert past(faster) == ("last", "2026-01-09", 3000.0)
     slower = verdict([run(day, 3000.0 - 5 * day) for day in range(1, 20)], memory(2900.0), spread=None)
     assert past(slower) == ("first accepted", "2026-01-01", 2995.0), "a slow loss shows"
-    rejected = run(1, 5000.0, "REJECTED")
-    found = verdict([rejected, run(3, 3000.0), run(9, 2880.0, "REJECTED")], memory(2880.0))
+    rejected = run(1, 5000.0, Result.REJECTED)
+    found = verdict([rejected, run(3, 3000.0), run(9, 2880.0, Result.REJECTED)], memory(2880.0))
     assert past(found) == ("first accepted", "2026-01-03", 3000.0)
     assert past(verdict([rejected], memory(2880.0))) == ("last", "2026-01-01", 5000.0)
 

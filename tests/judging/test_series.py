@@ -13,7 +13,7 @@ from worded import worded
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Status, Verdict, Waiver
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.closing.series import (
     DIRECTLY,
@@ -61,7 +61,7 @@ def run(number: int, verdicts: list[Verdict] | None = None, **more: Any) -> Seri
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 REQUIRED = [(metric, uuid, "f") for metric in LIMITS for uuid in UUIDS]
-AROUND = Circumstances(required=REQUIRED, names=NAMES, expected_devices=2, wants_acceptance=True)
+AROUND = Circumstances(required=REQUIRED, names=NAMES, expected_devices=2)
 
 
 def closed(runs: list[SeriesRun], last: list[Verdict], hours: float = 2, **more: Any) -> Closing:
@@ -70,7 +70,7 @@ def closed(runs: list[SeriesRun], last: list[Verdict], hours: float = 2, **more:
 
 def test_a_series_whose_runs_hold_is_accepted_and_says_its_time() -> None:
     found = closed([run(1), run(2)], told())
-    assert (found.word, found.exit) == ("ACCEPTED", 0)
+    assert (found.result, found.exit) == ("ACCEPTED", 0)
     assert found.line.endswith("; 2 runs in 2 h, load paused for 0.5%")
 
 
@@ -81,7 +81,7 @@ def test_a_series_names_what_any_of_its_runs_loaded() -> None:
 
 def test_a_limit_that_one_run_breaks_is_broken_and_what_it_finds_marginal_is_counted() -> None:
     found = closed([run(1), run(2, told(stream_copy=Status.FAIL)), run(3)], told(), 3)
-    assert (found.word, found.exit, "gpu1: stream.copy" in found.line) == ("REJECTED", 1, True)
+    assert (found.result, found.exit, "gpu1: stream.copy" in found.line) == ("REJECTED", 1, True)
     assert found.line.endswith("found in run 2")
     assert "1 marginal: gpu1 stream.copy" in closed([run(1, told(stream_copy=Status.MARGINAL)), run(2)], told()).line
 
@@ -89,14 +89,14 @@ def test_a_limit_that_one_run_breaks_is_broken_and_what_it_finds_marginal_is_cou
 def test_a_disturbance_counts_in_the_last_run_alone() -> None:
     for status in (Status.INCONCLUSIVE, Status.UNMEASURED):
         disturbed = told(matmul_bf16=status)
-        assert closed([run(1, disturbed), run(2)], told()).word == "ACCEPTED"
+        assert closed([run(1, disturbed), run(2)], told()).result == "ACCEPTED"
         found = closed([run(1), run(2, disturbed)], disturbed)
-        assert (found.word, found.exit) == ("NOT JUDGED", 6)
+        assert (found.result, found.exit) == ("NOT JUDGED", 6)
 
 
 def test_hours_that_are_not_over_are_no_acceptance() -> None:
     found = closed([run(1), run(2)], told(), hours=72)
-    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+    assert (found.result, found.exit) == ("NOT JUDGED", 6)
     assert found.line.endswith("; the hours are not over; 2 runs in 2 of 72 h, load paused for 0.5%")
 
 
@@ -104,40 +104,40 @@ def test_a_run_that_did_not_end_rules_out_acceptance_until_a_waiver_explains_it(
     killed = run(2, state="running", whole=False, seconds=0.0, last="2026-11-25T16:20:31+00:00")
     runs = [run(1), killed, run(3, boot="another")]
     found = closed(runs, told())
-    assert (found.word, found.exit) == ("NOT JUDGED", 6)
+    assert (found.result, found.exit) == ("NOT JUDGED", 6)
     assert "series.run_2: UNMEASURED, began and did not end (boot boot, last reading 2026-11-25T16:20:31" in found.line
     assert "1 stop, 1 reboot" in found.line
     power = Waiver("series.run_2", "power cut of row 7", "the owner", TODAY + timedelta(1))
-    assert closed(runs, told(), waivers=Waivers((power,), today=TODAY)).word == "ACCEPTED"
+    assert closed(runs, told(), waivers=Waivers((power,), today=TODAY)).result == "ACCEPTED"
     other = replace(power, limit="series.run_3")
-    assert closed(runs, told(), waivers=Waivers((other,), today=TODAY)).word == "NOT JUDGED"
+    assert closed(runs, told(), waivers=Waivers((other,), today=TODAY)).result == "NOT JUDGED"
 
 
 def test_a_run_that_was_stopped_in_order_is_no_hindrance() -> None:
     stopped = run(2, state="interrupted", whole=False, seconds=0.0)
     assert unfinished([stopped], Waivers()) == []
     found = closed([run(1), stopped, run(3)], told())
-    assert found.word == "ACCEPTED"
+    assert found.result == "ACCEPTED"
     assert "1 stop" in found.line
-    by_signal = Closing("INTERRUPTED (SIGTERM) after 3 limits: nothing was accepted", 2, "INTERRUPTED")
+    by_signal = Closing("INTERRUPTED (SIGTERM) after 3 limits: nothing was accepted", 2, Result.INTERRUPTED)
     found = closed([run(1), stopped], told(), stopped=by_signal)
-    assert (found.word, found.exit) == ("INTERRUPTED", 2)
+    assert (found.result, found.exit) == ("INTERRUPTED", 2)
 
 
 def test_other_software_in_a_later_run_is_no_acceptance() -> None:
     found = closed([run(1), run(2, terms={"driver": "580"})], told())
-    assert (found.word, found.exit) == ("HELD", 6)
+    assert (found.result, found.exit) == ("HELD", 6)
     assert "driver was 570 in run 1, and is 580 in run 2" in found.line
 
 
 def test_long_pauses_are_no_acceptance_and_stops_are_no_pauses() -> None:
     late = run(2, loaded=(HOUR + DIRECTLY - 60, 2 * HOUR))
     found = closed([run(1), late], told())
-    assert (found.word, found.exit) == ("HELD", 6)
+    assert (found.result, found.exit) == ("HELD", 6)
     assert "the load may pause for 5% of the time" in found.line
-    assert closed([run(1, state="interrupted", whole=False), late], told(), 1).word == "ACCEPTED"
+    assert closed([run(1, state="interrupted", whole=False), late], told(), 1).result == "ACCEPTED"
     days = 86400.0
-    assert closed([run(1), run(2, loaded=(days, days + HOUR))], told()).word == "ACCEPTED"
+    assert closed([run(1), run(2, loaded=(days, days + HOUR))], told()).result == "ACCEPTED"
 
 
 def test_a_run_follows_directly_in_the_same_boot_and_soon() -> None:
@@ -175,11 +175,11 @@ def test_nothing_is_accepted_by_hours_in_which_the_clock_was_set() -> None:
     how = "the clock of the host was set by +72 h 0 min"
     for hours in (2, 72):
         found = closed([run(1), run(2, clock_set=how)], told(), hours)
-        assert (found.word, found.exit) == ("NOT JUDGED", 6)
+        assert (found.result, found.exit) == ("NOT JUDGED", 6)
         assert f"; {how} during run 2: begin a new series; 2 runs in 2 " in found.line
     broken = run(2, told(stream_copy=Status.FAIL), clock_set=how)
-    assert closed([run(1), broken], told()).word == "REJECTED"
-    assert closed([run(1), run(2, whole=False, state="interrupted", clock_set=how)], told(), 1).word == "ACCEPTED"
+    assert closed([run(1), broken], told()).result == "REJECTED"
+    assert closed([run(1), run(2, whole=False, state="interrupted", clock_set=how)], told(), 1).result == "ACCEPTED"
 
 
 def test_a_pause_of_the_load_within_a_boot_is_as_long_whatever_the_wall_clock_says() -> None:
@@ -187,7 +187,7 @@ def test_a_pause_of_the_load_within_a_boot_is_as_long_whatever_the_wall_clock_sa
     for step in (DAYS, -DAYS, -540.0):
         moved = run(2, loaded=(late + step, 2 * HOUR + step), epoch=step)
         assert "the load may pause for 5% of the time" in closed([run(1), moved], told()).line
-        assert closed([run(1), run(2, loaded=(HOUR + step, 2 * HOUR + step), epoch=step)], told()).word == "ACCEPTED"
+        assert closed([run(1), run(2, loaded=(HOUR + step, 2 * HOUR + step), epoch=step)], told()).result == "ACCEPTED"
 
 
 def test_counts_of_the_run_before_have_the_times_of_this_run() -> None:
@@ -226,7 +226,7 @@ def test_no_series_is_better_than_its_last_run_or_than_what_one_run_has_found(
         own = [each for verdicts in every for each in verdicts if each.key == key]
         broken = [each for each in own if each.status in (Status.FAIL, Status.MARGINAL)]
         assert its.rank == min(each.rank for each in [*broken, own[-1]])
-    assert (closed(runs, last, 0.5).word == "REJECTED") == any(Status.FAIL in each for each in drawn)
+    assert (closed(runs, last, 0.5).result == "REJECTED") == any(Status.FAIL in each for each in drawn)
 
 
 @UNHURRIED
@@ -234,4 +234,4 @@ def test_no_series_is_better_than_its_last_run_or_than_what_one_run_has_found(
 def test_a_series_of_one_run_closes_as_that_run(drawn: list[Status]) -> None:
     verdicts = of(drawn)
     alone, found = closed([run(1, verdicts)], verdicts, 1), close(verdicts, AROUND)
-    assert (alone.word, alone.exit, alone.line.startswith(found.line)) == (found.word, found.exit, True)
+    assert (alone.result, alone.exit, alone.line.startswith(found.line)) == (found.result, found.exit, True)

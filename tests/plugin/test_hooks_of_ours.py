@@ -23,7 +23,8 @@ def pytest_accel_verdict(verdict, item):
         file.write(f"{item.name} {verdict.metric} {verdict.status.value}\\n")
 
 def pytest_accel_closing(record, closing):
-    told = {"word": closing.word, "exit": closing.exit, "devices": len(record.devices), "level": record.run["level"]}
+    told = {"result": closing.result, "exit": closing.exit, "devices": len(record.devices)}
+    told["level"] = record.run["level"]
     pathlib.Path("closing.json").write_text(json.dumps(told))
 """
 TESTS = """
@@ -57,7 +58,7 @@ def test_the_hooks_get_every_verdict_the_record_and_the_result(ran: Ran) -> None
     assert "test_count[node] inventory.count FAIL" in lines
     assert sum(line.endswith("inventory.sku PASS") for line in lines) == 8
     told = json.loads((ran.folder / "closing.json").read_text(encoding="utf-8"))
-    assert told == {"word": "REJECTED", "exit": 1, "devices": 8, "level": "quick"}
+    assert told == {"result": "REJECTED", "exit": 1, "devices": 8, "level": "quick"}
 
 
 def test_what_a_run_prints_and_where_other_tools_show_it(ran: Ran) -> None:
@@ -89,8 +90,8 @@ def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) 
 ATTACKS = {
     "closing": """
 def pytest_accel_closing(record, closing):
-    change(closing, line="ACCEPTED 1/1 devices", word="ACCEPTED", exit=0)
-    change(record.closing, line="ACCEPTED 1/1 devices", word="ACCEPTED", exit=0)
+    change(closing, line="ACCEPTED 1/1 devices", result="ACCEPTED", exit=0)
+    change(record.closing, line="ACCEPTED 1/1 devices", result="ACCEPTED", exit=0)
     record.verdicts.clear()
 """,
     "verdict": """
@@ -113,7 +114,7 @@ def pytest_{hook}():
 """What it may do to those that the run itself has."""
 CHANGES = """
 import gc
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Result, Status, Verdict
 
 def change(it, **fields):
     for name, value in fields.items():
@@ -130,7 +131,7 @@ def test_count(accel_check, accel_devices):
 def test_what_a_hook_does_to_what_it_gets_changes_no_result(tmp_path: Path, attack: str) -> None:
     write(tmp_path, conftest=CHANGES + ATTACKS[attack], test_mine=BROKEN)
     done = simulated(tmp_path, "--accel-level=quick")
-    assert (done.exit, done.record["closing"]["word"]) == (1, "REJECTED"), done.out
+    assert (done.exit, done.record["closing"]["result"]) == (1, "REJECTED"), done.out
     assert done.closing.startswith("SIMULATED REJECTED node: inventory.count 8")
     assert done.statuses("inventory.count") == {"node": "FAIL"}
 
@@ -149,7 +150,7 @@ def test_a_result_that_does_not_follow_from_what_was_measured_is_not_judged(
     assert (tmp_path / "line").read_text(encoding="utf-8").startswith(why)
     summary = json.loads((done.folder / "summary.json").read_text(encoding="utf-8"))
     for told in (done.record["closing"], summary):
-        assert (told["word"], told["exit"], told["line"]) == ("NOT JUDGED", 6, done.closing)
+        assert (told["result"], told["exit"], told["line"]) == ("NOT JUDGED", 6, done.closing)
     assert f'name="accel.result" value="{junit}"' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     assert why in html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
 

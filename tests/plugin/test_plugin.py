@@ -543,7 +543,7 @@ def test_the_packaged_suite_runs_without_a_terminal(tmp_path: Path) -> None:
     silent = as_user.pytest(tmp_path, *words, "-p", "no:terminal", sku=None, paths=(), output=tmp_path / "out")
 
     assert (silent.exit, silent.out) == (0, "")
-    assert silent.record["closing"]["word"] == "ACCEPTED"
+    assert silent.record["closing"]["result"] == "ACCEPTED"
 
 
 @pytest.mark.devices

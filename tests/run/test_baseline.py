@@ -20,7 +20,7 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
@@ -38,9 +38,9 @@ def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
     file.write_text(node)
     importlib.import_module("torch").manual_seed(0)
     given = Options(sku="", level="quick", output=folder / "records" / name, simulate=str(file), **options)
-    here = Session(given, pool=in_process.Here())
-    here.open()
-    for device in here.setup.devices:
+    here = Session.open(given, in_process.Here())
+    here.begin()
+    for device in here.found.devices:
         here.check(probes.stream, {"op": "triad"}, device.uuid)
     here.finish()
     return here
@@ -50,7 +50,7 @@ def accept(folder: Path, name: str, **changes: Any) -> None:
     """Make the summary of a record, which measured one metric, that of a whole accepted run of an earlier day."""
     path = folder / "records" / name / SUMMARY
     told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, "word": "ACCEPTED", "started": "2026-01-03T02:00:00+00:00", **changes}))
+    path.write_text(json.dumps({**told, "result": "ACCEPTED", "started": "2026-01-03T02:00:00+00:00", **changes}))
 
 
 def triad(here: Session) -> dict[str, tuple[Status, str]]:
@@ -77,13 +77,13 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     pasts = [past for of_devices in saved.baseline["pasts"].values() for past in of_devices.values()]
     assert {past.first.record for past in pasts if past.first} == {str(tmp_path / "records/first/record.json")}
     (tmp_path / "records/first").rename(tmp_path / "gone")
-    again = judge_again(saved, here.setup.terms)
+    again = judge_again(saved, here.found.terms)
     assert {(each.subject, each.status, sentence_of(each)) for each in again.verdicts} >= {
         (each.subject, each.status, sentence_of(each)) for each in here.ledger.verdicts
     }
 
 
-WHOLE = Summary(state="finished", word="ACCEPTED", sku="h100-sxm")
+WHOLE = Summary(state="finished", result=Result.ACCEPTED, sku="h100-sxm")
 
 
 def test_which_runs_are_history() -> None:
@@ -92,10 +92,10 @@ def test_which_runs_are_history() -> None:
         {"filtered": True},
         {"sku": "h200-sxm"},
         {"judged_again": True},
-        {"word": ""},
+        {"result": None},
     ]
     assert WHOLE.is_history("h100-sxm")
-    assert replace(WHOLE, word="REJECTED").is_history("h100-sxm")
+    assert replace(WHOLE, result=Result.REJECTED).is_history("h100-sxm")
     assert [each for each in others if replace(WHOLE, **each).is_history("h100-sxm")] == []
 
 

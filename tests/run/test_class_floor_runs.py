@@ -79,15 +79,15 @@ def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_
     """And what holds although it is short was not told to be rejected."""
     healthy, closing = ran(tmp_path, sku, family)
     assert healthy
-    assert closing.word == "HELD"
+    assert closing.result == "HELD"
     assert {each.status for each in healthy} <= {Status.PASS, Status.MARGINAL}
     share = told(closing, family)
     slow, closing = ran(tmp_path, sku, family, loss(healthy, share - 0.01))
-    assert closing.word == "REJECTED"
+    assert closing.result == "REJECTED"
     assert {each.subject for each in slow if each.status is Status.FAIL} == {each.subject for each in healthy}
     assert "class floor" in closing.line or any(each.basis is Basis.CLASS for each in closing.named)
     short, closing = ran(tmp_path, sku, family, 0.05)
-    assert closing.word == "HELD"
+    assert closing.result == "HELD"
     best = {each.subject: 0.0 for each in short}
     for each in short:
         best[each.subject] = max(best[each.subject], each.of_peak or 0.0)

@@ -13,7 +13,7 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import EarlierRecord, Run
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Verdict
+from pytest_accel.core.verdict import Closing, Result, Verdict
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.earlier_records import MOST_RECORDS, MOST_SUMMARIES, rejected_before
@@ -22,7 +22,7 @@ from pytest_accel.run.summaries import SUMMARY
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165", facts={"vbios": "96.00"})
 CPU = Device(uuid="CPU-0", index=0, driver="cpu", model="EPYC")
-REJECTED = Closing(line="REJECTED gpu0: ...", exit=1, word="REJECTED")
+REJECTED = Closing(line="REJECTED gpu0: ...", exit=1, result=Result.REJECTED)
 
 
 def written(folder: Path, **fields: Any) -> Path:

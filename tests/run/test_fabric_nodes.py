@@ -27,7 +27,7 @@ def _named(fabric: Fabric) -> dict[int, str]:
 
 
 def _word(made: Nodes, node: int) -> str:
-    return str(made.record(node)["closing"]["word"])
+    return str(made.record(node)["closing"]["result"])
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_four_nodes_name_the_slow_one(tmp_path: Path) -> None:
         exits = made.wait()
         fabric = made.fabric()
     assert _named(fabric) == {2: "slow"}
-    assert fabric.conclusion.closing.word == "REJECTED"
+    assert fabric.conclusion.closing.result == "REJECTED"
     assert exits == {0: 1, 1: 0, 2: 1, 3: 0}, "rank 0 ends as the fabric, and its own node is held"
     assert [_word(made, node) for node in range(4)] == ["HELD", "HELD", "REJECTED", "HELD"]
     assert "REJECTED fabric: node2" in (tmp_path / "node0.log").read_text()
@@ -85,5 +85,5 @@ def test_eight_healthy_nodes_name_nobody(tmp_path: Path) -> None:
         exits = made.wait(900.0)
         fabric = made.fabric()
     assert _named(fabric) == {}
-    assert fabric.conclusion.closing.word == "HELD", "compared with each other only: no floor judges this fabric"
+    assert fabric.conclusion.closing.result == "HELD", "compared with each other only: no floor judges this fabric"
     assert set(exits.values()) == {0, 6}

@@ -49,8 +49,8 @@ def _result(made: Nodes, exits: dict[int, int]) -> Sequence[Any]:
         [(node.name, node.devices, node.left_out) for node in fabric.nodes],
         [(each.found, each.partners) for each in fabric.conclusion.findings],
         [(each["found"], each["partners"], each["nodes"]) for each in parts],
-        [made.record(node)["closing"]["word"] for node in range(made.count)],
-        (fabric.conclusion.closing.word, [path.nodes for path in fabric.conclusion.paths]),
+        [made.record(node)["closing"]["result"] for node in range(made.count)],
+        (fabric.conclusion.closing.result, [path.nodes for path in fabric.conclusion.paths]),
     )
 
 

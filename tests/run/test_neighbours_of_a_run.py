@@ -22,7 +22,7 @@ def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, V
     (folder / "mine.yaml").write_text(tabled.content("run/four.yaml"))
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
-    for device in here.setup.devices:
+    for device in here.found.devices:
         here.check(probes.matmul, {"dtype": dtype}, device.uuid)
     return here, {here.ledger.names[each.subject]: each for each in here.ledger.verdicts}
 
@@ -44,7 +44,7 @@ def test_a_dtype_without_a_limit_is_compared(
     assert len(together) == 4 * attempts, "what fails is measured again, on all devices at once"
 
     here.finish()
-    again = judge_again(here.ledger.record, here.setup.terms)
+    again = judge_again(here.ledger.record, here.found.terms)
     told = {here.ledger.names[each.subject]: (each.status, sentence_of(each)) for each in again.verdicts}
     assert told == {name: (each.status, sentence_of(each)) for name, each in verdicts.items()}
 
@@ -61,7 +61,7 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
 
     closing = here.finish()
     assert closing.exit == 1
-    again = judge_again(here.ledger.record, here.setup.terms)
+    again = judge_again(here.ledger.record, here.found.terms)
     told = {each.metric: (each.status, sentence_of(each)) for each in again.verdicts}
     assert {metric: told[metric] for metric in changed} == {m: (v.status, sentence_of(v)) for m, v in changed.items()}
 
@@ -71,5 +71,5 @@ def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: 
     said = here.finish().finds
     assert said.startswith("rejects at 95%: one of 4 below its neighbours by ")
     assert here.ledger.record.closing.finds == said
-    again = judge_again(here.ledger.record, here.setup.terms)
+    again = judge_again(here.ledger.record, here.found.terms)
     assert again.closing.finds == said

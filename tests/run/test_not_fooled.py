@@ -23,6 +23,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import Outcome
 from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device.torch_device import Compute
@@ -65,18 +66,21 @@ def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Session]]:
 # -- the order of the tests
 
 
-def test_what_was_said_of_counters_is_no_verdict_on_a_later_probe(here: Callable[..., Session]) -> None:
+@pytest.mark.parametrize("asked_again", [True, False])
+def test_a_counter_that_a_later_probe_raised_is_judged_anew(here: Callable[..., Session], *, asked_again: bool) -> None:
+    """Also where no test asks for it after that probe."""
     run = here("ecc-counted, device: 1, at: matmul")
-    run.check(probes.stream, {"op": "triad"}, run.setup.devices[0].uuid)
-    early = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.setup.devices[1].uuid)
-    run.check(probes.matmul, {"dtype": "fp8"}, run.setup.devices[0].uuid)
-    left = [each.metric for each in run.ledger.verdicts]
-    kept = {each.metric for each in run.ledger.record.measurements}
-    late = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.setup.devices[1].uuid)
-
-    assert [each.status.value for each in (*early, *late)] == ["PASS", "FAIL"]
-    assert left == ["stream.triad", "matmul.fp8"]
-    assert kept == set(left), "or judging the record again would find what the run forgot"
+    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
+    (early,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
+    run.check(probes.matmul, {"dtype": "fp8"}, run.found.devices[0].uuid)
+    if asked_again:
+        (late,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
+        assert late.status is Status.FAIL
+    closing = run.finish()
+    (kept,) = [verdict for verdict in run.ledger.verdicts if verdict.metric == early.metric]
+    assert (early.status, kept.status) == (Status.PASS, Status.FAIL)
+    assert "gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul.fp8" in closing.line
+    assert in_process.objections(run) == (), "or judging the record again would find something else"
 
 
 # -- what stops a test
@@ -140,7 +144,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def judged(run: Session, probe: Callable[..., object], **given: object) -> list[str]:
     """The status of every device."""
-    return [run.check(probe, given, device.uuid)[0].status.value for device in run.setup.devices]
+    return [run.check(probe, given, device.uuid)[0].status.value for device in run.found.devices]
 
 
 def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
@@ -208,7 +212,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Session]) -> None:
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
-    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.setup.devices[0].uuid)
+    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.found.devices[0].uuid)
     remedy = "level quick has no time budget for this probe; use --accel-level=long"
     assert (verdict.status.value, sentence_of(verdict)) == ("UNMEASURED", remedy)
 
@@ -235,7 +239,7 @@ def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]
     run = here()
     run.pool.sensor.telemetry.close()
     run.pool.sensor.telemetry.write_to(Path("/dev/full"))
-    run.pool.sensor.telemetry.hear({"uuid": run.setup.devices[0].uuid, "at": 1.0})
+    run.pool.sensor.telemetry.hear({"uuid": run.found.devices[0].uuid, "at": 1.0})
     run.finish()
     assert run.ledger.record.circumstances
     assert run.ledger.record.circumstances.record_problem == "/dev/full: No space left on device"

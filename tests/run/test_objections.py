@@ -89,7 +89,7 @@ def put(path: str, value: object) -> Edit:
 
 
 def accepted(raw: dict[str, Any]) -> None:
-    raw["closing"] = {"line": "ACCEPTED 5/5 devices", "exit": 0, "word": "ACCEPTED"}
+    raw["closing"] = {"line": "ACCEPTED 5/5 devices", "exit": 0, "result": "ACCEPTED"}
 
 
 def cut(raw: dict[str, Any]) -> None:

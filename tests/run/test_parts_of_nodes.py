@@ -17,9 +17,10 @@ from pytest_accel.core.sku import expected_platform
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run.options import Options, Refused
+from pytest_accel.run import earlier_records
+from pytest_accel.run.options import Refused
 from pytest_accel.run.record import write
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Found, remembered
 from pytest_accel.run.terms import Wanted, sku_of
 from pytest_accel.skus import requirements
 
@@ -81,18 +82,17 @@ def test_the_bus_may_show_more_than_the_part_that_was_named(part: bool, kind: st
 
 
 def test_devices_that_an_earlier_record_holds_are_missing(tmp_path: Path) -> None:
-    setup = Setup(Options("h100-sxm"))
-    setup.terms = Wanted("h100-sxm").settled(H100, gpus(2))
-    setup.discovery = Discovery(tuple(gpus(2)))
-    assert setup.terms.doubt
+    terms = Wanted("h100-sxm").settled(H100, gpus(2))
+    assert terms.doubt
     run: Any = {"started": "2026-11-01", "host": node_name(), "platform": "hgx8"}
     (tmp_path / "before").mkdir()
     write(Run(run=run, sku={"name": "h100-sxm"}, devices=gpus(8), state="finished"), tmp_path / "before")
-    setup._remember(tmp_path / "now")
-    assert "holds 8 devices" in setup.discovery.expected_by
-    (found,) = facts("inventory.count", setup.discovery, H100)
-    assert judge([found], setup.terms.limits["inventory.count"]).status is Status.FAIL
-    assert found.subject == NODE
+    before = earlier_records.read(tmp_path / "now", None).newest_of(node_name())
+    here = remembered(Found(Discovery(tuple(gpus(2))), terms, gpus(2)), before)
+    assert "holds 8 devices" in here.discovery.expected_by
+    (count,) = facts("inventory.count", here.discovery, H100)
+    assert judge([count], here.terms.limits["inventory.count"]).status is Status.FAIL
+    assert count.subject == NODE
 
 
 DISPLAY = Device("GPU-d", 9, "nvidia", "NVIDIA T400 4GB", 4 * GIB, pci_id="10de:1ff2", facts={"pci_class": "0x030000"})

@@ -55,18 +55,18 @@ class Node:
 
     def _run(self, output: Path, before: str, seconds: float | None) -> int:
         del seconds
-        here = Session(self.options(output=output, follows=before), pool=Here())
-        here.open()
+        here = Session.open(self.options(output=output, follows=before), Here())
+        here.begin()
         for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
-            for device in here.setup.devices:
+            for device in here.found.devices:
                 here.check(probe, given, device.uuid)
-        for device in here.setup.devices:
+        for device in here.found.devices:
             here.check(probes.counters, {"fact": "pcie_replays"}, device.uuid)
         return self.ends(here)
 
     @staticmethod
     def finished(here: Session) -> int:
-        here.setup.filtered.append("without most probes")
+        here.rule_out("filter", "without most probes")
         return here.finish().exit
 
     @staticmethod
@@ -108,7 +108,7 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
     assert told["done"] >= 0.008
     summary = of_folder(tmp_path / "series")
     assert summary
-    assert (summary.line, summary.word) == (line, "HELD")
+    assert (summary.line, summary.result) == (line, "HELD")
     assert node.series(0.008) == exits.NOT_JUDGED
     assert node.told[len(runs) + 1 :] == [line], "the hours are over, and no run follows"
 
@@ -227,7 +227,7 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
     def ended(here: Session) -> int:
         heard.extend(here.pool.sensor.reports.heard)
         here.pool.sensor.reports.hearing(SOURCE, None)  # no thread follows the log here
-        here.check(probes.counters, {"fact": "xid_hardware"}, here.setup.devices[0].uuid)
+        here.check(probes.counters, {"fact": "xid_hardware"}, here.found.devices[0].uuid)
         return node.finished(here)
 
     monkeypatch.setattr(CalledSensor, "send", send)

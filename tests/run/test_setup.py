@@ -12,26 +12,24 @@ import shipped
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS
-from pytest_accel.run.options import Options
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Found
 from pytest_accel.run.terms import Terms
 
 
 @pytest.fixture
-def setup() -> Callable[..., Setup]:
+def setup() -> Callable[..., Found]:
     """A setup for a shipped SKU on one of its platforms, without a look at this machine."""
 
-    def made(sku: str, platform: str, level: str) -> Setup:
-        here = Setup(Options(sku=sku, level=level))
-        found = shipped.load(sku)
-        here.terms = Terms(found, found.platforms[platform], level)
-        return here
+    def made(sku: str, platform: str, level: str) -> Found:
+        judged = shipped.load(sku)
+        return Found(Discovery(), Terms(judged, judged.platforms[platform], level), ())
 
     return made
 
 
-def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callable[..., Setup]) -> None:
+def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callable[..., Found]) -> None:
     """Whatever the file limits, beside the size of the packaged suite; at level quick there is time for that alone."""
     standard = setup("h200-sxm", "hgx8", "standard")
     limited = {metric.partition("@")[2] for metric in standard.terms.limits if metric.startswith("all_reduce.busbw@")}
@@ -43,33 +41,33 @@ def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callabl
 
 
 def test_every_operation_is_measured_at_the_size_of_the_suite_and_where_it_has_a_limit(
-    setup: Callable[..., Setup],
+    setup: Callable[..., Found],
 ) -> None:
     here = setup("h200-sxm", "hgx8", "standard")
     platform = here.terms.platform
     alike = replace(platform.limits["all_reduce.busbw@8GiB"], metric="all_to_all.busbw@8GiB")
-    here.terms = replace(here.terms, platform=replace(platform, limits={**platform.limits, alike.metric: alike}))
+    terms = replace(here.terms, platform=replace(platform, limits={**platform.limits, alike.metric: alike}))
+    here = replace(here, terms=terms)
     found = [each for each in here.collectives() if each[0] != "all_reduce"]
     assert found == [*((each, "1GiB") for each in OPERATIONS[1:]), ("all_to_all", "8GiB")]
 
 
-def sizes(setup: Setup) -> list[str]:
+def sizes(setup: Found) -> list[str]:
     return [size for operation, size in setup.collectives() if operation == "all_reduce"]
 
 
-def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Setup]) -> None:
+def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Found]) -> None:
     assert dict(setup("cpu", "host", "standard").collectives()) == dict.fromkeys(OPERATIONS, "16MiB")
 
 
-def test_a_fact_of_the_host_has_a_test_where_a_file_limits_it(setup: Callable[..., Setup]) -> None:
+def test_a_fact_of_the_host_has_a_test_where_a_file_limits_it(setup: Callable[..., Found]) -> None:
     here = setup("h100-sxm", "hgx8", "standard")
     assert "numa_balancing" in here.limited_facts("host")
     assert "smt" not in here.limited_facts("host")
     sku = here.terms.sku
     assert sku
     own = replace(sku, limits={**sku.limits, "host.smt": Limit("host.smt", "text", equals="on")})
-    here.terms = replace(here.terms, sku=own)
-    assert "smt" in here.limited_facts("host")
+    assert "smt" in replace(here, terms=replace(here.terms, sku=own)).limited_facts("host")
 
 
 def test_a_fact_of_the_host_without_a_limit_is_in_the_record_before_any_test(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_every_fault_is_found_as_the_list_says(capsys: pytest.CaptureFixture[str
         given = {**kind.defaults, **{each: parameters[each] for each in kind.parameters if each in parameters}}
         nodes = 16 if name == "slow-pair" else 32
         run = run_simulated(cluster(nodes, fault(name, **given), leaf=16, seed=2), Fabric((), floor=0.9 * GB_PER_S))
-        closings[name] = run.conclusion.closing.word
+        closings[name] = run.conclusion.closing.result
     named = [name for name, kind in CLUSTER_FAULTS.items() if "left out" not in kind.caught_by]
     assert closings == {**dict.fromkeys(CLUSTER_FAULTS, "HELD"), **dict.fromkeys(named, "REJECTED")}
     assert main(["simulate", "--list"]) == 0

@@ -340,7 +340,7 @@ def test_the_closing_line_says_so_first_whatever_it_is() -> None:
     for around in (Circumstances(), Circumstances(interrupted="Ctrl-C"), Circumstances(broken_tests=["t"])):
         real, rehearsed = close([], around), close([], Circumstances(**{**vars(around), "simulated": True}))
         assert (rehearsed.line, rehearsed.exit) == (f"SIMULATED {real.line}", real.exit)
-        assert rehearsed.word == real.word
+        assert rehearsed.result == real.result
 
 
 def rehearse(tmp_path: Path, file: str, *args: str, **more: Any) -> Ran:
@@ -383,7 +383,7 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
     assert len(done.out.splitlines()) <= 40
     assert done.record["run"]["simulated"]["node"].endswith("node.yaml")
-    assert done.record["closing"]["word"] == "ACCEPTED"
+    assert done.record["closing"]["result"] == "ACCEPTED"
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     uuid = done.record["devices"][0]["uuid"]
     rehearsal, earlier = (earlier_records.read(tmp_path / "next", rehearsal=each) for each in (True, False))

@@ -12,8 +12,8 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import DeclaredBy, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader, products, requirements
 
 ROWS = tables("skus/loader")
@@ -269,7 +269,7 @@ def test_another_datasheet_of_a_file_that_extends_is_named(tmp_path: Path) -> No
     own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{unsupported: [fp6, fp4, fp64], source: {SOURCE}}}\n")
     assert own.datasheet.overridden == {"unsupported.fp64"}
     own = load(tmp_path, f"extends: h100-sxm\ndatasheet: {{tflops: {{bf16: 500.0}}, source: {SOURCE}}}\n")
-    around = circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"])
+    around = Terms(own, own.platforms["single"], "quick").circumstances()
     assert list(around.other_datasheet) == ["tflops.bf16"]
 
 
@@ -277,7 +277,7 @@ def test_a_copy_of_a_shipped_file_is_named_as_a_file_of_the_users_own(tmp_path: 
     path = tmp_path / "ours.yaml"
     path.write_text((loader.SHIPPED / "h100-sxm.yaml").read_text())
     own = loader.load(str(path))
-    assert circumstances(own, own.platforms["single"], "quick", own.limits, ["GPU-0"]).own_file
+    assert Terms(own, own.platforms["single"], "quick").circumstances().own_file
 
 
 @pytest.mark.parametrize(("own", "at_quick", "per_kelvin", "second_sign"), ROWS["refined"])

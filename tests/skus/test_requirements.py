@@ -9,7 +9,7 @@ import shipped
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sku import DeclaredBy, Figure, Limit, Platform, Sku, Source
-from pytest_accel.judging.closing.line import circumstances
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import Readiness, half_not_excluded, required_part
 
@@ -19,8 +19,8 @@ FIGURE = Figure(18.0, 18.0, "count", Source("published", "them", "2026-11"))
 HGX8, SINGLE = H100.platforms["hgx8"], H100.platforms["single"]
 
 
-def uuids(count: int) -> list[str]:
-    return [f"GPU-{i}" for i in range(count)]
+def gpus(count: int, **facts: str) -> tuple[Device, ...]:
+    return tuple(Device(f"GPU-{i}", i, "nvidia", "H100", facts=facts) for i in range(count))
 
 
 def without(part: str) -> Sku:
@@ -71,14 +71,14 @@ def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
 
 def test_missing_devices_are_required_too() -> None:
     """Seven of eight found: the eighth has no verdict, so nothing can be accepted."""
-    around = circumstances(H100, HGX8, "quick", requirements.limits(H100, HGX8, 8), uuids(7))
+    around = Terms(H100, HGX8, "quick", gpus(7)).circumstances()
     subjects = [subject for metric, subject, _ in around.required if metric == "matmul.bf16"]
     assert subjects == [*(f"GPU-{i}" for i in range(7)), "missing device 7"]
     assert around.expected_devices == 8
 
 
 def test_what_concerns_the_node_is_required_once() -> None:
-    keys = requirements.required(requirements.limits(H100, HGX8, 8), "quick", uuids(8))
+    keys = requirements.required(requirements.limits(H100, HGX8, 8), "quick", [f"GPU-{i}" for i in range(8)])
     of_node = {metric for metric, subject, _ in keys if subject == NODE}
     host = {metric for metric in of_node if metric.startswith(("host.", "host_counters."))}
     assert of_node - host == {"inventory.driver", "inventory.count", "all_reduce.busbw@8GiB"}
@@ -88,7 +88,7 @@ def test_what_concerns_the_node_is_required_once() -> None:
 
 def test_a_limit_is_required_at_its_levels_only() -> None:
     limits = {"a.b": Limit("a.b", "s", ceiling=1, levels=("long",), origin="mine.yaml:3")}
-    found = [requirements.required(limits, level, uuids(1)) for level in LEVELS]
+    found = [requirements.required(limits, level, ["GPU-0"]) for level in LEVELS]
     assert found == [[], [], [("a.b", "GPU-0", "mine.yaml:3")]]
 
 
@@ -189,15 +189,15 @@ def test_the_floor_of_a_class_on_the_host_link_is_not_judged_in_a_virtual_machin
     assert bare["host_copy.h2d"].class_floor is not None
     assert (inside["host_copy.h2d"].class_floor, inside["host_copy.h2d"].bounded) == (None, False)
     assert inside["matmul.bf16"].class_floor == bare["matmul.bf16"].class_floor
-    assert circumstances(H100, SINGLE, "quick", bare, uuids(1)).not_judged == ()
-    assert circumstances(H100, SINGLE, "quick", inside, uuids(1)).not_judged == ("host link",)
+    assert Terms(H100, SINGLE, "quick", gpus(1)).circumstances().not_judged == ()
+    guest = gpus(1, virtualization="passthrough")
+    assert Terms(H100, SINGLE, "quick", guest).circumstances().not_judged == ("host link",)
 
 
 def test_peer_links_of_a_fabric_may_be_judged_by_its_collectives_alone() -> None:
     sku = without("peer links")
     assert requirements.unfit(sku, sku.platforms["hgx8"], "quick") is None
-    limits = requirements.limits(sku, sku.platforms["hgx8"], 8)
-    assert circumstances(sku, sku.platforms["hgx8"], "quick", limits, uuids(8)).not_judged == ("peer links",)
+    assert Terms(sku, sku.platforms["hgx8"], "quick", gpus(8)).circumstances().not_judged == ("peer links",)
 
 
 def test_plain_fp32_says_nothing_about_matrix_units() -> None:

@@ -10,8 +10,8 @@ import tabled
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.untrusted import sha256
-from pytest_accel.judging.closing.line import circumstances
 from pytest_accel.run.record import sku_entry
+from pytest_accel.run.terms import Terms
 from pytest_accel.skus import implied, loader, requirements, resolved
 
 OWN = tabled.content("skus/agreed.yaml")
@@ -68,7 +68,7 @@ def test_a_resolved_file_demands_what_the_name_demands(name: str, tmp_path: Path
         limits = requirements.limits(made, there, 8)
         less = {metric for metric, each in limits.items() if each.overridden}
         assert less <= set(implied.limits(made, there)), "what demands less than its own datasheet and links"
-        around = circumstances(made, there, "standard", limits, [])
+        around = Terms(made, there, "standard").circumstances()
         assert (list(around.other_datasheet), made.rematched) == ([], False)
         assert replace(there, limits={}) == replace(platform, limits={})
     for key in ("title", "vendor", "match", "datasheet", "probes", "precision", "not_applicable", "budgets"):

@@ -6,12 +6,12 @@ from tabled import tables
 
 from pytest_accel.core.details import Found
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, NodeFinding, NodePair, Round
-from pytest_accel.core.verdict import Closing
+from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.views.fabric import lines
 
 ROWS = tables("views/fabric-lines")
 
-ENDING = Closing("REJECTED node3: slow with each of 5 partners; node4: data arrived changed", 1, "REJECTED")
+ENDING = Closing("REJECTED node3: slow with each of 5 partners; node4: data arrived changed", 1, Result.REJECTED)
 
 
 def fabric(found: Sequence[tuple[Found, NodeFinding]] = (), **more: object) -> Fabric:

@@ -26,7 +26,7 @@ from pytest_accel.core.reasons import Expected
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Comparison, Status, Verdict
+from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
 from pytest_accel.judging.verdicts.background import background_of
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.like_devices import kind_of
@@ -303,7 +303,7 @@ def test_a_simulated_node_is_told_first() -> None:
 
 
 def test_a_node_without_devices_has_a_report() -> None:
-    found = Run(run={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, word="NOT JUDGED"))
+    found = Run(run={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, result=Result.NOT_JUDGED))
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
 
 

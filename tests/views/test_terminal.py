@@ -13,12 +13,13 @@ from worded import worded
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import Note
+from pytest_accel.core.run import Against
 from pytest_accel.core.sku import Limit
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
+from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run.options import Options
-from pytest_accel.run.session import Session
+from pytest_accel.run.setup import Found
 from pytest_accel.run.terms import Terms
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark import Replay, publish
@@ -293,13 +294,13 @@ def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
 @pytest.mark.parametrize(
     ("closing", "verdicts", "colour"),
     [
-        (Closing("ACCEPTED 2/2 devices", 0, "ACCEPTED"), [judged(730.0)], "green"),
-        (Closing("ACCEPTED 2/2 devices (1 marginal)", 0, "ACCEPTED"), [judged(675.0)], "yellow"),
-        (Closing("HELD 1/1 limits", 0, "HELD"), [judged(730.0)], "green"),
-        (Closing("REJECTED gpu0", 1, "REJECTED"), [judged(612.0), judged(675.0, "GPU-1")], "red"),
-        (Closing("NOT JUDGED", 6, "NOT JUDGED"), [], "red"),
-        (Closing("BROKEN", 3, "BROKEN"), [judged(730.0)], "red"),
-        (Closing("INTERRUPTED", 2, "INTERRUPTED"), [judged(675.0)], "red"),
+        (Closing("ACCEPTED 2/2 devices", 0, Result.ACCEPTED), [judged(730.0)], "green"),
+        (Closing("ACCEPTED 2/2 devices (1 marginal)", 0, Result.ACCEPTED), [judged(675.0)], "yellow"),
+        (Closing("HELD 1/1 limits", 0, Result.HELD), [judged(730.0)], "green"),
+        (Closing("REJECTED gpu0", 1, Result.REJECTED), [judged(612.0), judged(675.0, "GPU-1")], "red"),
+        (Closing("NOT JUDGED", 6, Result.NOT_JUDGED), [], "red"),
+        (Closing("BROKEN", 3, Result.BROKEN), [judged(730.0)], "red"),
+        (Closing("INTERRUPTED", 2, Result.INTERRUPTED), [judged(675.0)], "red"),
     ],
 )
 def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], colour: str) -> None:
@@ -312,7 +313,7 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul); "
         "all alike below 0.51 (matmul), 0.8 (memory) of the datasheet; nothing in collectives"
     )
-    closing = Closing(line, 0, "ACCEPTED", finds=finds)
+    closing = Closing(line, 0, Result.ACCEPTED, finds=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
         "ACCEPTED 8/8 devices as h100-sxm at quick",
         "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",
@@ -344,15 +345,14 @@ def packaged(test: str) -> Any:
 
 
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
-    run = Session(Options(sku="h100-sxm", level="quick"))
     sku = shipped.load("h100-sxm")
-    run.setup.terms = Terms(sku, sku.platforms[platform], "quick")
-    run.setup.devices = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
+    gpus = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
+    found = Found(Discovery(), Terms(sku, sku.platforms[platform], "quick"), gpus)
     items = [
         SimpleNamespace(fixturenames=["accel_check"], function=packaged(name), callspec=SimpleNamespace(params=params))
         for name, params in tests
     ]
-    *lines, outcome = [" ".join(text.split()) for text, _ in plan.lines(run.setup, items)]
+    *lines, outcome = [" ".join(text.split()) for text, _ in plan.lines(found, items, [])]
     assert outcome == "it can end in ACCEPTED"
     return lines
 
@@ -375,15 +375,16 @@ def test_metrics_of_one_measurement_take_its_time_once() -> None:
 def test_what_is_not_measured_takes_no_time() -> None:
     assert len(planned(("test_inventory_node", {"fact": "count"}))) == 1
     assert len(planned(("test_peer_copy", {"direction": "both"}), platform="single")) == 1
-    run = Session(Options(sku="h100-sxm", level="quick"))
-    assert len(plan.lines(run.setup, [SimpleNamespace(fixturenames=["tmp_path"])])) == 2, "tests of others"
+    own = SimpleNamespace(fixturenames=["tmp_path"])
+    assert len(plan.lines(Found(Discovery(), Terms(), ()), [own], [])) == 2, "tests of others"
 
 
 def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
-    run = Session(Options(sku="t4", level="quick"))
     sku = shipped.load("t4")
-    run.setup.terms = Terms(sku, sku.platforms["pcie"], "quick")
-    assert "how many devices" in plan.lines(run.setup, [])[-1][0]
+    found = Found(Discovery(), Terms(sku, sku.platforms["pcie"], "quick"), ())
+    filtered = Against("filter", "filtered by -k")
+    outcome, _ = plan.lines(found, [], [filtered])[-1]
+    assert outcome.startswith("it cannot end in ACCEPTED: filtered by -k; platform pcie of t4 does not say how many")
 
 
 # -- pytest-benchmark

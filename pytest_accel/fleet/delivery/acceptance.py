@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pytest_accel.core import exits
+from pytest_accel.core.verdict import Result
 from pytest_accel.fleet.delivery import boards
 from pytest_accel.fleet.delivery.boards import Board, Difference
 from pytest_accel.fleet.delivery.records import ACCEPTED, MISSING, OPEN, REJECTED, TERMS, NodeRecord, Records
@@ -69,15 +69,16 @@ class Delivery:
         return 0 < self.simulated < len(self.nodes)
 
     @property
-    def exit(self) -> int:
-        """The exit status: 1 if anything is rejected, 6 if anything is missing, or was not judged or not alike, else 0.
+    def result(self) -> Result:
+        """The result; NOT JUDGED if anything is missing, or was not judged or not alike.
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
         if self.of_nodes[REJECTED] or any(each.rejects for each in self.differences):
-            return exits.REJECTED
-        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or self.partly_simulated
-        return exits.NOT_JUDGED if unclear or self.differences or self.unalike or self.records.refused else exits.HOLDS
+            return Result.REJECTED
+        unalike = self.partly_simulated or self.differences or self.unalike
+        unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or unalike or self.records.refused
+        return Result.NOT_JUDGED if unclear else Result.ACCEPTED
 
 
 def delivery(name: str, records: Records, packing_list: PackingList | None, expected: Sequence[str] = ()) -> Delivery:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_accel.core import exits, structured
+from pytest_accel.core import structured
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable_data
+from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED
@@ -17,7 +18,6 @@ from pytest_accel.views.markdown import escaped
 
 HERE = "pytest_accel.fleet.delivery"
 FORMATS = ("md", "html", "json")
-WORDS = {exits.HOLDS: "ACCEPTED", exits.REJECTED: "REJECTED", exits.NOT_JUDGED: "NOT JUDGED"}
 MOST_NODES = 6
 """Nodes that one sentence names."""
 OF_NODE = ("name", "outcome", "told", "started", "sha256", "objection", "signed_by", "waived", "overridden")
@@ -32,7 +32,7 @@ def text(of: Delivery, form: str) -> str:
     told = {"sentence": sentence(of), "reasons": reasons(of), "notes": notes(of)}
     tables = {"rejections": [*_rejections(of)]}
     if form == "json":
-        content = {"result": WORDS[of.exit], "exit": of.exit, **told, **tables, **_data(of)}
+        content = {"result": of.result, "exit": of.result.exit, **told, **tables, **_data(of)}
         return json.dumps(printable_data(structured.plain(content)), indent=1) + "\n"
     demand_extra()
     templates = environment(HERE, PACKAGE)
@@ -40,7 +40,7 @@ def text(of: Delivery, form: str) -> str:
         templates = templates.overlay(autoescape=False, finalize=_in_markdown)
     style = code(asset(PACKAGE, STYLES), "")
     template = templates.get_template(f"delivery.{form}.j2")
-    return template.render(of=of, word=WORDS[of.exit], head=head(of), **told, **tables, **style).rstrip() + "\n"
+    return template.render(of=of, word=of.result.value, head=head(of), **told, **tables, **style).rstrip() + "\n"
 
 
 def _data(of: Delivery) -> dict[str, Any]:
@@ -68,11 +68,11 @@ def _in_markdown(value: Any) -> Any:
 def sentence(of: Delivery) -> str:
     """Return the result of the delivery in one sentence."""
     total, accepted = sum(of.of_nodes.values()), of.of_nodes[ACCEPTED]
-    if of.exit == exits.HOLDS:
+    if of.result is Result.ACCEPTED:
         devices = counted(sum(of.of_devices.values()), "device")
         return f"{_is(total, 'node')} accepted with {devices}{_terms(of)}. {_whole(of)}"
     share = f"{accepted} of {counted(total, 'node')} {'is' if 1 in (accepted, total) else 'are'} accepted"
-    if of.exit == exits.REJECTED:
+    if of.result is Result.REJECTED:
         return f"{share}."
     return f"{share} and none is rejected, but the delivery as a whole cannot be accepted yet."
 

@@ -173,7 +173,7 @@ def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
     may reject it, and accept nothing.
     """
     found = replace(one, faults=list(_faults(again)))
-    judged = replace(found, word=again.word, line=words)
+    judged = replace(found, result=again.result, line=words)
     return judged if words and judged.rejects else replace(found, objection=words)
 
 

@@ -318,7 +318,7 @@ def _result(folder: Path) -> Summary | str | None:
         return str(bad)
     if summary is None or summary.judged_again:  # that is no measurement of hardware
         return None
-    texts = {name: getattr(summary, name) for name in ("host", "line", "state", "word", "job")}
+    texts = {name: getattr(summary, name) for name in ("host", "line", "state", "job")}
     return replace(summary, **printable_data(texts))
 
 

@@ -13,6 +13,7 @@ from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.node_name import nodes_of, several
 from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
+from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.jobs.run_folder import Fleet, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
@@ -22,16 +23,16 @@ from pytest_accel.run.record_folder import file_name
 class State(Enum):
     """What became of a node, the worst first."""
 
-    REJECTED = "rejected"
+    REJECTED = Result.REJECTED.value.lower()
     ERROR = "error"
     NO_RESULT = "no result"
-    NOT_JUDGED = "not judged"
+    NOT_JUDGED = Result.NOT_JUDGED.value.lower()
     SKIPPED = "skipped"
     RUNNING = "running"
     WAITING = "waiting"
-    HELD = "held"
+    HELD = Result.HELD.value.lower()
     """Everything that ran holds, but it was no acceptance: own tests, SKU auto or cpu, a simulated node."""
-    ACCEPTED = "accepted"
+    ACCEPTED = Result.ACCEPTED.value.lower()
 
 
 SIMULATE = "--accel-simulate"
@@ -322,7 +323,7 @@ class _Jobs:
     def not_repeated(self, results: Sequence[Summary]) -> list[Summary]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
         of_last = (each for each in results if self.last and each.job == self.last)
-        if not any(_of_exit(each.exit) in HOLDS for each in of_last):
+        if not any(each.exit == exits.HOLDS for each in of_last):
             return list(results)
         return [each for each in results if each.job not in self._earlier]
 
@@ -405,18 +406,11 @@ def _why_none(newest: Summary | None, job: JobState | None) -> str:
 def _judged(name: str, newest: Summary) -> NodeResult:
     """Return the state of a node by a run that has ended."""
     line = newest.line or f"{'SIMULATED ' if newest.simulated else ''}{newest.state}"
-    if newest.exit == exits.INTERRUPTED or newest.word == "INTERRUPTED":
+    if newest.exit == exits.INTERRUPTED or newest.result is Result.INTERRUPTED:
         return NodeResult(name, State.NO_RESULT, line, newest)
-    state = _of_exit(newest.exit)
-    if state is State.ACCEPTED and (newest.simulated or newest.word != "ACCEPTED"):
-        state = State.HELD
-    return NodeResult(name, state, line, newest)
-
-
-def _of_exit(status: int | None) -> State:
-    """Return the state that the exit status of a run stands for."""
-    states = {exits.HOLDS: State.ACCEPTED, exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
-    return states.get(status, State.ERROR) if status is not None else State.ERROR
+    holds = State.ACCEPTED if newest.accepts and not newest.simulated else State.HELD
+    states: dict[int | None, State] = {exits.REJECTED: State.REJECTED, exits.NOT_JUDGED: State.NOT_JUDGED}
+    return NodeResult(name, {**states, exits.HOLDS: holds}.get(newest.exit, State.ERROR), line, newest)
 
 
 def exit_status(nodes: Iterable[NodeResult]) -> int:

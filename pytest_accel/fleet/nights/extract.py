@@ -22,7 +22,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED, Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.judging.verdicts.history import parts_of
 from pytest_accel.run import folder_summary, record, summaries
 
@@ -91,7 +91,7 @@ class StoredRun:
     started: str
     ended: str
     state: str
-    word: str
+    result: str
     line: str
     exit: int | None
     sku: str
@@ -140,7 +140,7 @@ def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[Stored
         started=_text(found.started),
         ended=_text(run.run.get("ended")),
         state=_text(found.state),
-        word=_text(found.word),
+        result=Result.words(found.result),
         line=_text(found.line, 1000),
         exit=found.exit if found.exit is not None and 0 <= found.exit < 256 else None,
         sku=_text(found.sku),

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Final
 
+from pytest_accel.core.verdict import Result
 from pytest_accel.fleet.nights.extract import STATUSES
 from pytest_accel.fleet.nights.night import NOT_ENDED, Night
 from pytest_accel.fleet.nights.questions import DEVICE, MANY, Row
-from pytest_accel.judging.closing.line import WORDS
 from pytest_accel.views.exports import prometheus
 from pytest_accel.views.exports.prometheus import Family, Labels
 
@@ -48,8 +48,8 @@ def _families(night: Night) -> Iterator[Family]:
     simulated = float(night.simulated)
     yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
     yield "accel_fleet_nights", "Nights that the findings are from.", [((), float(night.nights))]
-    words = night.words
-    runs = [((("result", word),), float(words.get(word, 0))) for word in (*WORDS, NOT_ENDED)]
+    results = (*(result.value for result in Result), NOT_ENDED)
+    runs = [((("result", result),), float(night.results.get(result, 0))) for result in results]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs
     gone = "Nodes without a run in the night that had one in the night before."
     yield "accel_fleet_nodes_gone", gone, [((), float(len(night.gone)))]

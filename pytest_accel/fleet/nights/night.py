@@ -15,7 +15,7 @@ from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.fleet.nights.questions import QUESTIONS, Row
 
 NOT_ENDED: Final = "NOT ENDED"
-"""The word for a run without a closing line."""
+"""The result of a run without a closing line."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Night:
     """Number, median and spread of the like devices of each metric."""
 
     @property
-    def words(self) -> dict[str, int]:
+    def results(self) -> dict[str, int]:
         """How many runs have each result, the most frequent first."""
-        return dict(Counter(each["word"] for each in self.runs).most_common())
+        return dict(Counter(each["result"] for each in self.runs).most_common())
 
     @property
     def nodes(self) -> int:
@@ -108,5 +108,5 @@ def look(fleet: StoredNights) -> Night:
 
 
 def _run(row: Row) -> Row:
-    ended = row["state"] == FINISHED and bool(row["word"])
-    return {**row, **({} if ended else {"word": NOT_ENDED, "exit": None})}
+    ended = row["state"] == FINISHED and bool(row["result"])
+    return {**row, **({} if ended else {"result": NOT_ENDED, "exit": None})}

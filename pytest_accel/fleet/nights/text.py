@@ -41,12 +41,12 @@ def text(night: Night) -> str:
 def _head(night: Night) -> list[str]:
     """Return the first lines: the night, the results, and the statuses."""
     simulated = "SIMULATED " if night.simulated else ""
-    words = ", ".join(f"{number} {word}" for word, number in night.words.items())
+    results = ", ".join(f"{number} {result}" for result, number in night.results.items())
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
     before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
     size = f"{counted(night.nodes, 'node')}, {counted(night.devices, 'device')}"
     first = f"{simulated}{night.night}: {size}; {before if night.nights > 1 else 'no night before it'}"
-    return [first, f"runs: {words}", f"verdicts: {verdicts}"]
+    return [first, f"runs: {results}", f"verdicts: {verdicts}"]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -59,5 +59,5 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _run(run: Row) -> tuple[str, ...]:
     """Return node and the beginning of the closing line, which has the result."""
-    line = run["line"] if run["word"] in run["line"] else f"{run['word']} {run['line']}"
+    line = run["line"] if run["result"] in run["line"] else f"{run['result']} {run['line']}"
     return run["node"], textwrap.shorten(line, max(COLUMNS // 2, COLUMNS - len(run["node"]) - 4), placeholder=" ...")

@@ -10,8 +10,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.summary import ACCEPTED
-from pytest_accel.core.verdict import Closing, Status, Verdict, show
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict, show
 from pytest_accel.core.words import more
 from pytest_accel.judging.closing.line import SIMULATED, close
 from pytest_accel.judging.verdicts.background import PastOf, background_of
@@ -25,7 +24,7 @@ def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
     Verdicts of a run that has not ended may still be judged again; such a run has no result.
     """
     if run.state == "running":
-        return ("it has a result, and the run has not ended",) if run.closing.word else ()
+        return ("it has a result, and the run has not ended",) if run.closing.result else ()
     try:
         return (*_verdicts(run, past_of), *_result(run))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -62,8 +61,9 @@ def _result(run: Run) -> Iterator[str]:
     if {run.simulated, *(each.simulated for each in run.measurements)} == {True, False}:
         yield "a part of it was measured on a simulated node"
     stated, found = run.closing, close(run.verdicts, run.circumstances or Circumstances())
-    same = (found.word, found.exit) == (stated.word, stated.exit) and stated.word in stated.line
-    if not same or (found.word == ACCEPTED and found.line.partition(" (")[0] not in stated.line):
+    same = stated.result is found.result and stated.exit == found.exit
+    same = same and stated.result is not None and stated.result.value in stated.line
+    if not same or (found.result is Result.ACCEPTED and found.line.partition(" (")[0] not in stated.line):
         says = f"it closed as '{stated.line}' with exit status {stated.exit}"
         yield printable(f"{says}, and what it holds closes as '{found.line}'")
 
@@ -71,7 +71,7 @@ def _result(run: Run) -> Iterator[str]:
 def not_believed(run: Run) -> Closing:
     """Return the closing line of a record that is not believed: neither good nor bad is concluded from it."""
     line = f"NOT JUDGED the record is not believed: {run.objections[0]}{more(run.objections)}"
-    return Closing(f"{SIMULATED} {line}" if run.simulated else line, exits.NOT_JUDGED, "NOT JUDGED")
+    return Closing(f"{SIMULATED} {line}" if run.simulated else line, exits.NOT_JUDGED, Result.NOT_JUDGED)
 
 
 def of_then(attempts: list[Measurement], verdict: Verdict | None) -> Sequence[Measurement]:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pytest_accel.core import exits
-from pytest_accel.core.floor import NOTHING_KNOWN, floor_in_force
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Basis, Limit, Platform, Sku
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.closing import parts as closing_parts
 from pytest_accel.probes.declare import REQUIRED
-from pytest_accel.skus import readiness, requirements
+from pytest_accel.skus import readiness
 
 SIMULATED = "SIMULATED"
 MOST_LOADED = 8
 """The most names of loaded files, plugins and variables that the line of an acceptance shows."""
-WORDS = ("ACCEPTED", "HELD", "NOT JUDGED", "REJECTED", "BROKEN", "INTERRUPTED")
-"""The results of a run, with which its closing line begins."""
 
 
 @dataclass
@@ -31,43 +26,6 @@ class Errors:
 
     broken: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-
-
-def circumstances(
-    sku: Sku | None,
-    platform: Platform,
-    level: str,
-    limits: Mapping[str, Limit],
-    found: Sequence[str],
-    *,
-    software: Mapping[str, Any] = NOTHING_KNOWN,
-) -> Circumstances:
-    """Return the verdicts that these limits require, and the reasons against an acceptance by them.
-
-    `found` holds the UUIDs of the devices that were found, and `software` maps names to versions. The caller adds the
-    circumstances of the run itself.
-    """
-    count = requirements.device_count(platform, len(found))
-    missing = [f"missing device {index}" for index in range(len(found), count)]
-    ready = readiness.Readiness(sku, platform, [level], software) if sku else None
-    not_judged = ready.not_judged if ready else []
-    floors = [floor_in_force(each, software) for each in limits.values() if level in each.levels]
-    left = {readiness.required_part(each.bound.metric) for each in floors if each.bound.bounded}
-    if ready and readiness.HOST_LINK not in left and ready.floors[readiness.HOST_LINK]:
-        not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
-    own = sku is not None and any(each.basis is Basis.OWN for each in floors)
-    return Circumstances(
-        required=requirements.required(requirements.applying(limits, sku, platform), level, [*found, *missing]),
-        expected_devices=count,
-        sku=sku.name if sku else "",
-        level=level,
-        unfit=requirements.unfit(sku, platform, level, software),
-        not_judged=tuple(not_judged),
-        overridden=sum(limit.overridden for limit in limits.values()),
-        other_datasheet=sorted(sku.datasheet.overridden) if sku else (),
-        own_file=sku.own_file if sku else None,
-        behind_floors=[uuid for uuid in found if sku and own and uuid in sku.calibrated_from],
-    )
 
 
 def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
@@ -83,34 +41,35 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     holding = sum(each.status.holds for each in limits)
     tally = f"{holding}/{len(limits)} limits" if limits or not around.own_tests else around.own_tests
     if around.interrupted:
-        word = "INTERRUPTED" if around.ended == exits.INTERRUPTED else "BROKEN"
-        text = f"{word} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
-        return Closing(text + (f"; {_rejected(failed, [], around)} so far" if failed else ""), around.ended, word)
+        result = Result.INTERRUPTED if around.ended == exits.INTERRUPTED else Result.BROKEN
+        text = f"{result.value} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
+        return Closing(text + (f"; {_rejected(failed, [], around)} so far" if failed else ""), around.ended, result)
     if failed:
         beside = closing_parts.short_beside(limits)
         named = closing_parts.named([*failed, *beside], around.called)
-        return Closing(_rejected(failed, beside, around), exits.REJECTED, "REJECTED", named=named)
+        return Closing(_rejected(failed, beside, around), exits.REJECTED, Result.REJECTED, named=named)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
-        return Closing(text, exits.BROKEN, "BROKEN")
+        return Closing(text, exits.BROKEN, Result.BROKEN)
     undecided = [each for each in limits if each.fails]
     if unjudged := _not_judged(verdicts, undecided, around):
         named = () if around.failed_tests else closing_parts.named(undecided, around.called)
-        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, "NOT JUDGED", named=named)
+        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, named=named)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         missing = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
-        return Closing("NOT JUDGED nothing was measured against a limit", exits.NOT_JUDGED, "NOT JUDGED", next=missing)
-    lacking = [] if around.unfit or around.filtered else _without_floor(verdicts, around)
+        line = "NOT JUDGED nothing was measured against a limit"
+        return Closing(line, exits.NOT_JUDGED, Result.NOT_JUDGED, next=missing)
+    unfit = around.texts("file")
+    lacking = [] if unfit or around.narrowed else _without_floor(verdicts, around)
     deciding = [each for each in limits if each.decides]
     backed = closing_parts.backed(deciding)
     few = readiness.too_few(backed, around.expected_devices)
-    lacking += [few] if few and not around.unfit else []
-    behind = closing_parts.spanned([around.called[each] for each in around.behind_floors])
-    lacking += [f"floors come from these devices: {behind}"] if behind else []
-    reasons = [*around.filtered, *around.no_acceptance, *([around.unfit] if around.unfit else []), *lacking]
+    lacking += [few] if few and not unfit else []
+    reasons = [*around.narrowed, *around.texts("unasked", "run"), *unfit, *lacking, *around.texts("floors")]
     if reasons:
         text = f"HELD {tally}{_notes(_qualifiers(verdicts, around))}; no acceptance: {'; '.join(reasons)}"
-        return Closing(text, exits.NOT_JUDGED if around.wants_acceptance else exits.HOLDS, "HELD", next=_next(around))
+        status = exits.HOLDS if around.unasked else exits.NOT_JUDGED
+        return Closing(text, status, Result.HELD, next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     own = f" with {around.own_tests}" if around.own_tests else ""
@@ -118,7 +77,7 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
     worth = [closing_parts.bases(backed, deciding), readiness.half_not_excluded(backed), not_judged]
     notes = _notes([*worth, *_qualifiers(verdicts, around), loaded])
-    return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, "ACCEPTED")
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, Result.ACCEPTED)
 
 
 def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], around: Circumstances) -> str:
@@ -128,23 +87,23 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
         return f"; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
     if undecided:
         return f"; {closing_parts.undecided(undecided, around.called)}"
-    if around.cut_short:
-        return f"; {around.cut_short}"
-    if (missing := _missing(verdicts, around)) and not around.filtered:
+    if cut := around.texts("time"):
+        return f"; {cut[0]}"
+    if (missing := _missing(verdicts, around)) and not around.narrowed:
         return f"; no verdict on {closing_parts.missing(missing, around.called)}"
     return f", but the record could not be written in full: {around.record_problem}" if around.record_problem else ""
 
 
 def _next(around: Circumstances) -> str:
     """Return what leads from a run that holds to an acceptance."""
-    if not around.wants_acceptance:
+    if around.unasked:
         return (
             "on a node with accelerators, name their product, and no test files: pytest --accel-sku=NAME "
             "('pytest-accel sku list' shows all)"
         )
-    if around.filtered:
+    if around.narrowed:
         return "run all tests on all devices, without the options that the line names"
-    if around.behind_floors:
+    if around.texts("floors"):
         return "judge these devices by floors of others: by the shipped file, or calibrated without their records"
     return (
         f"'pytest-accel sku show {around.sku}' says what is lacking; agree on floors, or calibrate them from a "

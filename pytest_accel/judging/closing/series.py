@@ -13,9 +13,9 @@ from itertools import pairwise
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import DidNotEnd
-from pytest_accel.core.run import Circumstances, CountedEntry, HostCountedEntry, Run
+from pytest_accel.core.run import Against, Circumstances, CountedEntry, HostCountedEntry, Run
 from pytest_accel.core.summary import moment
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.history import terms_of
@@ -67,7 +67,7 @@ class SeriesRun:
 
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
     """Return the run whose record this is; `last` is the time of its last reading."""
-    whole = run.finished and not (run.circumstances and run.circumstances.cut_short)
+    whole = run.finished and not (run.circumstances and run.circumstances.texts("time"))
     terms = terms_of(run.run.get("level", ""), run.run.get("platform", ""), run.software)
     files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
     devices = " ".join(sorted(each.uuid for each in run.devices))
@@ -184,13 +184,14 @@ def closing(
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
     beside = tuple(dict.fromkeys(name for run in runs for name in run.beside))
     around = replace((last.circumstances if last else None) or Circumstances(), loaded=beside)
-    against = [*around.no_acceptance, *_differing(runs)]
-    against += [f"the load may pause for {MOST_PAUSED:.0%} of the time"] * (share > MOST_PAUSED)
+    against = [*around.against, *(Against("run", why) for why in _differing(runs))]
+    against += [Against("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
     left = done < hours
     simulated = any(each.simulated for each in runs)
-    cut = unreliable(runs) or (LEFT if left else None)
-    found = close(verdicts, replace(around, simulated=simulated, no_acceptance=against, cut_short=cut))
-    if stopped and found.word != "REJECTED":
+    if cut := unreliable(runs) or (LEFT if left else ""):
+        against.append(Against("time", cut))
+    found = close(verdicts, replace(around, simulated=simulated, against=against))
+    if stopped and found.result is not Result.REJECTED:
         found = stopped
     broken = {each.key for each in found.named if each.fails}
     first = next((run.number for run in runs for each in run.verdicts if each.key in broken), 0)

@@ -26,7 +26,7 @@ from pytest_accel.core.fabric import (
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import BehindNodes
 from pytest_accel.core.sentences import words
-from pytest_accel.core.verdict import Closing, Status, Verdict, show, show_margin
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict, show, show_margin
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import SIMULATED
 from pytest_accel.judging.fabric.rounds import PATH_TIMES, short_pairs
@@ -177,13 +177,13 @@ def _in_group(shown: Standing, result: GroupResult) -> str:
 def _closing(shown: Standing, concluded: Conclusion) -> Closing:
     """Return the closing line of a fabric run, its exit status and its result."""
     simulated = f"{SIMULATED} " if shown.fabric.simulated else ""
-    for word, status, parts in (
-        ("REJECTED", exits.REJECTED, _rejects(shown, concluded)),
-        ("NOT JUDGED", exits.NOT_JUDGED, _not_judged(shown, concluded)),
+    for result, parts in (
+        (Result.REJECTED, _rejects(shown, concluded)),
+        (Result.NOT_JUDGED, _not_judged(shown, concluded)),
     ):
         if parts:
             rest = f" and {len(parts) - TOLD} more" if len(parts) > TOLD else ""
-            return Closing(f"{simulated}{word} fabric: {'; '.join(parts[:TOLD])}{rest}", status, word)
+            return Closing(f"{simulated}{result.value} fabric: {'; '.join(parts[:TOLD])}{rest}", result.exit, result)
     scores = [each.score for each in concluded.findings if each.score is not None]
     text = f"{len(scores)} nodes, slowest {show(min(scores), UNIT)}, median {show(concluded.median, UNIT)}"
     text += f", floor {show(shown.fabric.floor, UNIT)}" if shown.fabric.floor is not None else ""
@@ -191,8 +191,8 @@ def _closing(shown: Standing, concluded: Conclusion) -> Closing:
     against = _against(shown, concluded)
     if against:
         line = f"{simulated}HELD fabric: {text}; no acceptance: {'; '.join(against)}"
-        return Closing(line, exits.NOT_JUDGED, "HELD")
-    return Closing(f"{simulated}ACCEPTED fabric: {text}", exits.HOLDS, "ACCEPTED")
+        return Closing(line, exits.NOT_JUDGED, Result.HELD)
+    return Closing(f"{simulated}ACCEPTED fabric: {text}", exits.HOLDS, Result.ACCEPTED)
 
 
 def _rejects(shown: Standing, concluded: Conclusion) -> list[str]:

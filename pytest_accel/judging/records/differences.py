@@ -23,7 +23,7 @@ from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.background import SpreadOf
-from pytest_accel.judging.verdicts.history import ACCEPTING, kept, key
+from pytest_accel.judging.verdicts.history import kept, key
 from pytest_accel.judging.verdicts.like_devices import value_of
 from pytest_accel.judging.verdicts.references import drop
 
@@ -274,10 +274,10 @@ def _verdicts(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Diffe
         then = before.get(_place(now))
         if then is not None and now.subject in names and then.status is not now.status:
             yield _other_status(names[now.subject], then, now, rate=(now.metric, now.subject) in rates)
-    if first.word != last.word and first.word and last.word:
-        held = [word in ACCEPTING for word in (first.word, last.word)]
-        direction = Direction.OTHER if held[0] == held[1] else Direction.BETTER if held[1] else Direction.WORSE
-        yield Difference(SubjectKind.VERDICT, ("run",), "result", first.word, last.word, direction)
+    one, two = first.result, last.result
+    if one is not two and one and two:
+        direction = Direction.OTHER if one.holds == two.holds else Direction.BETTER if two.holds else Direction.WORSE
+        yield Difference(SubjectKind.VERDICT, ("run",), "result", one.value, two.value, direction)
 
 
 def _place(verdict: Verdict) -> tuple[str, str, str]:

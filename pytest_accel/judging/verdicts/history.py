@@ -31,8 +31,6 @@ ABOVE = 1.5
 """The largest rate of a device as a multiple of the median of its node that is no error of the measurement."""
 OF_NORMAL = 1.4826
 """The standard deviation of a normal distribution as a multiple of its median absolute deviation."""
-ACCEPTING = ("ACCEPTED", "HELD")
-"""The words of the runs whose figures a device has to keep."""
 
 
 def key(measurement: Measurement) -> str:
@@ -128,7 +126,7 @@ class History:
         runs = [run for run in self.runs if subject in run.figures.get(name, ()) and self._same(run, subject)]
         if not runs:
             return None
-        accepted = [run for run in runs if run.word in ACCEPTING]
+        accepted = [run for run in runs if run.result and run.result.holds]
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
         # that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it
         if name not in self._between:

@@ -231,6 +231,12 @@ class Attempts:
         self._unrecorded.append(measurement)
         self._verdicts = {each: given for each, given in self._verdicts.items() if each[0] != measurement.metric}
 
+    def read(self, fact: Measurement) -> None:
+        """Keep another reading of a fact, such as a counter, unless it is what the reading before it was."""
+        earlier = self.measured.get((fact.metric, fact.subject))
+        if not earlier or replace(fact, started=earlier[-1].started, ended=earlier[-1].ended) != earlier[-1]:
+            self.add(fact)
+
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
 

@@ -28,7 +28,7 @@ from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous
 from pytest_accel.run.request import request_of
-from pytest_accel.run.setup import Setup
+from pytest_accel.run.setup import Asked, Found
 from pytest_accel.skus.budgets import budget
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ ALL = "fabric.all_reduce"
 class FabricRun:
     """The part of this node in a fabric run. That of rank 0 also leads it, and writes fabric.json."""
 
-    def __init__(self, setup: Setup, pool: WorkerPool, ledger: Ledger) -> None:
-        self._setup, self._pool, self._ledger = setup, pool, ledger
+    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, ledger: Ledger) -> None:
+        self._asked, self._found, self._pool, self._ledger = asked, found, pool, ledger
         self.fabric: Fabric | None = None
         """The whole run, which rank 0 alone knows."""
         self._store: FabricStore | None = None
 
     def meet(self) -> None:
         """Run the store, or connect to it, before anything is measured. Raises Refused if that is not possible."""
-        if self._setup.rendezvous:
-            self._store = FabricStore(self._setup.rendezvous, self._shared, ARRIVING_SECONDS)
+        if self._asked.rendezvous:
+            self._store = FabricStore(self._asked.rendezvous, self._shared, ARRIVING_SECONDS)
             self._ledger.record.notes += filter(None, [self._store.note])
 
     def stop(self) -> None:
@@ -66,27 +66,27 @@ class FabricRun:
     @property
     def _shared(self) -> Path | None:
         """The output folder of all nodes, None if that of this one is its own."""
-        options = self._setup.options
+        options = self._asked.options
         return options.output if options.shared else None
 
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
         began = clock.now()
         try:
-            part = self._simulated(self._setup.cluster) if self._setup.cluster else self._part()
+            part = self._simulated(self._asked.cluster) if self._asked.cluster else self._part()
         except StoreLost as lost:
             part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
         return measurement_of(part, request, began, clock.now())
 
     def _part(self) -> FabricPart:
-        there, store, pool = self._setup.rendezvous, self._store, self._pool
+        there, store, pool = self._asked.rendezvous, self._store, self._pool
         assert there
         assert store
-        agent = Agent(there, store, pool, self._setup.devices, self._request)
+        agent = Agent(there, store, pool, self._found.devices, self._request)
         own = FabricNode(
-            self._setup.options.launch.node if self._setup.options.launch else there.name_of(there.rank),
-            len(self._setup.devices),
-            self._setup.leaf,
+            self._asked.options.launch.node if self._asked.options.launch else there.name_of(there.rank),
+            len(self._found.devices),
+            self._asked.leaf,
             self._domain(),
             self._failed(),
         )
@@ -95,19 +95,19 @@ class FabricRun:
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
         lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
-        fabric = lead.run(self._asked(there), own)
+        fabric = lead.run(self._without_nodes(there), own)
         lead.dismiss(fabric)  # before the file is written, which may fail
         self._keep(fabric)
         return self._by(agent, node_parts(fabric)[0])
 
     def _simulated(self, cluster: SimulatedCluster) -> FabricPart:
-        fabric = simulation.fabric(cluster, self._asked(None))
+        fabric = simulation.fabric(cluster, self._without_nodes(None))
         self._keep(fabric)
         return node_parts(fabric)[0]
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
         """Return what was found of this node if its own agent supports it, and what is wrong with its transport."""
-        platform, devices = self._setup.terms.platform, len(self._setup.devices)
+        platform, devices = self._found.terms.platform, len(self._found.devices)
         return replace(supported(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, fabric: Fabric) -> None:
@@ -120,9 +120,9 @@ class FabricRun:
         except OSError as error:
             self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
 
-    def _asked(self, there: Rendezvous | None) -> Fabric:
+    def _without_nodes(self, there: Rendezvous | None) -> Fabric:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
-        terms, request = self._setup.terms, self._request("pairs")
+        terms, request = self._found.terms, self._request("pairs")
         software = self._ledger.record.software
         stating = (terms.limits.get(name) for name in (request.metric, ALL))
         floors = {limit.metric: floor_in_force(limit, software).bound.floor for limit in stating if limit}
@@ -141,7 +141,7 @@ class FabricRun:
 
     def _request(self, kind: str) -> Request:
         """Return the request of a kind of round: an all-reduce of all ranks, or of pairs of them."""
-        sku, level = self._setup.terms.sku, self._setup.terms.level
+        sku, level = self._found.terms.sku, self._found.terms.level
         function = collective if kind in TOGETHER else fabric_pairs
         request = request_of(function, {}, None, sku)
         return replace(request, seconds=budget(request.declaration, request.metric, level, sku), precision=0.01)
@@ -152,11 +152,11 @@ class FabricRun:
         if not failed:
             return ""
         worst = failed[0]
-        return printable(f"{self._setup.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
+        return printable(f"{self._found.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
 
     def _domain(self) -> str:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""
-        facts = [each.facts for each in self._setup.devices]
+        facts = [each.facts for each in self._found.devices]
         found = {f"{each.get('fabric_cluster', '')}.{each.get('fabric_clique', '')}" for each in facts}
         one = found.pop() if len(found) == 1 else "."
         return "" if one.startswith((".", NO_CLUSTER)) else one

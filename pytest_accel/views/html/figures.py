@@ -20,14 +20,9 @@ from pytest_accel.run.record import names_of
 from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
 
 
-def word(record: Run) -> str:
-    """Return the result of a record in one word."""
-    return record.closing.word or "NO RESULT"
-
-
 def kind(record: Run) -> str:
     """Return the name of the colour of a result: that of an acceptance with a remark is not that of one without."""
-    found = KINDS.get(word(record), "not-judged")
+    found = KINDS.get(record.result, "not-judged")
     remarked = any(each.status is Status.MARGINAL or each.waiver for each in record.verdicts)
     return "marginal" if found == "pass" and remarked else found  # as the closing line in the terminal
 

@@ -18,7 +18,7 @@ from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import WORST_FIRST, decisive_margin, margin_of, show
+from pytest_accel.core.verdict import WORST_FIRST, Result, decisive_margin, margin_of, show
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
@@ -96,7 +96,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
         "record": record,
-        "word": figures.word(record),
+        "result": Result.words(record.result, "NO RESULT"),
         "kind": figures.kind(record),
         "figures": found,
         "findings": found.findings(findings_of(record)),

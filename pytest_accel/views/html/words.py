@@ -13,7 +13,7 @@ from pytest_accel.core.method import words
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
-from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
+from pytest_accel.core.verdict import WORST_FIRST, Result, Status, Verdict, show
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds, demanded, published_of
@@ -94,17 +94,17 @@ SIGNS = {
 """The sign of each status, so that no status is told by its colour alone."""
 
 MEANINGS = {
-    "ACCEPTED": "Every limit that the level requires was judged on every device, and holds.",
-    "HELD": "Everything that ran holds, but this run was no acceptance.",
-    "REJECTED": "At least one limit is broken.",
-    "NOT JUDGED": "No limit is broken, but something that is required could not be judged.",
-    "BROKEN": "A software error ended the run. It is not a verdict on the hardware.",
-    "INTERRUPTED": "The run was stopped before its end. Nothing was accepted.",
-    "NO RESULT": "The record holds no closing line: the run has not ended, or it was killed.",
+    Result.ACCEPTED: "Every limit that the level requires was judged on every device, and holds.",
+    Result.HELD: "Everything that ran holds, but this run was no acceptance.",
+    Result.REJECTED: "At least one limit is broken.",
+    Result.NOT_JUDGED: "No limit is broken, but something that is required could not be judged.",
+    Result.BROKEN: "A software error ended the run. It is not a verdict on the hardware.",
+    Result.INTERRUPTED: "The run was stopped before its end. Nothing was accepted.",
+    None: "The record holds no closing line: the run has not ended, or it was killed.",
 }
-"""What each result means, by the word of the closing line."""
+"""What each result means, None where there is no result."""
 
-KINDS = {"ACCEPTED": "pass", "HELD": "marginal", "REJECTED": "fail"}
+KINDS: Mapping[Result | None, str] = {Result.ACCEPTED: "pass", Result.HELD: "marginal", Result.REJECTED: "fail"}
 """The colour of a result; every other one has that of what was not judged."""
 
 

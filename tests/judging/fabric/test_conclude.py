@@ -14,6 +14,7 @@ from judged_tables import tabled
 
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report
+from pytest_accel.core.verdict import Result
 from pytest_accel.judging.fabric.conclude import conclude, node_parts
 
 WAITED = Report("waited")
@@ -25,8 +26,8 @@ def named(run: Fabric) -> dict[int, str]:
     return {place: each.found for place, each in enumerate(run.conclusion.findings) if each.found in NAMED}
 
 
-def ends(run: Fabric) -> tuple[str, int]:
-    return run.conclusion.closing.word, run.conclusion.closing.exit
+def ends(run: Fabric) -> tuple[Result | None, int]:
+    return run.conclusion.closing.result, run.conclusion.closing.exit
 
 
 def confirmed(run: Fabric) -> list[int]:
@@ -292,7 +293,7 @@ def test_rounds_that_are_missing_are_not_judged() -> None:
     one = cluster(64, fault("slow-node", node=9, by=0.2))
     run = simulated(one, floor=40.0)
     lines = [conclude(replace(run, rounds=run.rounds[:count])).closing for count in range(len(run.rounds))]
-    assert {each.word for each in lines[:-1]} == {"NOT JUDGED", "REJECTED"}
+    assert {each.result for each in lines[:-1]} == {"NOT JUDGED", "REJECTED"}
     assert lines[0].line == "SIMULATED NOT JUDGED fabric: no pair could be measured"
     assert lines[3].line == (
         "SIMULATED NOT JUDGED fabric: node9: no node could be named: it was not measured with enough good nodes; "
@@ -304,7 +305,7 @@ def test_an_island_that_met_no_proven_nodes_is_not_told() -> None:
     run = simulated(cluster(64, fault("slow-leaf", leaf=1, by=0.25), leaf=16))
     confirmed = conclude(replace(run, rounds=[each for each in run.rounds if each.kind != "confirm"]))
     assert [len(each.islands) for each in (run.conclusion, confirmed)] == [1, 0]
-    assert confirmed.closing.word == "NOT JUDGED"
+    assert confirmed.closing.result == "NOT JUDGED"
 
 
 def test_a_node_by_itself_is_not_judged() -> None:

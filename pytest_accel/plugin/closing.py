@@ -1,0 +1,176 @@
+"""Closes a run: judges it by what pytest knows of its end, and writes table, closing line, page and signature.
+
+A run that measures nothing shows its plan instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.core import closing_file, exits
+from pytest_accel.core.exits import WrongUse
+from pytest_accel.core.printable import printable
+from pytest_accel.core.verdict import Closing
+from pytest_accel.core.words import counted, listed
+from pytest_accel.judging.closing.line import Errors
+from pytest_accel.plugin import closing_lines, page_file, screen
+from pytest_accel.plugin.collection import Collection
+from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
+from pytest_accel.plugin.loaded import loaded
+from pytest_accel.plugin.reports import Reports
+from pytest_accel.plugin.stash import SESSION, measures
+from pytest_accel.run import signature
+from pytest_accel.run.record import findings_of
+from pytest_accel.views import fabric, plan, terminal
+from pytest_accel.views.table import table
+
+JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+"""Exit statuses of pytest that the verdicts replace."""
+
+TEST_NOT_FOUND = "a test that was named was not found"
+PYTEST_FAILED = "an internal error of pytest"
+"""The reason why a run ended early, if no other is known."""
+
+
+class ClosingPlugin:
+    """A plugin object that closes a run which measures."""
+
+    def __init__(self, config: pytest.Config, collection: Collection, reports: Reports, interrupts: Interrupts) -> None:
+        self._config = config
+        self._session = config.stash[SESSION]
+        self._collection = collection
+        self._reports = reports
+        self._interrupts = interrupts
+        self._errors = reports.errors
+        """The tests that ended badly without a verdict, as far as they count."""
+        self._loaded: Sequence[tuple[str, str]] = ()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
+        """Judge the run before any summary is written, and write the closing line after all of them."""
+        self._interrupts.no_timer()
+        session.exitstatus = self._conclude(exitstatus).exit
+        ledger = self._session.ledger
+        try:
+            yield
+            if (hook := self._config.hook.pytest_accel_closing).get_hookimpls():
+                record = copy.deepcopy(ledger.record)  # whatever a hook does to it
+                hook(record=record, closing=record.closing)
+        except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
+            failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
+            self._session.broken_after(failure)
+        closing = ledger.believed()  # what ran since may have reached what was judged
+        session.exitstatus = closing.exit  # whatever another plugin made of it
+        closing_file.write(closing.line)
+        width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
+        lines = closing_lines.lines(self._session, self._reports.tests, closing, width, full=full)
+        options, file = self._session.asked.options, ledger.folder.file
+        if options.report and file:
+            lines.append(page_file.write(ledger.record, file.parent, options.report))
+        if options.sign and file:
+            lines.append(_signed(file.parent, options.sign))
+        screen.write(self._config, lines, bold=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, config: pytest.Config) -> None:
+        """Write the table."""
+        ledger, full = self._session.ledger, config.option.verbose > 0
+        found, width = findings_of(ledger.record), screen.width(config)
+        _write_section(config, table(ledger.verdicts, ledger.names, found, full=full, width=width))
+
+    def _conclude(self, exitstatus: int) -> Closing:
+        """Close the run by the exit status of pytest, and return its closing line and exit status.
+
+        A run that reached its time limit is judged by what it measured.
+
+        If tests failed, and neither a verdict nor an error of a measuring test explains it, the errors of other tests
+        and of the collection are counted.
+        """
+        reports, collection, stopped_by = self._reports, self._collection, self._interrupts.reason
+        self._loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
+        if skipped := len(reports.not_run):
+            self._session.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
+        errors = self._errors
+        explained = errors.broken or errors.failed or any(verdict.fails for verdict in self._session.ledger.verdicts)
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
+            self._errors = Errors([*collection.broken, *reports.other_errors.broken], reports.other_errors.failed)
+            if self._errors == Errors():
+                self._errors.broken.append("pytest reports a failure that belongs to no test")
+        if stopped_by == TIME_LIMIT:
+            return self.finish(cut_short=True)
+        if exitstatus in JUDGED and not stopped_by:
+            never = [item for item in collection.items if measures(item) and item not in reports.ran]
+            collection.note_missing(never, "never run")
+            return self.finish()
+        if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
+            exitstatus = pytest.ExitCode.INTERRUPTED
+        why = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            why = "no test was collected"
+        return self.finish(why, ended=int(exitstatus))
+
+    def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
+        """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
+        passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
+        own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
+        return self._session.finish(
+            interrupted, ended, cut_short=cut_short, own_tests=own, errors=self._errors, loaded=self._loaded
+        )
+
+
+class Planning:
+    """A plugin object for a run that measures nothing: with --collect-only, --setup-plan and --setup-only."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
+        """Set the exit status.
+
+        0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
+        nightly run pass, and --setup-plan and --setup-only look like a run.
+        """
+        yield
+        given = {str(arg) for arg in session.config.invocation_params.args}
+        if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
+            exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & given:
+            text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
+            screen.write(session.config, [(text, "yellow")])
+            exitstatus = exits.NOT_JUDGED
+        session.exitstatus = exitstatus
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, config: pytest.Config) -> None:
+        """Write the plan."""
+        session = config.stash[SESSION]
+        _write_section(config, plan.lines(session.found, self._collection.items, session.against))
+
+
+def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
+    """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
+    session, reporter = config.stash[SESSION], screen.reporter(config)
+    terms = session.found.terms
+    lines += [(f"note: {note}", "yellow") for note in session.ledger.record.notes]
+    if between := session.fabric.fabric:  # which the node of rank 0 alone knows
+        lines += fabric.lines(between)
+    if lines and reporter:
+        simulated = "SIMULATED " if session.asked.node else ""
+        title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
+        reporter.section(title, sep="=", bold=True)
+        screen.write(config, terminal.folded(lines, screen.folding_width(config)))
+
+
+def _signed(folder: Path, key: Path) -> terminal.Line:
+    """Sign a record; return a line for the terminal. The verdict does not depend on it."""
+    try:
+        return f"signed: {signature.sign(folder, key, ask=False)}", ""
+    except (WrongUse, OSError) as error:
+        later = shlex.join(["pytest-accel", "sign", str(folder), "--key", str(key)])
+        return f"not signed: {printable(str(error))}; later: {later}", "yellow"

@@ -1,0 +1,127 @@
+"""Collects the tests of a run: one item for each device or fact, in the order of the packaged suite."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_accel.plugin import interrupts
+from pytest_accel.plugin.stash import SUBJECT
+from pytest_accel.run.options import plans_only
+from pytest_accel.run.session import Session
+from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
+from pytest_accel.views import plan
+from pytest_accel.views.progress import Progress
+
+LIMITED = ("inventory", "health", "host", "counters", "delivery")
+"""Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
+
+
+class Collection:
+    """A plugin object that collects the tests of a run, and notes what is missing among them."""
+
+    def __init__(self, session: Session, progress: Progress) -> None:
+        self._session = session
+        self._progress = progress
+        self.items: list[pytest.Item] = []
+        """The tests that were collected, and from the end of the collection on those that are to run."""
+        self.broken: list[str] = []
+        """A sentence for each file that could not be collected."""
+        self._functions: set[tuple[int, str]] = set()
+        """The functions of the packaged suite that pytest made tests of."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run a test once per device, or once for the node if it asks for all devices."""
+        names = metafunc.fixturenames
+        for probe in LIMITED:
+            if f"accel_{probe}" in names:
+                facts = self._session.found.limited_facts(probe)
+                metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
+        if "accel_size" in names:
+            metafunc.parametrize(("accel_operation", "accel_size"), self._session.found.collectives(), indirect=True)
+        if SUBJECT in names:
+            subjects = {device.uuid: device.name for device in self._session.found.devices}
+            if "accel_devices" in names and "accel_device" not in names:
+                subjects = {"node": "node"}
+            metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
+        """Leave out tests over the limited facts of a SKU that limits none."""
+        made = yield
+        if not isinstance(made, list):
+            return made
+        tests = [item for item in made if isinstance(item, pytest.Function)]
+        self._functions |= {(position, item.originalname) for item in tests if (position := place(item)) is not None}
+        return [item for item in made if self._belongs(item)]
+
+    def _belongs(self, item: object) -> bool:
+        """Return False for a packaged test over no fact, or of another kind of run: between nodes, or of one."""
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
+            return False
+        if not isinstance(item, pytest.Item) or (position := place(item)) is None:
+            return True
+        return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Remember the order of collection.
+
+        Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
+        """
+        if why := interrupts.marker_ends_pytest(item):
+            raise pytest.UsageError(why)
+        self.items.append(item)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Restore the order of the packaged suite after --ff, --nf or a user's hook has changed it.
+
+        Links are measured before collectives, then the user's own tests and the soak run; error counters are read last,
+        since they cover only what ran before them.
+        """
+        # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
+        collected = {item: position for position, item in enumerate(self.items)}
+        kept = set(session.items)
+        self.note_missing([item for item in collected if item not in kept], "taken out by a plugin or a conftest.py")
+        lacking = [name for _, name in sorted(functions() - self._functions)]
+        if lacking and not self._session.narrowed:  # by an ini file or a hook
+            self._session.rule_out("run", f"the packaged suite was collected without {', '.join(lacking)}")
+        own = [item for item in session.items if place(item) is None]
+        for path in map(str, session.config.option.accel_with):
+            folder = Path(path.partition("::")[0]).resolve()
+            if not any(item.path.resolve().is_relative_to(folder) for item in own):
+                self._session.rule_out("run", f"--accel-with {path} has no test")
+        positions = {item: (float(place(item) or 0), collected[item]) for item in session.items}
+        positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own)}
+        session.items.sort(key=positions.__getitem__)
+        self.items = list(session.items)  # a hook may take tests out of the session's own list later
+        if not plans_only(session.config.option):
+            self._progress.expect(plan.time_left(self._session.found, self._session.measuring, self.items))
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note that tests were taken out, unless an option that does so is noted already."""
+        if items and not self._session.narrowed:
+            self._session.rule_out("filter", f"{len(items)} tests were deselected")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that could not be collected, or that skips itself: nothing in it was measured."""
+        if report.failed:
+            self.broken.append(f"{report.nodeid} could not be collected")
+        elif report.skipped:
+            self._session.rule_out("run", f"{report.nodeid} was skipped")
+
+    def note_missing(self, items: Sequence[pytest.Item], how: str) -> None:
+        """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
+        if items and not self._session.narrowed:
+            count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
+            self._session.rule_out("run", f"{count} {how}")
+
+
+def place(item: pytest.Item) -> int | None:
+    """Return the position of an item's module in the packaged suite, None for any other item."""
+    module = getattr(getattr(item, "module", None), "__name__", "")
+    package, _, name = module.rpartition(".")
+    return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
