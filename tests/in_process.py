@@ -112,9 +112,9 @@ class Called(Child):
         return self._readable
 
     def take(self) -> list[Message]:
-        said = list(self.said)
+        said = [self._message(json.dumps(each).encode()) for each in self.said]
         self.said.clear()
-        return said
+        return [message for message in said if message]
 
     def kill(self, why: str = "", seconds: float = 0.0) -> str:
         if self.ended is None:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
+from pytest_accel.core.messages import Problem
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
@@ -188,11 +189,11 @@ class _Check:
         before = [each.name for each in known if each.accelerator]
         now = tuple(device for device in found.devices if is_accelerator(device))
         if unread and vendor is None and not now:
-            problem = {"driver": "accelerator", "kind": "need", "reason": f"none found, last run not read: {unread}"}
+            problem = Problem("accelerator", "need", f"none found, last run not read: {unread}")
         elif last and len(before) > len(now):
             reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
-            kind = "need" if found.container and not now else "device"  # a container may not have been given them
-            problem = {"driver": before[0], "kind": kind, "reason": reason}
+            # a container may not have been given them
+            problem = Problem(before[0], "need" if found.container and not now else "device", reason)
         else:
             return found
         return replace(found, devices=now, problems=[*found.problems, problem])

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import Device, Names
-from pytest_accel.core.messages import Message
+from pytest_accel.core.measurement import Device, Names, TroubleKind
+from pytest_accel.core.messages import Message, Problem, reported_trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
@@ -203,9 +203,9 @@ class Setup:
         if output and not self.node and not any(map(is_accelerator, self.discovery.devices)):
             missing = earlier_records.read(output, self.options.launch).last_accelerators(node_name())
             if missing:
-                container = self.discovery.container  # which may simply not have been given them
-                kind, where = ("need", f", in a container ({container})") if container else ("device", "")
-                problem = {"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}
+                problem = Problem("accelerator", "device", missing)
+                if container := self.discovery.container:  # which may simply not have been given them
+                    problem = Problem("accelerator", "need", f"{missing}, in a container ({container})")
                 self.discovery = Discovery(problems=[problem])
         return terms.sku_of(self.discovery.devices, self.options.prefix)
 
@@ -281,12 +281,14 @@ class Setup:
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:
     """Return what the sensor answered to a discovery. If it failed, the driver is reported as a problem."""
-    problems = answer.get("problems", [])
-    if answer["event"] != "devices":
-        reason = f"the management library failed: {answer['reason']}"
-        ended = answer.get("exited")  # by itself, for want of threads or memory: no driver does that
-        kind = "device" if answer.get("kind", "device") == "device" and not ended else "need"
-        problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
+    problems = []
+    for stated in answer.get("problems", []):
+        trouble = reported_trouble(stated, "the sensor")
+        problems.append(Problem(stated["driver"], trouble.kind, trouble.reason, stated["shown"]))
+    if failed := answer.get("trouble"):
+        # one that ends by itself does so for want of threads or memory: no driver does that
+        kind: TroubleKind = "device" if failed.kind == "device" and not failed.exited else "need"
+        problems = [Problem(vendor or "unknown", kind, f"the management library failed: {failed.reason}")]
     devices = tuple(Device(**fields) for fields in answer.get("devices", []))
     return Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
 

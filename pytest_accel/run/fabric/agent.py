@@ -114,13 +114,13 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
     if trouble is None:
         ranks = [each for each in found.details["ranks"] if isinstance(each, float)]
         return Report("measured", cast(float, found.value), ranks)
-    sent = [each.trouble for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
+    sent = [outcome.trouble for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
     if trouble.wrong:
         return Report("wrong", text=trouble.reason)
-    if sent and all(each.get("waited") for each in sent):
+    if sent and all(cause.waited for cause in sent):
         return Report("waited", text=trouble.reason)
     # raised by a library of collectives that does not attribute it to this device
-    if sent and all(each.get("collective") and each.get("kind") != "device" for each in sent):
+    if sent and all(cause.collective and cause.kind != "device" for cause in sent):
         return Report("failed", text=trouble.reason)
     if trouble.kind in ("device", "external"):
         return Report("not reached", text=trouble.reason, kind=trouble.kind)
