@@ -171,7 +171,7 @@ class Here(WorkerPool):
     """The pool of a run whose processes are called instead of started, and none of whose devices waits for another."""
 
     def __init__(self) -> None:
-        super().__init__(SensorClient(60.0), lambda what, spent, expected: None)
+        super().__init__(SensorClient(60.0))
         self._called: list[Called] = []
         self._apart = False
         self._blocks = 0

@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     of one SKU.
     """
     setup = Setup(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(setup.options.patience), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(setup.options.patience))
     try:
         refused = _look(setup, pool)
         products = terms.products_of(setup.discovery.devices)

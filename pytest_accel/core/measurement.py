@@ -27,12 +27,7 @@ LEFT_OUT: Final = "left out"
 """The event of a metric that was not tried because of an earlier failure, which has a verdict of its own."""
 
 TroubleKind = Literal["device", "need", "external", "not_applicable", "bug"]
-"""Why there is no value, or why it cannot be trusted.
-
-`device`: the device itself was the reason. `need`: a library, permission or time was missing.
-`external`: something else disturbed the measurement. `not_applicable`: the metric cannot exist here.
-`bug`: the probe raised an error that says nothing about the hardware.
-"""
+"""Whose fault a `Trouble` is."""
 
 Event = Literal["", "hung", "crashed", "lost", "uncorrectable", "left out"]
 """How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
@@ -126,7 +121,12 @@ class Names(dict[str, str]):
 
 @dataclass(frozen=True)
 class Trouble:
-    """The reason why there is no value, or why the value cannot be trusted."""
+    """The reason why there is no value, or why the value cannot be trusted.
+
+    `device`: the device itself was the reason. `need`: a library, permission or time was missing.
+    `external`: something else disturbed the measurement. `not_applicable`: the metric cannot exist here.
+    `bug`: the probe raised an error that says nothing about the hardware.
+    """
 
     kind: TroubleKind
     reason: str

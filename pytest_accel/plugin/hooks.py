@@ -32,7 +32,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
 from pytest_accel.views import fabric, plan, terminal
 from pytest_accel.views.benchmark import Replay, is_replay
-from pytest_accel.views.progress import Progress
+from pytest_accel.views.progress import TerminalProgress
 from pytest_accel.views.table import table
 
 LIMITED = ("inventory", "health", "host", "counters", "delivery")
@@ -125,7 +125,7 @@ class Acceptance:
         """The user's own tests that took a device and passed."""
         self._other_errors = Errors()
         """Errors of tests that measure nothing, and of the collection."""
-        self._progress = Progress(self._reporter)
+        self._progress = TerminalProgress(self._reporter)
         self.accel_session = Session(options_from(config, own_paths), self._progress)
         self._reports = reports.TestReports(self.accel_session)
         self._interrupts = Interrupts(self.accel_session.deadline)

@@ -114,7 +114,7 @@ class _Check:
     def _new(self) -> Session:
         """Return a session that only reads."""
         sensor = SensorClient(self._options.patience, listens=False)
-        return Session(self._options, pool=WorkerPool(sensor, lambda what, spent, expected: None))
+        return Session(self._options, pool=WorkerPool(sensor))
 
     def run(self) -> None:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""

@@ -29,22 +29,15 @@ from pytest_accel.run.measuring import Measuring, of_siblings
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.progress import Progress
 from pytest_accel.run.request import request_of
 from pytest_accel.run.setup import Setup
-
-Tell = Callable[[str, float, float], None]
-"""Shows progress: called with what is being done, the seconds spent and the seconds expected."""
 
 
 class Session:
     """An acceptance run, of which pytest opens one: it measures the devices of its setup, judges and records them."""
 
-    def __init__(
-        self,
-        options: Options,
-        progress: Tell = lambda what, spent, expected: None,
-        pool: WorkerPool | None = None,
-    ) -> None:
+    def __init__(self, options: Options, progress: Progress | None = None, pool: WorkerPool | None = None) -> None:
         self.setup = Setup(options)
         self.deadline = Deadline(options.time_limit)
         self.pool = pool or WorkerPool(SensorClient(options.patience, self.deadline), progress)

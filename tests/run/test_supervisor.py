@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tabled
@@ -31,6 +32,7 @@ from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.progress import Progress
 from pytest_accel.run.setup import discovered
 
 TABLES = tabled.tables("run/supervisor")
@@ -465,7 +467,7 @@ def adds(device):
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     """A pool that writes to a folder of the test's."""
-    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(PATIENCE))
     pool.begin(REAL, tmp_path)
     (tmp_path / "probes_of_test.py").write_text(PROBES)
     yield pool
@@ -502,14 +504,22 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
 
 def test_the_progress_names_the_device_that_is_silent_and_when_it_is_given_up(start: Start) -> None:
     """Not "39 of about 3 s", which says that nothing is wrong."""
-    shown: list[tuple[str, float, float]] = []
-    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: shown.append((what, spent, expected)))
+    shown: list[tuple[Any, ...]] = []
+
+    class Shown(Progress):
+        def step(self, what: str) -> None:
+            shown.append((what,))
+
+        def timed(self, *figures: Any) -> None:
+            shown.append(figures)
+
+    pool = WorkerPool(SensorClient(PATIENCE), Shown())
     quick, hangs = (WorkerCall(start("time.sleep(1000)", name), {"event": "call"}) for name in ("gpu1", "gpu6"))
     pool._tell([quick, hangs], "matmul.fp32", 5.0, 3.0)
     hangs.heard -= 39
     quick.state, quick.heard = "settled", quick.heard - 40  # it waits for the other, and its silence is no trouble
     pool._tell([quick, hangs], "matmul.fp32", 44.0, 3.0)
-    assert shown == [("matmul.fp32", 5.0, 3.0), ("matmul.fp32: gpu6 silent for 39 s, given up at 60 s", 0.0, 0.0)]
+    assert shown == [("matmul.fp32", 5.0, 3.0), ("matmul.fp32: gpu6 silent for 39 s, given up at 60 s",)]
 
 
 @pytest.mark.usefixtures("stub_torch")

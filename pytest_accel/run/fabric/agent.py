@@ -66,7 +66,7 @@ class Agent:
         return None
 
     def _tell(self, spent: float) -> None:
-        self._pool.progress(f"fabric: waiting for the other nodes, {spent:.0f} s", 0.0, 0.0)
+        self._pool.progress.step(f"fabric: waiting for the other nodes, {spent:.0f} s")
 
     def measure(self, task: Task) -> Report:
         """Measure with the group of a task, and return what this node saw."""
@@ -122,6 +122,6 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
     # raised by a library of collectives that does not attribute it to this device
     if sent and all(cause.collective and cause.kind != "device" for cause in sent):
         return Report("failed", text=trouble.reason)
-    if trouble.kind in ("device", "external"):
-        return Report("not reached", text=trouble.reason, kind=trouble.kind)
-    return Report("not reached", text=trouble.reason, kind="need")  # an error of software says nothing of the node
+    # an error of software says nothing of the node
+    kind = trouble.kind if trouble.kind in ("device", "external") else "need"
+    return Report("not reached", text=trouble.reason, kind=kind)

@@ -195,11 +195,6 @@ class SensorClient:
 
         `patience` is in seconds, by default that of the run.
         """
-        with self.timeline.on("starting" if event == "discover" else "waiting"):
-            return self._answer(answer, event, patience, **fields)
-
-    def _answer(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        """Ask as `_ask` does, without counting the time."""
         if not self.alive:
             return {"event": "died", "trouble": CallTrouble("device", "the sensor process has ended")}
         (sensor,) = self.alive
@@ -207,15 +202,16 @@ class SensorClient:
         granted = self.patience if patience is None else patience
         patience = self.deadline.patience(granted)
         until = time.monotonic() + patience
-        while (left := until - time.monotonic()) > 0:
-            began = time.monotonic()
-            arrived = [message for _, message in listen([sensor], min(left, 0.5))]
-            until += stood_still(began, min(left, 0.5))
-            for message in arrived:  # also those that came after the answer
-                self.hear(sensor, message)
-            answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
-            if answers:
-                return answers[0]
+        with self.timeline.on("starting" if event == "discover" else "waiting"):
+            while (left := until - time.monotonic()) > 0:
+                began = time.monotonic()
+                arrived = [message for _, message in listen([sensor], min(left, 0.5))]
+                until += stood_still(began, min(left, 0.5))
+                for message in arrived:  # also those that came after the answer
+                    self.hear(sensor, message)
+                answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
+                if answers:
+                    return answers[0]
         cut = patience < granted
         why = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
         why = sensor.kill(why)

@@ -114,11 +114,9 @@ class Child:
     def send(self, event: str, **fields: Any) -> None:
         """Send a message. A child that has died raises nothing here; `take` reports its death."""
         assert self._process.stdin
-        try:
+        with contextlib.suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(json.dumps({"event": event, **fields}).encode() + b"\n")
             self._process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass
 
     def take(self) -> list[Message]:
         """Return the messages that have arrived. Once the process has ended, the last is "died" with its `trouble`."""
@@ -215,11 +213,9 @@ class Child:
     def _close(self) -> None:
         """Close the pipes."""
         for pipe in (self._process.stdin, self._process.stdout):
-            try:
+            with contextlib.suppress(OSError):
                 if pipe:
                     pipe.close()
-            except OSError:
-                pass
         if self._process.returncode is None:
             self._process.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
@@ -323,10 +319,12 @@ class WorkerCall:
             self.fail(message["trouble"])
 
     def fail(self, trouble: CallTrouble) -> None:
-        """End the request with a trouble."""
+        """End the request with a trouble. One while torch was choosing a kernel is no fault of the device."""
         self.heard, self.asked = time.monotonic(), None
-        self.trouble = _of_tuning(trouble) if self.tuning else trouble
-        self.state = "over"
+        if self.tuning and trouble.kind == "device":
+            why = f"torch chose no kernel for its products (TunableOp): {trouble.reason}; choose them before the run"
+            trouble = trouble.acquitted("need", f"{why} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)")
+        self.trouble, self.state = trouble, "over"
 
     def patience(self, seconds: float) -> float:
         """Return how long it may be silent now, in seconds, if it may be so for `seconds` later.
@@ -374,14 +372,6 @@ class WorkerCall:
     def end(self, kind: TroubleKind, why: str, **how: Any) -> None:
         """Kill the child in the middle of the request; `how` completes the fields of the trouble."""
         self.fail(CallTrouble(kind, self.child.kill(why), **how))
-
-
-def _of_tuning(trouble: CallTrouble) -> CallTrouble:
-    """Return the trouble of a child whose torch was choosing a kernel: one that fails is no fault of the device."""
-    if trouble.kind != "device":
-        return trouble
-    reason = f"torch chose no kernel for its products (TunableOp): {trouble.reason}; choose them before the run"
-    return trouble.acquitted("need", f"{reason} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)")
 
 
 def conduct(

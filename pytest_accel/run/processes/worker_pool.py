@@ -21,6 +21,7 @@ from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
+from pytest_accel.run.progress import Progress
 
 DEATHS_ALLOWED = 1
 """Number of workers that a device may lose. After one more, the device is not measured again. One that hung in a probe
@@ -49,15 +50,12 @@ REST_SECONDS = 5.0
 
 
 class WorkerPool:
-    """The workers of a run, started when they are needed, and the sensor that watches the devices meanwhile.
+    """The workers of a run, started when they are needed, and the sensor that watches the devices meanwhile."""
 
-    `progress` is called with what is being done, the seconds spent and the seconds expected.
-    """
-
-    def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
+    def __init__(self, sensor: SensorClient, progress: Progress | None = None) -> None:
         self.sensor = sensor
         self.patience, self.timeline, self.deadline = sensor.patience, sensor.timeline, sensor.deadline
-        self.progress = progress
+        self.progress = progress or Progress()
         self.processes = REAL
         self.logs: Path | None = None
         self._devices: Sequence[Device] = ()
@@ -109,7 +107,7 @@ class WorkerPool:
                 self._round(request, groups, keep)
             patience = self.patience
         finally:
-            self.progress("", 0.0, 0.0)
+            self.progress.done()
             self.sensor.rest(min(patience, self.patience))
         self._count(request.metric, links="link" in request.declaration.stresses)
 
@@ -180,11 +178,11 @@ class WorkerPool:
         silent = max(calls, key=lambda call: call.silence)
         until = silent.patience(self.patience)
         if silent.silence < min(SILENT_SECONDS, until / 4):
-            self.progress(metric, spent, expected)
+            self.progress.timed(metric, spent, expected)
             return
         doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
         what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {round(until, 1):g} s"
-        self.progress(f"{metric}: {what}", 0.0, 0.0)
+        self.progress.step(f"{metric}: {what}")
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
@@ -267,15 +265,10 @@ class WorkerPool:
         missing = [group for group in groups if not self._lost(group) and group not in alive]
         if not missing:
             return
-        self.progress("starting the worker processes", 0.0, 0.0)
+        self.progress.step("starting the worker processes")
         with self.timeline.on("starting"):
             failed = self._open(missing)
-            for group, trouble in self._open_again(failed).items():
-                self._give_up(group, trouble)
-
-    def _give_up(self, group: Group, trouble: CallTrouble) -> None:
-        """Remember that a group cannot be opened, and why: it is not measured."""
-        self._unopened[group] = CallTrouble(trouble.kind, trouble.reason)
+            self._unopened.update(self._open_again(failed))
 
     def _leave_out(self, group: Group, why: str) -> None:
         """Remember why a group is not measured again."""
@@ -290,7 +283,8 @@ class WorkerPool:
         loaded = [WorkerCall(self._spawn(*each), {"event": "load"}) for each in zip(groups, sees, strict=True)]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
         for call in loaded:
-            call.trouble = call.trouble and _of_software(call.trouble)
+            if call.trouble and call.trouble.kind == "device":  # torch touched none yet: something else is missing
+                call.trouble = CallTrouble("need", f"torch could not be loaded: {call.trouble.reason}")
         opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loaded, strict=True)]
         self._conduct(
             [call for call, before in zip(opened, loaded, strict=True) if not before.trouble],
@@ -303,7 +297,7 @@ class WorkerPool:
                 call.child.kill("it could not open its device")
                 # What all devices lack is told once, so it names no log of one device.
                 log = "the log of its worker" if trouble.kind == "need" else call.child.log.name
-                failed[group] = replace(trouble, reason=f"{trouble.reason} (see {log})")
+                failed[group] = CallTrouble(trouble.kind, f"{trouble.reason} (see {log})")
             else:
                 self.software.update(call.findings[-1]["software"])
         return failed
@@ -328,8 +322,7 @@ class WorkerPool:
             if not alone:
                 self._workers[group].kill("it sees its own device only")
                 innocent.append(group)
-        for group, trouble in still.items():
-            self._give_up(group, trouble)  # so that no other worker sees it
+        self._unopened.update(still)  # so that no other worker sees it
         for group, trouble in self._open(innocent).items():
             reason = f"{trouble.reason}; alone it opens, so it is not known which device is at fault"
             still[group] = trouble.acquitted("external", reason)
@@ -447,12 +440,6 @@ def _acquit(calls: Sequence[WorkerCall]) -> None:
         if crashed or (trouble.kind == "device" and trouble.of_programs):
             reason = f"{trouble.reason}; no other device got through it, so the software may be at fault"
             call.trouble = replace(trouble.acquitted("external", reason), unless_lost=trouble)
-
-
-def _of_software(trouble: CallTrouble) -> CallTrouble:
-    """Return the trouble of a worker that imported torch, which touches no device: something else is missing."""
-    reason = f"torch could not be loaded: {trouble.reason}"
-    return trouble.acquitted("need", reason) if trouble.kind == "device" else trouble
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
