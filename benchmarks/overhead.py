@@ -74,7 +74,7 @@ class Ours:
     """The probes, as an acceptance run runs them: sensor, workers, gates and all."""
 
     def __init__(self, folder: Path, ranks: int | None) -> None:
-        self.pool = WorkerPool(SensorClient(patience=120.0), progress=lambda what, seconds, budget: None)
+        self.pool = WorkerPool(SensorClient(patience=120.0))
         self.pool.begin(REAL, folder)
         found = self.pool.sensor.discover("cpu")
         if "devices" not in found:

@@ -112,9 +112,9 @@ class Called(Child):
         return self._readable
 
     def take(self) -> list[Message]:
-        said = list(self.said)
+        said = [self._message(json.dumps(each).encode()) for each in self.said]
         self.said.clear()
-        return said
+        return [message for message in said if message]
 
     def kill(self, why: str = "", seconds: float = 0.0) -> str:
         if self.ended is None:
@@ -171,7 +171,7 @@ class Here(WorkerPool):
     """The pool of a run whose processes are called instead of started, and none of whose devices waits for another."""
 
     def __init__(self) -> None:
-        super().__init__(SensorClient(60.0), lambda what, spent, expected: None)
+        super().__init__(SensorClient(60.0))
         self._called: list[Called] = []
         self._apart = False
         self._blocks = 0

@@ -44,7 +44,7 @@ def run(chosen: argparse.Namespace) -> int:
     of one SKU.
     """
     asked = asked_of(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(asked.options.patience), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(asked.options.patience))
     try:
         found, refused = _look(asked, pool)
         products = terms.products_of(found.discovery.devices)

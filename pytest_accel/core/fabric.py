@@ -67,7 +67,7 @@ class Report:
     """In a pair: GB/s of each device, which has a process group of its own with the equal device of the other node."""
     text: str = ""
     """The reason why there is no value, or the fault that the agent saw, in words."""
-    kind: Literal["device", "need", "external"] = "device"
+    kind: Literal["device", "need", "external"] = "need"
     """Of "not reached": what the worker failed by, as in `measurement.Trouble`. The device alone names the node."""
 
 

@@ -27,6 +27,9 @@ Value = details.Value
 LEFT_OUT: Final = "left out"
 """The event of a metric that was not tried because of an earlier failure, which has a verdict of its own."""
 
+TroubleKind = Literal["device", "need", "external", "not_applicable", "bug"]
+"""Whose fault a `Trouble` is."""
+
 Event = Literal["", "hung", "crashed", "lost", "uncorrectable", "left out"]
 """How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
 
@@ -126,7 +129,7 @@ class Trouble:
     `bug`: the probe raised an error that says nothing about the hardware.
     """
 
-    kind: Literal["device", "need", "external", "not_applicable", "bug"]
+    kind: TroubleKind
     reason: str
     event: Event = ""
     blamed: str = ""

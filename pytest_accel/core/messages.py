@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict, get_args
 
-from pytest_accel.core.measurement import Device
+from pytest_accel.core.measurement import Device, Event, Trouble, TroubleKind
 
 Message = dict[str, Any]
 """One line of JSON; its key "event" names the kind."""
@@ -37,6 +37,57 @@ def fastest(found: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
     return merged
 
 
+@dataclass(frozen=True)
+class CallTrouble(Trouble):
+    """Why a call of a child process ended without its result: what it reported, or what pytest saw or did."""
+
+    lost: bool = False
+    """True if every later call of the process would fail too."""
+    of_programs: bool = False
+    """True if a fault of a program may have caused it as well as the device."""
+    collective: bool = False
+    """True if a library raised it in a collective."""
+    traceback: str = ""
+    """The traceback of the exception, empty without one."""
+    exited: bool = False
+    """True if the process ended by itself, without a signal."""
+    shared: bool = False
+    """True if it is not known which of several processes is to blame."""
+    waited: bool = False
+    """True if every process was in torch, where it may have waited for another node."""
+    stopped: bool = False
+    """True if the process was stopped, or failed, only because another one had failed."""
+    unless_lost: CallTrouble | None = None
+    """The trouble in place of this one for a device that its management library calls lost; None for this one."""
+
+    def acquitted(self, kind: TroubleKind, reason: str) -> CallTrouble:
+        """Return the trouble as one of another kind, for which the device is not to blame."""
+        return replace(self, kind=kind, reason=reason, event="")
+
+
+def reported_trouble(message: Message, program: str) -> CallTrouble:
+    """Return the trouble that a message of `program` states. One of no known kind is a need: it blames no device."""
+    kind, reason = {"kind": "none", **message}["kind"], str(message["reason"])
+    if kind not in get_args(TroubleKind):
+        return CallTrouble("need", f"{program} reported a trouble of no known kind ({kind}): {reason}")
+    names = ("lost", "wrong", "of_programs", "collective", "traceback")
+    how = {name: message[name] for name in names if name in message}
+    lost: Event = "uncorrectable" if message.get("uncorrectable") else "lost" if message.get("lost") else ""
+    return CallTrouble(kind, reason, lost if kind == "device" else "", **how)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A driver that failed in a discovery."""
+
+    driver: str
+    kind: TroubleKind
+    """"device", or "need" if no device is to blame."""
+    reason: str
+    shown: Sequence[str] = ()
+    """The places at which the machine shows devices of this driver."""
+
+
 @dataclass
 class Outcome:
     """The blocks, findings and trouble that one worker sent for a request.
@@ -47,5 +98,5 @@ class Outcome:
     group: Group
     blocks: list[Message] = field(default_factory=list)
     findings: list[Message] = field(default_factory=list)
-    trouble: Message | None = None
+    trouble: CallTrouble | None = None
     step: Message | None = None

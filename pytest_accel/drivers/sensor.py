@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.messages import Problem
 from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
 from pytest_accel.drivers.host import reading
@@ -119,12 +120,12 @@ class Sensor:
         devices, problems = _each_once([device for some, _ in found for device in some])
         problems += [problem for _, several in found for problem in several]
         unusable = registry.registered().problems
-        problems += [_problem(name, "need", why, []) for name, why in unusable.items() if name not in names]
+        problems += [Problem(name, "need", why, []) for name, why in unusable.items() if name not in names]
         self._devices = {device.uuid: device for device in devices}
         self._pipe.send(
             "devices",
             devices=[dataclasses.asdict(device) for device in devices],
-            problems=problems,
+            problems=[vars(problem) for problem in problems],
             shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in shown],
             container=self._machine.container(),
         )
@@ -158,7 +159,7 @@ class Sensor:
         self._drivers = {name: driver for name, driver in self._drivers.items() if name in finding}
         return finding
 
-    def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[dict[str, Any]]]:
+    def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[Problem]]:
         """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
         vendor = registry.vendor(name)
         own = [hint for hint in shown if hint.driver == name]
@@ -168,20 +169,20 @@ class Sensor:
             found = driver.discover()
             devices = [dataclasses.replace(device, driver=name, called=vendor.short_name) for device in found]
         except NoDriver as problem:
-            return [], [_problem(name, "need", str(problem), places)]
+            return [], [Problem(name, "need", str(problem), places)]
         except NoLibrary as problem:
             container = self._machine.container()
             where = f"; this is a container ({container}), which may lack it" if container else ""
-            return [], [_problem(name, "need" if container else "device", f"{problem}{where}", places)]
+            return [], [Problem(name, "need" if container else "device", f"{problem}{where}", places)]
         except DriverProblem as problem:
-            return [], [_problem(name, "device", str(problem), places)]
+            return [], [Problem(name, "device", str(problem), places)]
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             reason = f"its driver failed: {type(error).__name__}: {error}"
-            return [], [_problem(name, "need", reason, places)]
+            return [], [Problem(name, "need", reason, places)]
         found_at = {"", *(device.pci_address for device in devices)}  # nodes have no order
         missing = [hint.where for hint in own if hint.pci not in found_at]
-        lost = [_problem(name, "device", reason, missing) for reason in driver.problems]
-        return devices, lost + [_problem(name, "need", reason, places) for reason in driver.needs]
+        lost = [Problem(name, "device", reason, missing) for reason in driver.problems]
+        return devices, lost + [Problem(name, "need", reason, places) for reason in driver.needs]
 
     def idle(self) -> None:
         """Send the reason for each device that is not idle."""
@@ -302,7 +303,7 @@ def of_every_machine() -> list[str]:
     return sorted(name for name, vendor in registry.registered().vendors.items() if not vendor.accelerator)
 
 
-def _each_once(devices: list[Device]) -> tuple[list[Device], list[dict[str, Any]]]:
+def _each_once(devices: list[Device]) -> tuple[list[Device], list[Problem]]:
     """Return the devices without those whose UUID an earlier one states, and a problem for each of these.
 
     The identity of a device is its UUID: two of one identity could not be told apart by records and locks.
@@ -313,13 +314,8 @@ def _each_once(devices: list[Device]) -> tuple[list[Device], list[dict[str, Any]
         other = first.setdefault(device.uuid, device)
         if other is not device:
             pair = " and ".join(f"{each.name} ({each.pci_address or 'no PCI address'})" for each in (other, device))
-            problems.append(_problem(device.driver, "device", f"{pair} state the same UUID {device.uuid}", []))
+            problems.append(Problem(device.driver, "device", f"{pair} state the same UUID {device.uuid}"))
     return list(first.values()), problems
-
-
-def _problem(driver: str, kind: str, reason: str, shown: list[str]) -> dict[str, Any]:
-    """Return a problem as `inventory.Discovery` takes it: "device", or "need" if no device is to blame."""
-    return {"driver": driver, "kind": kind, "reason": reason, "shown": shown}
 
 
 def _facts(answer: Mapping[str, Any] | DriverProblem) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pytest_accel.run.options import plans_only
 from pytest_accel.run.session import Session
 from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
 from pytest_accel.views import plan
-from pytest_accel.views.progress import Progress
+from pytest_accel.views.progress import TerminalProgress
 
 LIMITED = ("inventory", "health", "host", "counters", "delivery")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
@@ -22,7 +22,7 @@ LIMITED = ("inventory", "health", "host", "counters", "delivery")
 class Collection:
     """A plugin object that collects the tests of a run, and notes what is missing among them."""
 
-    def __init__(self, session: Session, progress: Progress) -> None:
+    def __init__(self, session: Session, progress: TerminalProgress) -> None:
         self._session = session
         self._progress = progress
         self.items: list[pytest.Item] = []

@@ -28,7 +28,7 @@ from pytest_accel.run.options import Options, Refused, option_words, options_of,
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.session import Session
-from pytest_accel.views.progress import Progress
+from pytest_accel.views.progress import TerminalProgress
 
 FILTERS = {
     "keyword": "-k",
@@ -89,7 +89,7 @@ class Acceptance:
 
     def _open(self) -> None:
         """Open the session, and register the plugins for what it is asked between its begin and its end."""
-        config, progress = self._config, Progress(partial(screen.reporter, self._config))
+        config, progress = self._config, TerminalProgress(partial(screen.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
         session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
         collection, reports = Collection(session, progress), Reports(session)

@@ -59,7 +59,6 @@ def ddp_step(device: Compute, *, layers: int = 4, width: int = 8192, batch: int 
         step,
         amount=1.0,
         unit="ms",
-        as_duration=True,
         metric="ddp.step_ms",
         collective=True,
         conditions=conditions,

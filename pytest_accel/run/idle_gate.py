@@ -53,9 +53,9 @@ def settle(pool: WorkerPool) -> list[str]:
         hot = preconditions.cooling(before, now, step)
         if not hot:
             break
-        pool.progress("letting the devices cool down", spent, preconditions.SETTLE_SECONDS)
+        pool.progress.timed("letting the devices cool down", spent, preconditions.SETTLE_SECONDS)
         before = now
-    pool.progress("", 0.0, 0.0)
+    pool.progress.done()
     return hot
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
 from pytest_accel.core.measurement import Names
+from pytest_accel.core.messages import Problem
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
@@ -122,7 +123,7 @@ class _Check:
     def _new(self) -> WorkerPool:
         """Return a pool for a session that only reads."""
         sensor = SensorClient(self._options.patience, listens=False)
-        return WorkerPool(sensor, lambda what, spent, expected: None)
+        return WorkerPool(sensor)
 
     def run(self) -> None:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""
@@ -197,11 +198,11 @@ class _Check:
         before = [each.name for each in known if each.accelerator]
         now = tuple(device for device in found.devices if is_accelerator(device))
         if unread and vendor is None and not now:
-            problem = {"driver": "accelerator", "kind": "need", "reason": f"none found, last run not read: {unread}"}
+            problem = Problem("accelerator", "need", f"none found, last run not read: {unread}")
         elif last and len(before) > len(now):
             reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
-            kind = "need" if found.container and not now else "device"  # a container may not have been given them
-            problem = {"driver": before[0], "kind": kind, "reason": reason}
+            # a container may not have been given them
+            problem = Problem(before[0], "need" if found.container and not now else "device", reason)
         else:
             return found
         return replace(found, devices=now, problems=[*found.problems, problem])

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.measurement import Device, Names
-from pytest_accel.core.messages import Message
+from pytest_accel.core.measurement import Device, Names, TroubleKind
+from pytest_accel.core.messages import Message, Problem, reported_trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Against, Circumstances, Run
@@ -199,9 +199,10 @@ def settled(asked: Asked, discovery: Discovery, output: Path | None = None) -> F
     alone = not asked.named and output and not node and not any(map(is_accelerator, discovery.devices))
     earlier = earlier_records.read(output, options.launch) if output and alone else None
     if earlier and (missing := earlier.last_accelerators(node_name())):
-        container = discovery.container  # which may simply not have been given them
-        kind, where = ("need", f", in a container ({container})") if container else ("device", "")
-        discovery = Discovery(problems=[{"driver": "accelerator", "kind": kind, "reason": f"{missing}{where}"}])
+        problem = Problem("accelerator", "device", missing)
+        if container := discovery.container:  # which may simply not have been given them
+            problem = Problem("accelerator", "need", f"{missing}, in a container ({container})")
+        discovery = Discovery(problems=[problem])
     sku = asked.named or terms.sku_of(discovery.devices, options.prefix)
     usual = node.platform.name if node and not options.sku else AUTO
     listed = (boards.sha256, bool(boards.by_node)) if boards else None
@@ -263,12 +264,14 @@ def planned(found: Found) -> Found:
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:
     """Return what the sensor answered to a discovery. If it failed, the driver is reported as a problem."""
-    problems = answer.get("problems", [])
-    if answer["event"] != "devices":
-        reason = f"the management library failed: {answer['reason']}"
-        ended = answer.get("exited")  # by itself, for want of threads or memory: no driver does that
-        kind = "device" if answer.get("kind", "device") == "device" and not ended else "need"
-        problems = [{"driver": vendor or "unknown", "kind": kind, "reason": reason}]
+    problems = []
+    for stated in answer.get("problems", []):
+        trouble = reported_trouble(stated, "the sensor")
+        problems.append(Problem(stated["driver"], trouble.kind, trouble.reason, stated["shown"]))
+    if failed := answer.get("trouble"):
+        # one that ends by itself does so for want of threads or memory: no driver does that
+        kind: TroubleKind = "device" if failed.kind == "device" and not failed.exited else "need"
+        problems = [Problem(vendor or "unknown", kind, f"the management library failed: {failed.reason}")]
     devices = tuple(Device(**fields) for fields in answer.get("devices", []))
     return Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
 

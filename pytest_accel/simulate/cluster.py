@@ -249,7 +249,7 @@ def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random, ports
             for each in nodes
         ]
     if hung := sick["hung-node"]:
-        stopped = Report("not reached", text="its worker did not reach the call")
+        stopped = Report("not reached", text="its worker did not reach the call", kind="device")
         return [stopped if each in hung else Report("waited") for each in nodes]
     if sick["dead-link"]:
         return [Report("failed", text="connection closed by the remote rank")] * len(nodes)

@@ -245,7 +245,7 @@ class SimulatedDevice(Compute):
     def clocked(self, work: Work, amount: float, unit: str) -> tuple[Work, float, Clock]:
         """Return `work` as a call that advances the simulated time, what it stands for, and the simulated clock."""
         amount *= self._scale
-        clock = SimulatedClock(self, self._blocks("", amount, unit, as_duration=False), 1)
+        clock = SimulatedClock(self, self._blocks("", amount, unit), 1)
         return clock.counted(work, always=False), amount, clock
 
     def sample(
@@ -256,14 +256,13 @@ class SimulatedDevice(Compute):
         unit: str,
         metric: str = "",
         beside: Any = None,  # noqa: ARG002  the datasheet is the peak
-        as_duration: bool = False,
         seconds: float | None = None,
         **more: Any,
     ) -> ProbeResult:
         """Time `work` by the model and return a result as `Compute.sample` does."""
         amount *= self._scale
         simulated = SPEEDUP * (self.seconds if seconds is None else seconds)
-        block = self._blocks(metric, amount, unit, as_duration)
+        block = self._blocks(metric, amount, unit)
         once = self.gate.agree(block())  # all ranks make the same calls
         batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / once))
         self._clock = SimulatedClock(self, block, batch)
@@ -272,20 +271,20 @@ class SimulatedDevice(Compute):
             amount=amount * batch,
             unit=unit,
             metric=metric,
-            as_duration=as_duration,
             seconds=simulated,
             **more,
         )
         self._clock = None
         result.seconds = [significant(each / batch) for each in result.seconds]
-        result.samples = [significant(each / batch) for each in result.samples] if as_duration else result.samples
+        if unit in DURATIONS:
+            result.samples = [significant(sample / batch) for sample in result.samples]
         result.conditions["operations_per_block"] *= batch
         return result
 
-    def _blocks(self, metric: str, amount: float, unit: str, as_duration: bool) -> Callable[[], float]:
+    def _blocks(self, metric: str, amount: float, unit: str) -> Callable[[], float]:
         """Return a call that begins a block: it applies the faults and returns the seconds of one operation."""
         name = self._requested(metric) or self._metric
-        share = UNNAMED_SHARE if as_duration and not metric else 1.0
+        share = UNNAMED_SHARE if unit in DURATIONS and not metric else 1.0
         places = self._working()
         time = self._times[name] = self._times.get(name, 0) + 1
         noises = [self.model.noise(place, name, time) for place in places]
@@ -297,7 +296,9 @@ class SimulatedDevice(Compute):
                 _strike(each.event)
             values = [self.model.value(name, unit, place, each) for place, each in zip(places, symptoms, strict=True)]
             noise = next(noises[0])
-            return share * max(values) / DURATIONS[unit] / noise if as_duration else amount / (min(values) * noise)
+            if unit in DURATIONS:
+                return share * max(values) / DURATIONS[unit] / noise
+            return amount / (min(values) * noise)
 
         return block
 

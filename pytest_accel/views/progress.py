@@ -10,6 +10,7 @@ import pytest
 
 from pytest_accel.core.output import Unbreakable
 from pytest_accel.core.printable import printable
+from pytest_accel.run.progress import Progress
 
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
@@ -18,12 +19,8 @@ MINUTES = 90.0
 """From so many seconds on, the time that is left is shown in minutes."""
 
 
-class Progress:
-    """A callable that shows progress, given what is being done, the seconds spent and the seconds expected.
-
-    It is called a few times per second, at the end with an empty text. `reporter` returns pytest's terminal reporter,
-    which is made later than this object.
-    """
+class TerminalProgress(Progress):
+    """Shows progress on pytest's terminal. `reporter` returns its reporter, which is made later than this object."""
 
     def __init__(self, reporter: Callable[[], pytest.TerminalReporter | None]) -> None:
         self._reporter = reporter
@@ -36,17 +33,26 @@ class Progress:
         """Have `left` return the seconds that the measurements may still take in all, at most; 0 if not known."""
         self._left = left
 
-    def __call__(self, what: str, spent: float, expected: float) -> None:
-        """Show progress: overwrite it on a terminal, or write a line if EVERY seconds have passed since the last."""
+    def step(self, what: str) -> None:
+        """Show what is being done."""
+        self._show(f" {printable(what)}")
+
+    def timed(self, what: str, spent: float, expected: float) -> None:
+        """Show what is being done, the seconds spent and expected, and those that are left in all."""
+        self._show(f" {printable(what)}  {spent:.0f} of about {expected:.0f} s{self._in_all(spent)}")
+
+    def done(self) -> None:
+        """Clear what is shown on a terminal."""
+        self._show("")
+
+    def _show(self, text: str) -> None:
+        """Overwrite the text on a terminal, or write a line if EVERY seconds have passed since the last."""
         reporter = self._reporter()
         if reporter is None:
             return
-        text = f" {printable(what)}" if what else ""
-        if what and expected:
-            text += f"  {spent:.0f} of about {expected:.0f} s{self._in_all(spent)}"
         if reporter.isatty and self._open():
             self._overwrite(text)
-        elif what and time.monotonic() >= self._next:
+        elif text and time.monotonic() >= self._next:
             self._next = time.monotonic() + EVERY
             _write_line(reporter, f"accel:{text}")
 

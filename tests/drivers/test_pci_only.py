@@ -9,6 +9,7 @@ import pytest
 import shipped
 
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.messages import Problem
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
 from pytest_accel.drivers.host.place import Place
 from pytest_accel.drivers.pci_only import PciOnlyDriver
@@ -141,7 +142,7 @@ def test_the_kernel_alone_is_no_working_driver(bus: Path) -> None:
     """The node is neither fit nor unfit for a library that we do not drive."""
     hint = plug(bus, "0000:33:00.0", GAUDI3)
     driver = opened("habana", hint)
-    problem = {"driver": "habana", "kind": "need", "reason": driver.needs[0], "shown": [hint.where]}
+    problem = Problem("habana", "need", driver.needs[0], [hint.where])
     found = Discovery(tuple(driver.discover()), [problem], [vars(hint)])
     [measured] = facts("inventory.driver", found, shipped.load("gaudi3"))
     assert measured.trouble

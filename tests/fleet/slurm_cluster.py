@@ -244,7 +244,7 @@ def product(device, *, n=64):
         time.sleep(0.2 * slow)
         return a @ a
 
-    return device.sample(multiply, amount=1, unit="ms", as_duration=True)
+    return device.sample(multiply, amount=1, unit="ms")
 
 
 @accel_limit(unit="ms", ceiling=100)

@@ -9,6 +9,7 @@ from judged_tables import tabled
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
@@ -30,11 +31,11 @@ def shown_by(count: int, driver: str = "nvidia", where: str = "PCI 0000:{}") -> 
     return [{"driver": driver, "where": where.format(i), "pci": address.format(i)} for i in range(count)]
 
 
-PROBLEM = {"driver": "nvidia", "reason": "the kernel module is not loaded", "shown": ["PCI a", "PCI b", "PCI c"]}
-INTEL = {"driver": "intel", "kind": "need", "reason": "pytest_accel has no driver for Intel devices yet"}
-AMD = {"driver": "amd", "kind": "device", "reason": "amdsmi cannot be used"}
-HUNG = {"driver": "nvidia", "reason": "hung"}
-PROBLEMS: dict[str, dict[str, Any]] = {"unloaded": PROBLEM, "intel": INTEL, "amd": AMD, "hung": HUNG}
+PROBLEM = Problem("nvidia", "device", "the kernel module is not loaded", ["PCI a", "PCI b", "PCI c"])
+INTEL = Problem("intel", "need", "pytest_accel has no driver for Intel devices yet")
+AMD = Problem("amd", "device", "amdsmi cannot be used")
+HUNG = Problem("nvidia", "device", "hung")
+PROBLEMS = {"unloaded": PROBLEM, "intel": INTEL, "amd": AMD, "hung": HUNG}
 
 
 def discovered(

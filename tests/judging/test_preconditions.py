@@ -98,8 +98,14 @@ class Pool:
         self.temperature = max(35.0, self.temperature - self.kelvin)
         return {"GPU-3": {"temperature_c": self.temperature}, "CPU-0": {}}
 
-    def progress(self, what: str, spent: float, expected: float) -> None:
+    @property
+    def progress(self) -> Pool:
+        return self
+
+    def timed(self, what: str, spent: float, expected: float) -> None:
         self.told.append(what)
+
+    def done(self) -> None: ...
 
 
 def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:

@@ -10,7 +10,7 @@ import pytest
 from judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
-from pytest_accel.core.messages import Outcome
+from pytest_accel.core.messages import CallTrouble, Outcome
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
@@ -50,7 +50,7 @@ def outcome(*findings: dict[str, Any], gpu: int = 0, **changes: Any) -> Outcome:
     return Outcome((GPUS[gpu],), findings=list(findings), **changes)
 
 
-DIED = {"event": "died", "reason": "killed by SIGKILL"}
+DIED = CallTrouble("device", "killed by SIGKILL", "crashed")
 
 
 def mine(device: Any) -> Any:
@@ -139,7 +139,7 @@ def test_a_device_that_died_is_the_reason_itself_and_its_blocks_are_kept() -> No
 def test_the_kind_of_a_trouble_is_kept() -> None:
     kinds: tuple[Any, ...] = ("device", "need", "not_applicable", "bug")
     for kind in kinds:
-        trouble = {"event": "error", "kind": kind, "reason": "why", "traceback": "Traceback"}
+        trouble = CallTrouble(kind, "why", traceback="Traceback")
         (found,) = per_device(outcome(trouble=trouble), call())
         assert (found.trouble, found.details) == (Trouble(kind, "why"), {"traceback": "Traceback"})
 
@@ -191,7 +191,7 @@ def test_several_metrics_of_a_collective_are_kept_apart() -> None:
 
 
 def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() -> None:
-    stopped = {"event": "died", "kind": "stopped", "reason": "another rank failed"}
+    stopped = CallTrouble("need", "another rank failed", stopped=True)
     every = [outcome(trouble=stopped), outcome(trouble=DIED, gpu=1), outcome(trouble=stopped, gpu=2)]
     (found,) = per_node(every, call("all_reduce.busbw@8GiB"))
     assert (found.subject, found.value, found.trouble and found.trouble.kind) == (NODE, None, "device")
@@ -200,7 +200,7 @@ def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() ->
 
 
 def test_a_collective_that_the_fabric_refused_blames_no_device() -> None:
-    refused = {"event": "error", "kind": "external", "reason": "Failed to bind NVLink SHARP", "lost": True}
+    refused = CallTrouble("external", "Failed to bind NVLink SHARP", lost=True)
     (found,) = per_node([outcome(trouble=refused), outcome(trouble=refused, gpu=1)], call("all_reduce"))
     assert found.trouble == Trouble("external", "Failed to bind NVLink SHARP")
     (none,) = per_node([], call("all_reduce.busbw@8GiB"))
@@ -208,7 +208,7 @@ def test_a_collective_that_the_fabric_refused_blames_no_device() -> None:
 
 
 def test_a_memory_error_that_ended_a_context_is_one_and_no_lost_device() -> None:
-    trouble = {"event": "error", "kind": "device", "reason": "CUDA error", "lost": True, "uncorrectable": True}
+    trouble = CallTrouble("device", "CUDA error", "uncorrectable", lost=True)
     (found,) = per_device(outcome(trouble=trouble), call())
     assert found.trouble == Trouble("device", "CUDA error", event="uncorrectable")
 
@@ -244,8 +244,8 @@ ZERO = Limit("exact_matmul.bf16", "count", equals=0)
 
 
 def test_an_error_that_left_open_who_is_at_fault_is_that_of_a_device_that_is_lost() -> None:
-    said = {"event": "error", "kind": "device", "reason": "CUDA error: unknown error", "lost": True}
-    trouble = {**said, "kind": "external", "reason": "the software may be at fault", "unless_lost": said}
+    said = CallTrouble("device", "CUDA error: unknown error", "lost", lost=True)
+    trouble = replace(said.acquitted("external", "the software may be at fault"), unless_lost=said)
     there, lost = call(), replace(call(), lost={"GPU-0": "gpu0"})
     kinds = [
         each.trouble and (each.trouble.kind, each.trouble.event)

@@ -959,15 +959,6 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
         probes.memory_pattern(device)
 
 
-@pytest.mark.parametrize(("unit", "as_duration"), [("ms", False), ("GB/s", True)])
-def test_a_duration_is_asked_for_and_not_guessed(unit: str, as_duration: bool) -> None:
-    """A rate under the unit of a duration would pass every ceiling."""
-    with pytest.raises(
-        TypeError, match=f"goes with unit='ms' or 'us' and no other; unit='{unit}', as_duration={as_duration}"
-    ):
-        compute().sample(lambda: None, amount=1.0, unit=unit, as_duration=as_duration)
-
-
 @pytest.mark.parametrize(("given", "said"), CASES["sampling"])
 def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
     """A billion calls before the first sample would look like a device that hangs."""

@@ -15,7 +15,7 @@ import tabled
 from pytest_accel.core.details import FabricPart
 from pytest_accel.core.fabric import FabricNode, Report
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
-from pytest_accel.core.messages import Outcome
+from pytest_accel.core.messages import CallTrouble, Outcome
 from pytest_accel.core.sku import Platform
 from pytest_accel.judging.fabric.transport import wrong_transport
 from pytest_accel.probes.device.collectives import Account
@@ -109,7 +109,8 @@ def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
     sent: dict[str, Any], found: dict[str, Any], reported: dict[str, Any]
 ) -> None:
     """A rank that waited, or whose library complains, may do so because of another node: it is not blamed."""
-    outcomes = [Outcome((), trouble=sent or None), Outcome((), trouble={"kind": "stopped"})]
+    trouble = CallTrouble(**{"kind": "need", "reason": "", **sent}) if sent else None
+    outcomes = [Outcome((), trouble=trouble), Outcome((), trouble=CallTrouble("need", "", stopped=True))]
     assert report_of(outcomes, _found(**found)) == Report(**reported)
 
 

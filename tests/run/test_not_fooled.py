@@ -21,7 +21,7 @@ from as_user import write
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Outcome
+from pytest_accel.core.messages import CallTrouble, Outcome
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import results
@@ -192,7 +192,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
     """As the one of the peers does when it cannot open a device: whose fault it was is not known."""
     pair = tuple(Device(f"GPU-{place}", place, "nvidia", "a GPU") for place in range(2))
     call = Request(declaration_for(probes.peer_copy), {}, "peer_copy.one_way")
-    broken = Outcome(pair, trouble={"event": "error", "kind": "device", "reason": "CUDA error: unknown error"})
+    broken = Outcome(pair, trouble=CallTrouble("device", "CUDA error: unknown error"))
 
     def kinds(lost: dict[str, str]) -> list[tuple[str, str]]:
         measured = results.per_device(broken, replace(call, lost=lost), lambda metric: None)

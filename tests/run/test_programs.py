@@ -32,7 +32,7 @@ def test_a_rank_sees_its_peers_only_if_its_vendor_needs_that() -> None:
 
 
 def test_a_worker_sees_no_neighbour_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = WorkerPool(SensorClient(60.0), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(60.0))
     devices = node("amd")
     pool.hold(devices)
     monkeypatch.setattr(pool.sensor.counters, "lost", lambda uuid: "fell off" if uuid == "amd-1" else None)
@@ -74,7 +74,7 @@ def opened(folder: Path, driver: str, fails: str, **more: str) -> WorkerPool:
         extra = {"ME": f"{driver}-{name[-1]}", "TRIED": str(folder), "FAILS": fails, "PYTHONPATH": str(folder), **more}
         return Child(name, module, log, {**environment, **extra})
 
-    pool = WorkerPool(SensorClient(60.0), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(60.0))
     sees = Processes(
         worker_module="opens", environment=lambda seen: {"SEES": " ".join(each.uuid for each in seen)}, spawn=spawn
     )

@@ -17,8 +17,14 @@ from as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.messages import Message, Outcome
-from pytest_accel.probes.declare import Declaration
+from pytest_accel.core.messages import CallTrouble, Message, Outcome
+from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.facts.results import per_device
+from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.probes import matmul
+from pytest_accel.probes.declare import Declaration, declaration_for
 from pytest_accel.probes.request import Request
 from pytest_accel.run.deadline import CLOSING_SECONDS, Deadline
 from pytest_accel.run.processes import deaths, supervisor
@@ -26,6 +32,8 @@ from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.progress import Progress
+from pytest_accel.run.setup import discovered
 
 TABLES = tabled.tables("run/supervisor")
 
@@ -64,6 +72,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         child.kill("the test is over")
 
 
+NONE = CallTrouble("bug", "there was no trouble")
+
+
 def hear(child: Child, event: str) -> list[Message]:
     """Everything up to a message."""
     heard: list[Message] = []
@@ -98,7 +109,7 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
     heard = hear(child, "died")
 
     assert [each["event"] for each in heard] == ["words", "died"]
-    assert heard[1]["reason"] == reason
+    assert heard[1]["trouble"].reason == reason
     assert child.ended == reason
     assert not child.left_behind
 
@@ -116,8 +127,8 @@ def test_a_kill_for_want_of_memory_is_no_fault_of_the_device(
     counted.write_text("oom 9\noom_kill 5\n")
     child.send("go")
     (died,) = hear(child, "died")
-    assert died["kind"] == "need"
-    assert "killed 1 process meanwhile because memory ran out" in died["reason"]
+    assert died["trouble"].kind == "need"
+    assert "killed 1 process meanwhile because memory ran out" in died["trouble"].reason
 
 
 def test_a_page_that_cannot_be_had_is_no_fault_of_the_device(start: Start) -> None:
@@ -127,8 +138,8 @@ def test_a_page_that_cannot_be_had_is_no_fault_of_the_device(start: Start) -> No
         "pages = mmap.mmap(file.fileno(), 4096)\nfile.truncate(0)\npages[0] = 1"
     )
     (died,) = hear(child, "died")
-    assert died["kind"] == "external"
-    assert died["reason"].startswith("its process was killed by SIGBUS, as where /dev/shm is full")
+    assert died["trouble"].kind == "external"
+    assert died["trouble"].reason.startswith("its process was killed by SIGBUS, as where /dev/shm is full")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGXCPU, signal.SIGHUP, signal.SIGUSR1])
@@ -139,18 +150,42 @@ def test_a_signal_that_somebody_sent_is_no_fault_of_the_device(start: Start, num
     hear(child, "there")
     os.kill(child.pid, number)
     (died,) = hear(child, "died")
-    assert died["kind"] == "external"
+    assert died["trouble"].kind == "external"
     assert (
-        died["reason"] == f"its process was killed by {number.name}, which comes from outside and not from the device"
+        died["trouble"].reason
+        == f"its process was killed by {number.name}, which comes from outside and not from the device"
     )
+
+
+@pytest.mark.parametrize("kind", ["", ', kind="broken"', ", kind=None", ', kind=["device"]'])
+def test_a_trouble_of_no_known_kind_rejects_no_device(start: Start, kind: str) -> None:
+    """A program that forgets to say whose fault it is, or says what nobody knows, is itself at fault."""
+    (call,) = called(start, f'receive()\nsend("error", reason="something is wrong", wrong=True{kind})\ninput()')
+    conduct([call], patience=PATIENCE)
+    request = Request(declaration_for(matmul), {}, "matmul.bf16")
+    outcome = Outcome((Device("GPU-0", 0, "nvidia", "a GPU"),), trouble=call.trouble)
+    verdict = judge(per_device(outcome, request, lambda metric: None), Limit("matmul.bf16", "TFLOPS", floor=1.0))
+    assert verdict.status is Status.UNMEASURED
+    assert re.search(
+        "the worker of gpu0 reported a trouble of no known kind .*something is wrong", sentence_of(verdict)
+    )
+
+
+def test_a_problem_of_no_known_kind_rejects_no_driver() -> None:
+    for kind in ({}, {"kind": "broken"}):
+        answer = {"event": "devices", "problems": [{"driver": "nvidia", "reason": "it failed", "shown": [], **kind}]}
+        trouble = discovered(answer, "nvidia").unreachable("nvidia")
+        assert trouble
+        assert trouble.kind == "need"
+        assert "the sensor reported a trouble of no known kind" in trouble.reason
 
 
 def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(start: Start) -> None:
     call = WorkerCall(start("receive()\nos.kill(os.getpid(), signal.SIGSTOP)"), {"event": "call"})
     conduct([call], patience=1.0)
     assert call.trouble
-    assert (call.trouble["event"], call.trouble["kind"]) == ("hung", "external")
-    assert "it was stopped by a signal or a debugger" in call.trouble["reason"]
+    assert (call.trouble.event, call.trouble.kind, bool(call.silent_between)) == ("", "external", True)
+    assert "it was stopped by a signal or a debugger" in call.trouble.reason
 
 
 @pytest.mark.slow
@@ -178,8 +213,8 @@ def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
     assert calls[0].findings
     assert calls[0].trouble is None
     assert calls[1].trouble
-    assert calls[1].trouble["kind"] == "need"
-    assert calls[1].trouble["reason"] == "stopped at the time limit of 14 s for the run"
+    assert calls[1].trouble.kind == "need"
+    assert calls[1].trouble.reason == "stopped at the time limit of 14 s for the run"
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
@@ -187,7 +222,7 @@ def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> Non
     child = start('send("pid", pid=subprocess.Popen(["sleep", "1000"]).pid)\nsys.exit(1)')
     heard = hear(child, "died")
 
-    assert heard[1]["reason"] == "it ended with exit code 1"
+    assert heard[1]["trouble"].reason == "it ended with exit code 1"
     assert not left([heard[0]["pid"]])
 
 
@@ -202,7 +237,7 @@ def test_child_dies_with_its_pipe(start: Start) -> None:
     assert child._process.stdin
     child._process.stdin.close()
 
-    assert hear(child, "died")[-1]["reason"] == "it ended with exit code 0"
+    assert hear(child, "died")[-1]["trouble"].reason == "it ended with exit code 0"
 
 
 def test_log_on_a_full_disk(tmp_path: Path) -> None:
@@ -252,7 +287,7 @@ def test_in_step(start: Start) -> None:
     begun = [call.blocks[0]["at"] for call in calls]
     ended = [call.findings[0]["at"] for call in calls]
 
-    assert dead.trouble == {"event": "died", "reason": "it ended with exit code 1", "exited": True}
+    assert dead.trouble == CallTrouble("device", "it ended with exit code 1", "crashed", exited=True)
     assert [call.trouble for call in calls] == [None, None]
     assert abs(begun[0] - begun[1]) < 0.9
     assert min(ended) >= max(begun)
@@ -291,11 +326,11 @@ def test_silent_child_is_asked_where_it_is(start: Start) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
     calls = called(start, ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"]), "time.sleep(1000)")
     conduct(calls, patience=1.0)
-    reasons = [call.trouble and call.trouble["reason"] for call in calls]
+    reasons = [call.trouble and call.trouble.reason for call in calls]
 
     assert reasons[0] == "its process sent nothing for 1 s; it is in synchronize (a.py:7)"
     assert reasons[1] == "its process sent nothing for 1 s; it does not answer where it is"
-    assert all(call.trouble and call.trouble["event"] == "hung" for call in calls)
+    assert all(call.trouble and call.trouble.event == "hung" for call in calls)
     silences = [until - since for since, until in filter(None, (call.silent_between for call in calls))]
     assert len(silences) == 2
     assert min(silences) >= 1.0
@@ -322,16 +357,16 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
     """Blamed is who does not wait for the others. If that tells nothing, it is said so, and counted for nobody."""
     calls = called(start, *ranks)
     conduct(calls, patience=1.0, all_or_none=True)
-    troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
+    troubles = [call.trouble or NONE for call in calls]
 
-    assert [place for place, each in enumerate(troubles) if each["event"] == "hung"] == blamed
+    assert [place for place, each in enumerate(troubles) if each.event == "hung"] == blamed
     if len(blamed) == 1:
         others = [each for place, each in enumerate(troubles) if place not in blamed]
-        assert all(each["kind"] == "stopped" for each in others)
-        assert all(each["reason"] == f"stopped because gpu{blamed[0]} failed" for each in others)
+        assert all(each.stopped and each.kind == "need" for each in others)
+        assert all(each.reason == f"stopped because gpu{blamed[0]} failed" for each in others)
     else:
-        assert all(each["shared"] for each in troubles)
-        assert all(each["reason"].endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
+        assert all(each.shared for each in troubles)
+        assert all(each.reason.endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
 
 
 def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
@@ -340,11 +375,11 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     dies = "receive()\ntime.sleep(0.5)\nos.kill(os.getpid(), signal.SIGSEGV)"
     calls = called(start, notices, dies, "receive()\ninput()")
     conduct(calls, patience=PATIENCE, all_or_none=True)
-    troubles: list[dict[str, Any]] = [call.trouble or {} for call in calls]
+    troubles = [call.trouble or NONE for call in calls]
 
-    assert troubles[1] == {"event": "died", "reason": "it was killed by SIGSEGV"}
-    assert troubles[0]["kind"] == troubles[2]["kind"] == "stopped"
-    assert troubles[0]["reason"] == "stopped because gpu1 failed: connection closed by peer"
+    assert troubles[1] == CallTrouble("device", "it was killed by SIGSEGV", "crashed")
+    assert [trouble.stopped for trouble in troubles] == [True, False, True]
+    assert troubles[0].reason == "stopped because gpu1 failed: connection closed by peer"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no time")], ids=lambda each: type(each).__name__)
@@ -361,7 +396,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
 
     assert len(call.blocks) == 1
     assert call.trouble
-    assert call.trouble["kind"] == ("need" if isinstance(error, KeyboardInterrupt) else "external")
+    assert call.trouble.kind == ("need" if isinstance(error, KeyboardInterrupt) else "external")
     assert not left([call.child.pid])
 
 
@@ -379,11 +414,11 @@ def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     )
     conduct([hung, others[0]], patience=1.0)
     assert not others[0].trouble
-    assert (hung.trouble or {})["reason"].startswith("its process sent nothing for 1 s")
+    assert (hung.trouble or NONE).reason.startswith("its process sent nothing for 1 s")
 
     conduct(others[1:], patience=1.0)
-    assert (others[1].trouble or {})["event"] == "hung"
-    assert (others[1].trouble or {})["reason"].startswith("its process sent nothing for 6 s")
+    assert (others[1].trouble or NONE).event == "hung"
+    assert (others[1].trouble or NONE).reason.startswith("its process sent nothing for 6 s")
 
 
 @pytest.mark.slow
@@ -393,7 +428,7 @@ def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(sta
     calls = [WorkerCall(start(f"receive()\n{lines}"), {"event": "call"}, starting=60.0) for lines in does]
     conduct(calls, patience=1.0)
     assert [bool(call.trouble) for call in calls] == [False, False, True]
-    silent = re.match(r"its process sent nothing for ([\d.]+) s", (calls[2].trouble or {})["reason"])
+    silent = re.match(r"its process sent nothing for ([\d.]+) s", (calls[2].trouble or NONE).reason)
     assert silent
     assert 1 <= float(silent[1]) < 30
 
@@ -409,8 +444,8 @@ def test_torch_that_tunes_may_be_silent_and_is_no_fault_of_the_device(
     monkeypatch.setattr(supervisor, "TUNING_SECONDS", 4.0)
     (call,) = called(start, lines)
     conduct([call], patience=1.0)
-    assert (call.trouble or {}).get("kind") == kind
-    assert re.match(reason, (call.trouble or {"reason": ""})["reason"])
+    assert (call.trouble and call.trouble.kind) == kind
+    assert re.match(reason, call.trouble.reason if call.trouble else "")
 
 
 # -- the pool of workers, and the sensor beside them
@@ -432,7 +467,7 @@ def adds(device):
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     """A pool that writes to a folder of the test's."""
-    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: None)
+    pool = WorkerPool(SensorClient(PATIENCE))
     pool.begin(REAL, tmp_path)
     (tmp_path / "probes_of_test.py").write_text(PROBES)
     yield pool
@@ -469,14 +504,22 @@ def ask(pool: WorkerPool, name: str, runs: str, devices: list[Device]) -> dict[s
 
 def test_the_progress_names_the_device_that_is_silent_and_when_it_is_given_up(start: Start) -> None:
     """Not "39 of about 3 s", which says that nothing is wrong."""
-    shown: list[tuple[str, float, float]] = []
-    pool = WorkerPool(SensorClient(PATIENCE), lambda what, spent, expected: shown.append((what, spent, expected)))
+    shown: list[tuple[Any, ...]] = []
+
+    class Shown(Progress):
+        def step(self, what: str) -> None:
+            shown.append((what,))
+
+        def timed(self, *figures: Any) -> None:
+            shown.append(figures)
+
+    pool = WorkerPool(SensorClient(PATIENCE), Shown())
     quick, hangs = (WorkerCall(start("time.sleep(1000)", name), {"event": "call"}) for name in ("gpu1", "gpu6"))
     pool._tell([quick, hangs], "matmul.fp32", 5.0, 3.0)
     hangs.heard -= 39
     quick.state, quick.heard = "settled", quick.heard - 40  # it waits for the other, and its silence is no trouble
     pool._tell([quick, hangs], "matmul.fp32", 44.0, 3.0)
-    assert shown == [("matmul.fp32", 5.0, 3.0), ("matmul.fp32: gpu6 silent for 39 s, given up at 60 s", 0.0, 0.0)]
+    assert shown == [("matmul.fp32", 5.0, 3.0), ("matmul.fp32: gpu6 silent for 39 s, given up at 60 s",)]
 
 
 @pytest.mark.usefixtures("stub_torch")
@@ -499,13 +542,13 @@ def test_every_process_has_the_time_of_the_run(pool: WorkerPool, monkeypatch: py
 def test_peers_that_die_cost_no_device(pool: WorkerPool, devices: list[Device]) -> None:
     """The process that sees all devices may be lost twice; each device still has its own chances."""
     both = "+".join(device.name for device in devices)
-    troubles = [ask(pool, "dies", "peers", devices)[both].trouble or {} for _ in range(3)]
-    reasons = [each["reason"] for each in troubles]
+    troubles = [ask(pool, "dies", "peers", devices)[both].trouble or NONE for _ in range(3)]
+    reasons = [each.reason for each in troubles]
     after = ask(pool, "adds", "together", devices)
 
     assert reasons[:2] == ["it was killed by SIGSEGV"] * 2
     assert reasons[2] == "the worker process of peers ended in dies.peers and in dies.peers"
-    assert [each.get("untried", False) for each in troubles] == [False, False, True]
+    assert [each.untried for each in troubles] == [False, False, True]
     assert [each.trouble for each in after.values()] == [None] * len(devices)
     assert all(each.findings for each in after.values())
 
@@ -516,13 +559,13 @@ def test_an_error_that_may_be_the_softwares_is_not_laid_to_the_only_device(
 ) -> None:
     """Nothing shows that the software works. A crash is laid to it, and the device is measured on all the same."""
     first = devices[0]
-    errs = [ask(pool, "errs", "together", [first])[first.name].trouble or {} for _ in range(3)]
-    died = ask(pool, "dies", "together", [first])[first.name].trouble or {}
+    errs = [ask(pool, "errs", "together", [first])[first.name].trouble or NONE for _ in range(3)]
+    died = ask(pool, "dies", "together", [first])[first.name].trouble or NONE
     after = ask(pool, "adds", "together", [first])[first.name]
 
-    assert [each["kind"] for each in errs] == ["external"] * 3
-    assert errs[2]["reason"].endswith("; no other device got through it, so the software may be at fault")
-    assert "kind" not in died
+    assert [each.kind for each in errs] == ["external"] * 3
+    assert errs[2].reason.endswith("; no other device got through it, so the software may be at fault")
+    assert died.event == "crashed"
     assert after.trouble is None
 
 
@@ -535,8 +578,8 @@ def test_peers_without_a_lost_device(pool: WorkerPool, devices: list[Device]) ->
     found = ask(pool, "adds", "peers", [first, *others])
     rest = found["+".join(device.name for device in others)]
 
-    assert (found[first.name].trouble or {})["kind"] == "device"
-    assert "ended in dies.together and in dies.together" in (found[first.name].trouble or {})["reason"]
+    assert (found[first.name].trouble or NONE).kind == "device"
+    assert "ended in dies.together and in dies.together" in (found[first.name].trouble or NONE).reason
     assert rest.trouble is None
     assert rest.findings
 
@@ -601,4 +644,4 @@ def test_a_child_that_sends_a_line_without_end_is_stopped(start: Start, monkeypa
     monkeypatch.setattr(supervisor, "LINE_BYTES", 1 << 20)
     child = start("while True: sys.stdout.write('x' * 65536)")
     died = next(message for message in hear(child, "died") if message["event"] == "died")
-    assert "it sent a line of more than 1,048,576 bytes" in died["reason"]
+    assert "it sent a line of more than 1,048,576 bytes" in died["trouble"].reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_accel.views import progress
-from pytest_accel.views.progress import Progress
+from pytest_accel.views.progress import TerminalProgress
 
 
 class Lines:
@@ -36,8 +36,9 @@ def test_the_time_that_is_left_in_all(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
     reporter = Lines(pytestconfig)
-    shown = Progress(lambda: reporter)  # type: ignore[arg-type,return-value]
+    shown = TerminalProgress(lambda: reporter)  # type: ignore[arg-type,return-value]
     shown.expect(lambda: left)
-    shown("matmul.bf16", 3.0, 5.0)
-    shown("gpu3 silent for 20 s", 0.0, 0.0)
+    shown.timed("matmul.bf16", 3.0, 5.0)
+    shown.step("gpu3 silent for 20 s")
+    shown.done()
     assert reporter.lines == [told, "accel: gpu3 silent for 20 s"]

@@ -9,6 +9,7 @@ from typing import Any
 from pytest_accel.core.fact_metrics import FACT_METRICS, asked_of_all, sane
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
+from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import Limit, Sku, is_unknown_part
 from pytest_accel.drivers import registry
@@ -77,7 +78,7 @@ class Discovery:
     """
 
     devices: tuple[Device, ...] = ()
-    problems: Sequence[dict[str, Any]] = field(default=())
+    problems: Sequence[Problem] = ()
     shown: Sequence[dict[str, Any]] = field(default=())
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
@@ -91,11 +92,11 @@ class Discovery:
         sees the bus of its host, but not the devices that it was not given. The driver of another vendor that fails,
         such as that of a processor's own graphics, says nothing about the devices that are judged.
         """
-        lacking = [each for each in self.problems if each.get("kind") == "need" or _of_another(each["driver"], vendor)]
+        lacking = [each for each in self.problems if each.kind != "device" or _of_another(each.driver, vendor)]
         broken = [each for each in self.problems if each not in lacking]
         if broken:
             return Trouble("device", _listing(broken, {device.driver for device in self.devices}))
-        if unseen := self._unseen(vendor, {each["driver"] for each in lacking}):
+        if unseen := self._unseen(vendor, {problem.driver for problem in lacking}):
             given = f"; this is a container ({self.container}), which may not have been given it"
             return Trouble("need", unseen + given) if self.container and not self.devices else Trouble("device", unseen)
         return Trouble("need", _listing(lacking)) if lacking else None
@@ -130,15 +131,15 @@ def _of_another(driver: str, vendor: str | None) -> bool:
     return vendor is not None and driver != vendor and driver in registry.registered().vendors
 
 
-def _listing(problems: Sequence[dict[str, Any]], found: Collection[str] = ()) -> str:
+def _listing(problems: Sequence[Problem], found: Collection[str] = ()) -> str:
     return "; ".join(_problem(each, found) for each in problems)
 
 
-def _problem(problem: dict[str, Any], found: Collection[str]) -> str:
+def _problem(problem: Problem, found: Collection[str]) -> str:
     """Return what a driver says; where it has `found` devices, the places of all say nothing of the one that fails."""
-    shown = problem.get("shown") if problem["driver"] not in found else []
+    shown = problem.shown if problem.driver not in found else ()
     place = f" ({_listed(shown)})" if shown else ""
-    return f"{problem['driver']}{place}: {problem['reason']}"
+    return f"{problem.driver}{place}: {problem.reason}"
 
 
 def _listed(places: Sequence[str]) -> str:

@@ -15,7 +15,6 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import (
     LEFT_OUT,
     NODE,
-    Event,
     Measurement,
     Peak,
     Trouble,
@@ -23,7 +22,7 @@ from pytest_accel.core.measurement import (
     is_rate,
     is_time,
 )
-from pytest_accel.core.messages import Message, Outcome
+from pytest_accel.core.messages import CallTrouble, Message, Outcome
 from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
@@ -40,8 +39,6 @@ PeakOf = Callable[[str], "tuple[float, str] | None"]
 
 FINDING_BYTES = untrusted.MIB
 """Size of the largest result of a user's probe that is kept. Ten thousand samples have a fifth of it."""
-_EVENTS: Mapping[str, Event] = {"hung": "hung", "died": "crashed"}
-"""The event of a message that ended a call, as a verdict names it."""
 
 
 def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measurement]:
@@ -54,7 +51,7 @@ def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measure
         own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
         measurements += [_measurement(each, device.uuid, call, peak_of) for each in own]
         if outcome.trouble:  # kept beside the findings: a worker that dies after its last finding has died
-            broken = _troubled(outcome, device.uuid, call)
+            broken = _troubled(outcome, outcome.trouble, device.uuid, call)
             measurements.append(_shared(broken, outcome, call.lost) if len(outcome.group) > 1 else broken)
     return measurements
 
@@ -81,14 +78,13 @@ def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> M
 
 def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of a collective: those of its slowest rank, or the trouble of the rank that failed."""
-    guilty = [each for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
-    guilty.sort(key=lambda each: each.group[0].uuid not in call.lost)  # others noticed, and may have said so first
+    guilty = [(outcome, outcome.trouble) for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
+    guilty.sort(key=lambda pair: pair[0].group[0].uuid not in call.lost)  # others noticed, and may have said so first
     if guilty:
-        broken = _troubled(guilty[0], NODE, call)
+        broken = _troubled(*guilty[0], NODE, call)
         assert broken.trouble
-        of_one_rank = not (guilty[0].trouble or {}).get("shared")
-        if of_one_rank and broken.trouble.kind != "external":
-            device = guilty[0].group[0]
+        if not guilty[0][1].shared and broken.trouble.kind != "external":
+            device = guilty[0][0].group[0]
             reason = f"{device.name}: {broken.trouble.reason}"
             broken = replace(broken, trouble=replace(broken.trouble, reason=reason, blamed=device.uuid))
         return [broken]
@@ -255,36 +251,23 @@ def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None)
     return Peak(*datasheet) if datasheet else None
 
 
-def _troubled(outcome: Outcome, subject: str, call: Request) -> Measurement:
+def _troubled(outcome: Outcome, cause: CallTrouble, subject: str, call: Request) -> Measurement:
     """Return the measurement of a broken call: the reason, and the seconds per operation of the blocks so far."""
-    message = outcome.trouble or {}
     if any(device.uuid in call.lost for device in outcome.group):
-        message = message.get("unless_lost", message)  # the management library says what the error left open
-    reason = message.get("reason", "it failed")
-    if message.get("event") == "died" and "kind" not in message:
+        cause = cause.unless_lost or cause  # the management library says what the error left open
+    reason = cause.reason
+    if cause.event == "crashed":
         reason = f"its worker process died: {reason}"
-        if message.get("exited") and not call.declaration.packaged:  # no signal ended it, so its own code may have
-            message = {**message, "kind": "external"}
+        if cause.exited and not call.declaration.packaged:  # no signal ended it, so its own code may have
+            cause = cause.acquitted("external", reason)
     if outcome.blocks:
         reason += f", after {len(outcome.blocks)} blocks"
-    how = {name: message.get(name, False) for name in ("wrong", "untried")}
     return replace(
         _bare(call.metric, subject, call),
         seconds=tuple(each["seconds"] for each in outcome.blocks),
-        trouble=Trouble(message.get("kind", "device"), reason, event=_event(message), **how),
-        details={"traceback": message["traceback"]} if "traceback" in message else {},
+        trouble=Trouble(cause.kind, reason, cause.event, wrong=cause.wrong, untried=cause.untried),
+        details={"traceback": cause.traceback} if cause.traceback else {},
     )
-
-
-def _event(message: Message) -> Event:
-    """Return how the device failed, in one word, from the message that ended a call; empty if it is not to blame."""
-    if message.get("event") == LEFT_OUT:
-        return LEFT_OUT
-    if message.get("kind", "device") != "device":
-        return ""
-    if message.get("uncorrectable"):
-        return "uncorrectable"
-    return "lost" if message.get("lost") else _EVENTS.get(message.get("event", ""), "")
 
 
 def foreseen(measurement: Measurement, sku: Sku | None) -> Measurement:

@@ -178,9 +178,7 @@ def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> fl
     work()
     fastest = math.inf
     while fastest == math.inf or clock.now() < until:
-        start = clock.mark()
-        work()
-        fastest = min(fastest, clock.seconds(start, clock.mark()))
+        fastest = min(fastest, *_durations(work, clock, 1))
     return fastest
 
 
@@ -370,9 +368,7 @@ def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> s
     n = len(timed.seconds)
     if n in LOOKS and precision > 0 and _half_width(timed) < precision:
         return "precise"
-    if elapsed >= seconds:
-        return "budget"
-    return ""
+    return "budget" if elapsed >= seconds else ""
 
 
 def _half_width(timed: Timed) -> float:

@@ -28,8 +28,6 @@ from pytest_accel.probes.device.rank import Rank
 from pytest_accel.probes.device.timing import Clock, Gate, Work, time_blocks, time_fastest_of
 from pytest_accel.probes.device.torch_backend import Backend
 
-__all__ = ["Compute", "DeviceClock", "ProbeResult"]
-
 _FABRIC = "the NVLink fabric is not ready, which is not a fault of the GPU: see `systemctl status nvidia-fabricmanager`"
 """Meaning of CUDA error 802 (cudaErrorSystemNotReady)."""
 
@@ -415,29 +413,26 @@ class Compute(Rank):
         seconds: float | None = None,
         collective: bool = False,
         conditions: dict[str, Any] | None = None,
-        as_duration: bool = False,
         streams: Sequence[Any] = (),
         fastest_of: int = 0,
         statistic: Statistic = "mean",
     ) -> ProbeResult:
-        """Time `work` and return `amount` per second in `unit`, or with `as_duration` its duration in "ms" or "us".
+        """Time `work` and return `amount` per second in `unit`; for the units "ms" and "us" the duration of a call.
 
         Args:
             work: Call to time.
             amount: What one call does, in `unit` times seconds: 2 m n k / 1e12 for TFLOPS.
-            unit: Unit of the samples.
+            unit: Unit of the samples. For "ms" and "us" `amount` has no effect.
             metric: Name of the metric; the metric of the probe by default.
             beside: Reference that is measured in alternation and is the peak of the value: (work, amount, description).
             precision: Relative half-width of the confidence interval at which sampling ends; 0: never.
             seconds: Longest duration of the sampling.
             collective: True if every rank of a process group has to do the same number of calls.
             conditions: Conditions of the result.
-            as_duration: Return the duration of each call instead of a rate; `unit` has to be "ms" or "us" then.
             streams: Streams that `work` runs on, if it does not use the current one.
             fastest_of: If set, a sample is the fastest of this many calls, each timed by the host, and not a block.
             statistic: What the value is of the samples.
 
-        Raises TypeError for such a unit without `as_duration`, and the reverse: the samples would be of another unit.
         Raises ValueError for an amount that is not finite and above 0, and for what no sampling can be done by.
         """
         for name, given, right, what in (
@@ -449,11 +444,6 @@ class Compute(Rank):
         ):
             if not right:
                 raise ValueError(f"sample: {name}={given!r}; {what}")
-        if as_duration != (unit in DURATIONS):
-            raise TypeError(
-                f"sample: as_duration=True returns a duration, so it goes with unit='ms' or 'us' and no other; "
-                f"unit={unit!r}, as_duration={as_duration}"
-            )
         how: dict[str, Any] = {
             "seconds": self.seconds if seconds is None else seconds,
             "precision": self.precision if precision is None else precision,
@@ -480,7 +470,7 @@ class Compute(Rank):
         return ProbeResult(
             metric=metric,
             unit=unit,
-            samples=[significant(once * DURATIONS[unit] if as_duration else amount / once) for once in durations],
+            samples=[significant(once * DURATIONS[unit] if unit in DURATIONS else amount / once) for once in durations],
             seconds=durations,
             peak=peak,
             conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),

@@ -66,7 +66,7 @@ class Agent:
         return None
 
     def _tell(self, spent: float) -> None:
-        self._pool.progress(f"fabric: waiting for the other nodes, {spent:.0f} s", 0.0, 0.0)
+        self._pool.progress.step(f"fabric: waiting for the other nodes, {spent:.0f} s")
 
     def measure(self, task: Task) -> Report:
         """Measure with the group of a task, and return what this node saw."""
@@ -114,14 +114,14 @@ def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
     if trouble is None:
         ranks = [each for each in found.details["ranks"] if isinstance(each, float)]
         return Report("measured", cast(float, found.value), ranks)
-    sent = [each.trouble for each in outcomes if each.trouble and each.trouble.get("kind") != "stopped"]
+    sent = [outcome.trouble for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
     if trouble.wrong:
         return Report("wrong", text=trouble.reason)
-    if sent and all(each.get("waited") for each in sent):
+    if sent and all(cause.waited for cause in sent):
         return Report("waited", text=trouble.reason)
     # raised by a library of collectives that does not attribute it to this device
-    if sent and all(each.get("collective") and each.get("kind") != "device" for each in sent):
+    if sent and all(cause.collective and cause.kind != "device" for cause in sent):
         return Report("failed", text=trouble.reason)
-    if trouble.kind in ("device", "external"):
-        return Report("not reached", text=trouble.reason, kind=trouble.kind)
-    return Report("not reached", text=trouble.reason, kind="need")  # an error of software says nothing of the node
+    # an error of software says nothing of the node
+    kind = trouble.kind if trouble.kind in ("device", "external") else "need"
+    return Report("not reached", text=trouble.reason, kind=kind)

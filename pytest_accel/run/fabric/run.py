@@ -94,7 +94,7 @@ class FabricRun:
             store.put(f"node/{there.rank}/0", own)  # this node is ready, or says why it takes no part
             part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
             return self._by(agent, part)
-        lead = Lead(there, store, agent, lambda what: pool.progress(what, 0.0, 0.0))
+        lead = Lead(there, store, agent, pool.progress.step)
         fabric = lead.run(self._without_nodes(there), own)
         lead.dismiss(fabric)  # before the file is written, which may fail
         self._keep(fabric)

@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from pytest_accel.core.messages import Message
+from pytest_accel.core.messages import CallTrouble
 
 VMSTAT = Path("/proc/vmstat")
 """Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
@@ -29,24 +29,21 @@ Not SIGBUS: the kernel sends it where a page of a file cannot be had, as of a fu
 BUS = "as where /dev/shm is full (see `df /dev/shm`) or the host's memory is broken"
 
 
-def cause(code: int, kills_before: tuple[int, int]) -> Message:
-    """Return the fields "reason" and "kind" of the message that a process has died, given its return code of Popen.
+def cause(code: int, kills_before: tuple[int, int]) -> CallTrouble:
+    """Return the trouble that a process has died, given its return code of Popen.
 
     The kind is "need" if the kernel may have killed it because memory ran out, and "external" for any other signal that
-    it did not bring upon itself. In both cases the device is not to blame. Without a kind it may be. A process that was
-    not ended by a signal has `exited`.
+    it did not bring upon itself. In both cases the device is not to blame. Else it may be, and the kind is "device".
     """
     reason = sentence(code)
-    if code >= 0:
-        return {"reason": reason, "exited": True}
-    if -code in OWN_SIGNALS:
-        return {"reason": reason}
+    if code >= 0 or -code in OWN_SIGNALS:
+        return CallTrouble("device", reason, "crashed", exited=code >= 0)
     killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
     if -code != signal.SIGKILL or killed <= 0:
         why = BUS if -code == signal.SIGBUS else "which comes from outside and not from the device"
-        return {"kind": "external", "reason": f"{sentence(code, 'its process')}, {why}"}
+        return CallTrouble("external", f"{sentence(code, 'its process')}, {why}")
     processes = "1 process" if killed == 1 else f"{killed} processes"
-    return {"kind": "need", "reason": f"{reason}; the kernel killed {processes} meanwhile because memory ran out"}
+    return CallTrouble("need", f"{reason}; the kernel killed {processes} meanwhile because memory ran out")
 
 
 def out_of_memory_kills() -> tuple[int, int]:

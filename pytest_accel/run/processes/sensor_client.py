@@ -14,7 +14,7 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.messages import Message
+from pytest_accel.core.messages import CallTrouble, Message
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import CountedEntry, HostCountedEntry, SamplingCost
 from pytest_accel.drivers.kernel_messages import SOURCE
@@ -135,16 +135,18 @@ class SensorClient:
         for each in answer.get("reports", []):
             if each["at"] >= since:
                 self.reports.hear({**each, "source": SOURCE}, self.addresses)
-        deaf: str | None = answer.get("deaf", answer.get("reason"))
+        deaf: str | None = answer["trouble"].reason if "trouble" in answer else answer["deaf"]
         return deaf
 
     def host(self, names: Iterable[str] = tuple(HOST_FACTS)) -> dict[str, Message]:
         """Return the facts of the host by name: {"value": ...}, or the reason under "unreadable" or "absent"."""
         self._wake_sensor()
         answer = self._ask("host", "host", names=list(names))
-        facts: dict[str, Message] = answer.get("facts", {})
-        silent = {"unreadable": f"the host could not be read: {answer.get('reason')}"}
-        return {name: facts.get(name, silent) for name in names}
+        if "trouble" in answer:
+            silent = {"unreadable": f"the host could not be read: {answer['trouble'].reason}"}
+            return dict.fromkeys(names, silent)
+        facts: dict[str, Message] = answer["facts"]
+        return facts
 
     def host_counted(self, metric: str) -> Measurement:
         """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
@@ -189,37 +191,33 @@ class SensorClient:
         self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        """Send `event` to the sensor and return the message `answer`, or "died" or "error" with a reason.
+        """Send `event` to the sensor and return the message `answer`, or "died" or "error" with its `trouble`.
 
         `patience` is in seconds, by default that of the run.
         """
-        with self.timeline.on("starting" if event == "discover" else "waiting"):
-            return self._answer(answer, event, patience, **fields)
-
-    def _answer(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
-        """Ask as `_ask` does, without counting the time."""
         if not self.alive:
-            return {"event": "died", "reason": "the sensor process has ended"}
+            return {"event": "died", "trouble": CallTrouble("device", "the sensor process has ended")}
         (sensor,) = self.alive
         sensor.send(event, **fields)
         granted = self.patience if patience is None else patience
         patience = self.deadline.patience(granted)
         until = time.monotonic() + patience
-        while (left := until - time.monotonic()) > 0:
-            began = time.monotonic()
-            arrived = [message for _, message in listen([sensor], min(left, 0.5))]
-            until += stood_still(began, min(left, 0.5))
-            for message in arrived:  # also those that came after the answer
-                self.hear(sensor, message)
-            answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
-            if answers:
-                return answers[0]
+        with self.timeline.on("starting" if event == "discover" else "waiting"):
+            while (left := until - time.monotonic()) > 0:
+                began = time.monotonic()
+                arrived = [message for _, message in listen([sensor], min(left, 0.5))]
+                until += stood_still(began, min(left, 0.5))
+                for message in arrived:  # also those that came after the answer
+                    self.hear(sensor, message)
+                answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
+                if answers:
+                    return answers[0]
         cut = patience < granted
         why = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
         why = sensor.kill(why)
         self._miss(why)
         self.note(f"the sensor was stopped: {why}")
-        return {"event": "died", "reason": why, **({"kind": "need"} if cut else {})}
+        return {"event": "died", "trouble": CallTrouble("need" if cut else "device", why)}
 
     def _wake_sensor(self) -> None:
         """Start the sensor a second time if the first one has died or hung. What happened in between is lost."""
@@ -266,9 +264,9 @@ class SensorClient:
         elif event == "unread":
             self.note(f"readings of {message['uuid']} ended: {message['reason']}")
         elif event in ("died", "error"):
-            self.note(f"the sensor failed: {message['reason']}")
+            self.note(f"the sensor failed: {message['trouble'].reason}")
         if event == "died":
-            self._miss(message["reason"])
+            self._miss(message["trouble"].reason)
 
     def stop(self, seconds: float = KILL_SECONDS) -> None:
         """End the sensor. A process that has not ended `seconds` after it was killed is named in the notes."""

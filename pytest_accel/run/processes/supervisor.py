@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.messages import Message
+from pytest_accel.core.measurement import TroubleKind
+from pytest_accel.core.messages import CallTrouble, Message, reported_trouble
 from pytest_accel.core.printable import printable_data
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.processes import deaths, environment
@@ -64,8 +65,7 @@ RESULT = {
 }  # fmt: skip
 NEEDED: Mapping[str, set[str]] = {
     "at": {"frames"}, "block": {"seconds", "at"}, "step": {"what", "subjects"}, "tuning": {"begins"},
-    "opened": {"software"}, "tried": {"fast_paths"}, "finding": RESULT, "error": {"kind", "reason"},
-    "died": {"reason"}, "hung": {"reason"},
+    "opened": {"software"}, "tried": {"fast_paths"}, "finding": RESULT, "error": {"reason"},
     "reading": {"uuid", "at"}, "hearing": {"source", "deaf"}, "unread": {"uuid", "reason"},
 }  # fmt: skip
 """The keys that a message has to have, by its event."""
@@ -116,14 +116,12 @@ class Child:
     def send(self, event: str, **fields: Any) -> None:
         """Send a message. A child that has died raises nothing here; `take` reports its death."""
         assert self._process.stdin
-        try:
+        with contextlib.suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(json.dumps({"event": event, **fields}).encode() + b"\n")
             self._process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass
 
     def take(self) -> list[Message]:
-        """Return the messages that have arrived. Once the process has ended, the last one is "died" with the reason."""
+        """Return the messages that have arrived. Once the process has ended, the last is "died" with its `trouble`."""
         if self.ended is not None:
             return []
         at_end = self._has_ended()  # before reading, so that the last messages are not missed
@@ -143,13 +141,12 @@ class Child:
         messages = [message for line in lines if (message := self._message(line))]
         if len(self._rest) > LINE_BYTES:
             reason = self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")
-            return [*messages, {"event": "died", "kind": "need", "reason": reason}]
+            return [*messages, {"event": "died", "trouble": CallTrouble("need", reason)}]
         if at_end:
-            reason = self.kill()
-            cause = {"reason": reason}
+            trouble = CallTrouble("device", self.kill(), "crashed")
             if not self.left_behind:
-                cause = deaths.cause(self._process.returncode or 0, self._kills_before)
-            messages.append({"event": "died", **cause})
+                trouble = deaths.cause(self._process.returncode or 0, self._kills_before)
+            messages.append({"event": "died", "trouble": trouble})
         return messages
 
     @property
@@ -164,6 +161,8 @@ class Child:
     def _message(self, line: bytes) -> Message | None:
         """Return a line as a message. Any other line, such as what a library of the child prints, goes to the log.
 
+        An "error" has its `trouble`. That the process has died is for pytest to say.
+
         What drivers and devices state of themselves enters here. A text that is not printable arrives with a backslash,
         since JSON is sent in ASCII.
         """
@@ -171,8 +170,12 @@ class Child:
             message = json.loads(line)
         except (ValueError, RecursionError):
             message = None
-        if isinstance(message, dict) and message.keys() >= NEEDED.get(str(message.get("event")), {"event"}):
-            return printable_data(message, TEXT_CHARACTERS) if b"\\" in line or len(line) > TEXT_CHARACTERS else message
+        event = message.get("event") if isinstance(message, dict) else None
+        if event and event != "died" and message.keys() >= NEEDED.get(str(event), set()):
+            if b"\\" in line or len(line) > TEXT_CHARACTERS:
+                message = printable_data(message, TEXT_CHARACTERS)
+            program = "the sensor" if self.name == "sensor" else f"the worker of {self.name}"
+            return {"event": event, "trouble": reported_trouble(message, program)} if event == "error" else message
         with contextlib.suppress(OSError), _log(self.log) as log:
             log.write(line + b"\n")
         return None
@@ -212,11 +215,9 @@ class Child:
     def _close(self) -> None:
         """Close the pipes."""
         for pipe in (self._process.stdin, self._process.stdout):
-            try:
+            with contextlib.suppress(OSError):
                 if pipe:
                     pipe.close()
-            except OSError:
-                pass
         if self._process.returncode is None:
             self._process.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
@@ -268,8 +269,8 @@ class WorkerCall:
     """Durations of the blocks that it has measured."""
     findings: list[Message] = field(default_factory=list)
     """Its results."""
-    trouble: Message | None = None
-    """The message that says why the request failed; None if it has not."""
+    trouble: CallTrouble | None = None
+    """Why the request failed; None if it has not."""
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
@@ -316,9 +317,16 @@ class WorkerCall:
         elif event == ENDS.get(self.request["event"], "done"):
             self.findings += [message] if event != "done" else []
             self.state = "over"
-        elif event in ("error", "died", "hung"):
-            self.trouble = _of_tuning(message) if self.tuning else message
-            self.state = "over"
+        elif event in ("error", "died"):
+            self.fail(message["trouble"])
+
+    def fail(self, trouble: CallTrouble) -> None:
+        """End the request with a trouble. One while torch was choosing a kernel is no fault of the device."""
+        self.heard, self.asked = time.monotonic(), None
+        if self.tuning and trouble.kind == "device":
+            why = f"torch chose no kernel for its products (TunableOp): {trouble.reason}; choose them before the run"
+            trouble = trouble.acquitted("need", f"{why} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)")
+        self.trouble, self.state = trouble, "over"
 
     def patience(self, seconds: float) -> float:
         """Return how long it may be silent now, in seconds, if it may be so for `seconds` later.
@@ -363,20 +371,9 @@ class WorkerCall:
         """True if the child has answered with its stack, or its time for that is over."""
         return self.asked is not None and (self.frames is not None or time.monotonic() - self.asked >= ANSWER_SECONDS)
 
-    def end(self, why: str, **message: Any) -> None:
-        """Kill the child in the middle of the request; `message` completes the entry for `trouble`."""
-        since = self.heard
-        self.hear({"reason": self.child.kill(why), **message})
-        if message.get("event") == "hung":
-            self.silent_between = since, self.heard
-
-
-def _of_tuning(trouble: Message) -> Message:
-    """Return the trouble of a child whose torch was choosing a kernel: one that fails is no fault of the device."""
-    if trouble.get("kind", "device") != "device":
-        return trouble
-    reason = f"torch chose no kernel for its products (TunableOp): {trouble['reason']}; choose them before the run"
-    return {**trouble, "kind": "need", "reason": f"{reason} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)"}
+    def end(self, kind: TroubleKind, why: str, **how: Any) -> None:
+        """Kill the child in the middle of the request; `how` completes the fields of the trouble."""
+        self.fail(CallTrouble(kind, self.child.kill(why), **how))
 
 
 def conduct(
@@ -437,7 +434,7 @@ def conduct(
         why = "the run was interrupted" if interrupted else f"stopped by: {error}"
         unfinished = [call for call in calls if not call.over]
         for call in unfinished:  # before any is killed, since a second signal may interrupt the killing
-            call.hear({"event": "died", "kind": "need" if interrupted else "external", "reason": why})
+            call.fail(CallTrouble("need" if interrupted else "external", why))
         for call in unfinished:
             call.child.kill(why)
         raise
@@ -447,7 +444,7 @@ def _end_at(deadline: Deadline, calls: Sequence[WorkerCall]) -> None:
     """End the requests that are not over."""
     for call in calls:
         if not call.over:
-            call.end(deadline.stopped, event="died", kind="need")
+            call.end("need", deadline.stopped)
 
 
 def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
@@ -482,10 +479,12 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
 
 def _end_silent(call: WorkerCall, why: str, **more: Any) -> None:
     """Kill a child that was silent for too long. It is not the device's fault if somebody has stopped the process."""
+    since = call.heard
     if call.child.is_stopped:
-        call.end(f"{why}; it was stopped by a signal or a debugger", event="hung", kind="external", **more)
+        call.end("external", f"{why}; it was stopped by a signal or a debugger", **more)
     else:
-        call.end(why, event="hung", kind="device", **more)
+        call.end("device", why, event="hung", **more)
+    call.silent_between = since, call.heard
 
 
 def _silence(call: WorkerCall, patience: float) -> str:
@@ -525,14 +524,14 @@ def _end_together(calls: Sequence[WorkerCall]) -> None:
     troubled = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
     if not troubled:
         return
-    lost = [call for call in troubled if call.trouble and call.trouble["event"] != "error"]
+    lost = [call for call in troubled if call.child.ended is not None]
     if not lost and time.monotonic() - troubled[0].heard < ANSWER_SECONDS:
         return
     first = (lost or troubled)[0]
+    why = f"stopped because {first.child.name} failed"
     for call in calls:
-        noticed = lost and call.trouble and call.trouble["event"] == "error"
         if not call.over:
-            call.end(f"stopped because {first.child.name} failed", event="died", kind="stopped")
-        elif noticed and call.trouble:
-            reason = f"stopped because {first.child.name} failed: {call.trouble['reason']}"
-            call.trouble = {**call.trouble, "kind": "stopped", "reason": reason}
+            call.end("need", why, stopped=True)
+        elif lost and call.trouble and call.child.ended is None:
+            trouble = call.trouble.acquitted("need", f"{why}: {call.trouble.reason}")
+            call.trouble = replace(trouble, stopped=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import clock
-from pytest_accel.core.measurement import LEFT_OUT, Device, Trouble
-from pytest_accel.core.messages import FastPath, Group, Message, Outcome, fastest
+from pytest_accel.core.measurement import LEFT_OUT, Device
+from pytest_accel.core.messages import CallTrouble, FastPath, Group, Message, Outcome, fastest
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.error_reports import Ended
@@ -21,6 +21,7 @@ from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct
+from pytest_accel.run.progress import Progress
 
 DEATHS_ALLOWED = 1
 """Number of workers that a device may lose. After one more, the device is not measured again. One that hung in a probe
@@ -49,15 +50,12 @@ REST_SECONDS = 5.0
 
 
 class WorkerPool:
-    """The workers of a run, started when they are needed, and the sensor that watches the devices meanwhile.
+    """The workers of a run, started when they are needed, and the sensor that watches the devices meanwhile."""
 
-    `progress` is called with what is being done, the seconds spent and the seconds expected.
-    """
-
-    def __init__(self, sensor: SensorClient, progress: Callable[[str, float, float], None]) -> None:
+    def __init__(self, sensor: SensorClient, progress: Progress | None = None) -> None:
         self.sensor = sensor
         self.patience, self.timeline, self.deadline = sensor.patience, sensor.timeline, sensor.deadline
-        self.progress = progress
+        self.progress = progress or Progress()
         self.processes = REAL
         self.logs: Path | None = None
         self._devices: Sequence[Device] = ()
@@ -73,7 +71,7 @@ class WorkerPool:
         """The devices that the worker of a group sees, in the order in which torch counts them."""
         self._children: list[Child] = []
         """Every worker that was started."""
-        self._unopened: dict[Group, Trouble] = {}
+        self._unopened: dict[Group, CallTrouble] = {}
         """Groups that are not measured, and why. The first outcome that tells it changes the event to LEFT_OUT."""
         self._died_in: dict[Group, list[str]] = {}
         """The metrics that were measured when a group lost its worker."""
@@ -109,7 +107,7 @@ class WorkerPool:
                 self._round(request, groups, keep)
             patience = self.patience
         finally:
-            self.progress("", 0.0, 0.0)
+            self.progress.done()
             self.sensor.rest(min(patience, self.patience))
         self._count(request.metric, links="link" in request.declaration.stresses)
 
@@ -142,8 +140,7 @@ class WorkerPool:
         absent = [group for group in groups if group in self._unopened]
         for group in absent:
             trouble = self._unopened[group]
-            told = {"kind": trouble.kind, "reason": trouble.reason, "untried": trouble.untried}
-            keep(Outcome(group, trouble={"event": trouble.event or "error", **told}))
+            keep(Outcome(group, trouble=trouble))
             self._unopened[group] = replace(trouble, event=LEFT_OUT)
         working = [group for group in groups if group not in absent]
         if request.declaration.collective and absent:
@@ -181,11 +178,11 @@ class WorkerPool:
         silent = max(calls, key=lambda call: call.silence)
         until = silent.patience(self.patience)
         if silent.silence < min(SILENT_SECONDS, until / 4):
-            self.progress(metric, spent, expected)
+            self.progress.timed(metric, spent, expected)
             return
         doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
         what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {round(until, 1):g} s"
-        self.progress(f"{metric}: {what}", 0.0, 0.0)
+        self.progress.step(f"{metric}: {what}")
 
     def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
@@ -221,16 +218,13 @@ class WorkerPool:
         at = [block["at"] for call in calls for block in call.blocks]
         self.device_seconds += max(at) - min(at) if at else 0.0
         for group, call in zip(groups, calls, strict=True):
-            trouble = call.trouble or {}
-            own_code = trouble.get("exited") and not request.declaration.packaged
-            blamed = trouble.get("kind", "device") == "device" and not trouble.get("shared") and not own_code
-            if trouble.get("lost"):
+            trouble, packaged = call.trouble, request.declaration.packaged
+            if trouble and trouble.lost:
                 call.child.kill("its device context is lost")
-            if (trouble.get("event") in ("died", "hung") or trouble.get("lost")) and blamed:
+            if trouble and trouble.event and not trouble.shared and (packaged or not trouble.exited):
                 self._died_in.setdefault(group, []).append(request.metric)
-                if trouble.get("event") == "hung" and request.declaration.packaged:  # not asked, nor waited for, again
-                    reason = f"the worker process of {_name(group)} hung in {request.metric}"
-                    self._unopened[group] = Trouble("device", reason, event=LEFT_OUT, untried=True)
+                if trouble.event == "hung" and packaged:  # not asked, nor waited for, again
+                    self._leave_out(group, f"the worker process of {_name(group)} hung in {request.metric}")
             if call.child.ended is not None:
                 self._ended(group, call.child)
             keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
@@ -271,17 +265,16 @@ class WorkerPool:
         missing = [group for group in groups if not self._lost(group) and group not in alive]
         if not missing:
             return
-        self.progress("starting the worker processes", 0.0, 0.0)
+        self.progress.step("starting the worker processes")
         with self.timeline.on("starting"):
             failed = self._open(missing)
-            for group, trouble in self._open_again(failed).items():
-                self._give_up(group, trouble)
+            self._unopened.update(self._open_again(failed))
 
-    def _give_up(self, group: Group, trouble: Message) -> None:
-        """Remember that a group cannot be opened, and why: it is not measured."""
-        self._unopened[group] = Trouble(trouble.get("kind", "device"), trouble["reason"])
+    def _leave_out(self, group: Group, why: str) -> None:
+        """Remember why a group is not measured again."""
+        self._unopened[group] = CallTrouble("device", why, LEFT_OUT, untried=True)
 
-    def _open(self, groups: Sequence[Group], visible: Sequence[Group] = ()) -> dict[Group, Message]:
+    def _open(self, groups: Sequence[Group], visible: Sequence[Group] = ()) -> dict[Group, CallTrouble]:
         """Start a worker for each group, all at once; return what went wrong, by group. A worker that fails is killed.
 
         `visible` are the devices that each of them sees, by default those that its vendor requires.
@@ -290,7 +283,8 @@ class WorkerPool:
         loaded = [WorkerCall(self._spawn(*each), {"event": "load"}) for each in zip(groups, sees, strict=True)]
         self._conduct(loaded, max(self.patience, LOADING_SECONDS))
         for call in loaded:
-            call.trouble = call.trouble and _of_software(call.trouble)
+            if call.trouble and call.trouble.kind == "device":  # torch touched none yet: something else is missing
+                call.trouble = CallTrouble("need", f"torch could not be loaded: {call.trouble.reason}")
         opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loaded, strict=True)]
         self._conduct(
             [call for call, before in zip(opened, loaded, strict=True) if not before.trouble],
@@ -302,20 +296,20 @@ class WorkerPool:
             if trouble:
                 call.child.kill("it could not open its device")
                 # What all devices lack is told once, so it names no log of one device.
-                log = "the log of its worker" if trouble.get("kind") == "need" else call.child.log.name
-                failed[group] = {**trouble, "reason": f"{trouble['reason']} (see {log})"}
+                log = "the log of its worker" if trouble.kind == "need" else call.child.log.name
+                failed[group] = CallTrouble(trouble.kind, f"{trouble.reason} (see {log})")
             else:
                 self.software.update(call.findings[-1]["software"])
         return failed
 
-    def _open_again(self, failed: Mapping[Group, Message]) -> dict[Group, Message]:
+    def _open_again(self, failed: Mapping[Group, CallTrouble]) -> dict[Group, CallTrouble]:
         """Open devices once more that could not be opened, and return what went wrong again.
 
         A worker that sees its own device only is started as before. One that sees its neighbours too may have failed
         because of one of them, so each is first started with its own device in sight, one at a time. A device that
         fails then is at fault. The others are started once more without those; if they fail, it is not known why.
         """
-        again = [group for group, trouble in failed.items() if trouble.get("kind", "device") in ("device", "external")]
+        again = [group for group, trouble in failed.items() if trouble.kind in ("device", "external")]
         beside = [group for group in again if len(self._visible[group]) > len(group)]
         if self.deadline.over or not again:
             return dict(failed)
@@ -328,14 +322,13 @@ class WorkerPool:
             if not alone:
                 self._workers[group].kill("it sees its own device only")
                 innocent.append(group)
-        for group, trouble in still.items():
-            self._give_up(group, trouble)  # so that no other worker sees it
+        self._unopened.update(still)  # so that no other worker sees it
         for group, trouble in self._open(innocent).items():
-            reason = f"{trouble['reason']}; alone it opens, so it is not known which device is at fault"
-            still[group] = {**trouble, "kind": "external", "reason": reason}
+            reason = f"{trouble.reason}; alone it opens, so it is not known which device is at fault"
+            still[group] = trouble.acquitted("external", reason)
         for group in again:
             if group not in still:
-                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {failed[group]['reason']}")
+                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {failed[group].reason}")
         return still
 
     def _decide_fast_paths(self, groups: list[Group]) -> None:
@@ -359,10 +352,9 @@ class WorkerPool:
         died_in = self._died_in.get(group, [])
         why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
         if why and group not in self._unopened:
-            self._unopened[group] = Trouble("device", why, event=LEFT_OUT, untried=True)
+            self._leave_out(group, why)
         if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
-            reason = f"the worker process of {_name(group)} ended in {' and in '.join(died_in)}"
-            self._unopened[group] = Trouble("device", reason, event=LEFT_OUT, untried=True)
+            self._leave_out(group, f"the worker process of {_name(group)} ended in {' and in '.join(died_in)}")
         return group in self._unopened
 
     def _sees(self, group: Group) -> Group:
@@ -443,17 +435,11 @@ def _acquit(calls: Sequence[WorkerCall]) -> None:
     troubles = [call.trouble for call in calls if call.trouble]
     if len(troubles) < len(calls):
         return
-    crashed = len(calls) > 1 and all(each["event"] == "died" and "kind" not in each for each in troubles)
+    crashed = len(calls) > 1 and all(trouble.event == "crashed" for trouble in troubles)
     for call, trouble in zip(calls, troubles, strict=True):
-        if crashed or (trouble.get("kind") == "device" and trouble.get("of_programs")):
-            reason = f"{trouble['reason']}; no other device got through it, so the software may be at fault"
-            call.trouble = {**trouble, "kind": "external", "reason": reason, "unless_lost": trouble}
-
-
-def _of_software(trouble: Message) -> Message:
-    """Return the trouble of a worker that imported torch, which touches no device: something else is missing."""
-    reason = f"torch could not be loaded: {trouble['reason']}"
-    return {**trouble, "kind": "need", "reason": reason} if trouble.get("kind", "device") == "device" else trouble
+        if crashed or (trouble.kind == "device" and trouble.of_programs):
+            reason = f"{trouble.reason}; no other device got through it, so the software may be at fault"
+            call.trouble = replace(trouble.acquitted("external", reason), unless_lost=trouble)
 
 
 def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:

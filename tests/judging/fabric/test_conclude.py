@@ -205,7 +205,7 @@ def test_a_node_that_is_named_for_wrong_data_is_named_at_once_and_confirms_nobod
 
 
 def test_a_slow_node_is_named_though_its_partner_with_wrong_data_hangs() -> None:
-    wrong, hangs = [Report("wrong", GB_PER_S), WAITED], [Report("not reached", text="hung"), WAITED]
+    wrong, hangs = [Report("wrong", GB_PER_S), WAITED], [Report("not reached", text="hung", kind="device"), WAITED]
 
     def value(kind: str, group: Sequence[int]) -> float | list[Report]:
         if {*group} == {2, 5}:
@@ -225,7 +225,7 @@ def test_a_partner_that_hangs_neither_clears_a_node_nor_counts() -> None:
             return [Report("wrong"), WAITED] if kind == "pairs" and {*group} == {2, 5} else GB_PER_S
         met.append(group[1])
         if len(met) == 1:
-            return [WAITED, Report("not reached", text="hung")]
+            return [WAITED, Report("not reached", text="hung", kind="device")]
         return GB_PER_S if len(met) == 2 else [WAITED, Report("wrong")]
 
     run = ended(fabric(8), transport(value))
@@ -317,7 +317,11 @@ def test_a_node_by_itself_is_not_judged() -> None:
     ("first", "names", "line"),
     [
         (WAITED, {}, "NOT JUDGED fabric: all 8 good nodes together could not be measured"),
-        (Report("not reached", text="its worker hung"), {0: "not reached"}, "REJECTED fabric: node0 its worker hung"),
+        (
+            Report("not reached", text="its worker hung", kind="device"),
+            {0: "not reached"},
+            "REJECTED fabric: node0 its worker hung",
+        ),
     ],
 )
 def test_good_nodes_that_cannot_work_together(first: Report, names: dict[int, str], line: str) -> None:

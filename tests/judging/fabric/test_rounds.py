@@ -67,7 +67,11 @@ def test_who_takes_no_part_meets_nobody() -> None:
 @pytest.mark.parametrize("nodes", [8, 64])
 def test_a_node_that_hangs_is_not_measured_again_and_its_partners_meet(nodes: int) -> None:
     def value(_: str, group: Sequence[int]) -> float | list[Report]:
-        return [Report("not reached") if each in (1, 2) else WAITED for each in group] if {1, 2} & {*group} else 46.0
+        return (
+            [Report("not reached", kind="device") if each in (1, 2) else WAITED for each in group]
+            if {1, 2} & {*group}
+            else 46.0
+        )
 
     run = ended(fabric(nodes), transport(value))
     every = [{*sum(map(tuple, each), ())} for each in groups(run, "pairs")]
