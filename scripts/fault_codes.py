@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_accel.core.fault_codes import HEADINGS, Action, FaultCode, Severity
 from pytest_accel.drivers import xids
-from pytest_accel.judging.causes.fault_codes import HEADINGS, Action, FaultCode, Severity
 from pytest_accel.views.markdown import table
 
 DCGM = "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html"
@@ -77,7 +77,7 @@ ACTIONS = {
 """Each action in words."""
 HEAD = """# Fault codes and next steps
 
-Made by `scripts/fault_codes.py` from `pytest_accel/judging/causes/fault_codes.yaml`. Every verdict that fails or is
+Made by `scripts/fault_codes.py` from `pytest_accel/core/fault_codes.yaml`. Every verdict that fails or is
 marginal has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...)
 A401 ...`; `-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
 [exports](record.md#exports).

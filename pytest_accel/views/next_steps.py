@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pytest_accel.core.fault_codes import Severity
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Names
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.core.words import listed
-from pytest_accel.judging.causes.fault_codes import Severity
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.closing.parts import named, short_beside, spanned
 from pytest_accel.views.terminal import Line

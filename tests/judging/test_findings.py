@@ -15,12 +15,12 @@ import pytest
 from judged_tables import tabled, tables
 
 from pytest_accel.core.details import Details, ErrorReport
+from pytest_accel.core.fault_codes import TABLE, of_metric
 from pytest_accel.core.measurement import Device, Measurement, Names
 from pytest_accel.core.reasons import WrongData
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import messages
-from pytest_accel.judging.causes.fault_codes import TABLE, of_metric
 from pytest_accel.judging.causes.findings import Finding, finding_of, findings
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import ErrorReports

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_accel.judging.causes.fault_codes import BY_NAME, TABLE, Action, Severity
+from pytest_accel.core.fault_codes import BY_NAME, TABLE, Action, Severity
 
 CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_accel.core.fault_codes import of_metric
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.ranking import worst_first
@@ -20,7 +21,6 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.processes import in_processes
-from pytest_accel.judging.causes.fault_codes import of_metric
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.line import close
 from pytest_accel.run import folder_summary, record, summaries

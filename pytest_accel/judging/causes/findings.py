@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS
+from pytest_accel.core.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.ranking import worst_first
@@ -20,7 +21,6 @@ from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT
-from pytest_accel.judging.causes.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
 from pytest_accel.judging.verdicts.judge import fallen_short
 from pytest_accel.judging.verdicts.like_devices import Attempt, kind_of, like
 from pytest_accel.probes.declare import declaration_of

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_accel.core.fault_codes import Severity, of_metric
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import MayTrain, Note
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.causes.fault_codes import Severity, of_metric
 from pytest_accel.judging.causes.findings import FINE, Finding, Key, findings
 from pytest_accel.judging.facts.error_reports import reported
 
