@@ -3,7 +3,7 @@
     python benchmarks/aging.py
 
 One device of eight ages, the others do not; every night each figure is off by what two runs differ by. Each night is
-judged as in a run, by `history.History` of all nights before and `judge.Attempts`, once by the first accepted run and
+judged as in a run, by `history.History` of all nights before and `judge.RequestAttempts`, once by the first accepted run and
 once by the last one alone. Then the summaries of a year of nights (eight devices, forty figures) are written and read.
 """
 
@@ -27,7 +27,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.judging.verdicts.background import PastOf
 from pytest_accel.judging.verdicts.history import History, key
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.run import earlier_records
 from pytest_accel.run.summaries import SUMMARY
@@ -79,7 +79,7 @@ def nights_found(metric: str, loss: float, seed: int) -> dict[str, list[int]]:
         figures, again = night(metric, number, loss, draw), night(metric, number, loss, draw)
         history = History(runs, DEVICES, dict)
         for which in ("first", "last"):
-            result = Attempts(kinds=KINDS, past_of=only(history.past, which))
+            result = RequestAttempts(kinds=KINDS, past_of=only(history.past, which))
             for one in figures:
                 result.add(one)
             if result.short(metric, None, {}):

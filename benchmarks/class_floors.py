@@ -23,7 +23,7 @@ from population import DEVICES, KINDS, SPREADS
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.simulate.model import stressed_part
 from pytest_accel.skus import classes, loader, requirements
 
@@ -67,7 +67,7 @@ def node(row: classes.ClassRow, limits: Sequence[tuple[Sku, Limit]], seed: str, 
     software, verdicts = dict.fromkeys(row.software, NEWEST), []
     for sku, limit in limits:
         subjects = [NODE] if requirements.of_node(limit.metric) else list(own)
-        result = Attempts(kinds=KINDS, spread_of=sku.spread_of)
+        result = RequestAttempts(kinds=KINDS, spread_of=sku.spread_of)
         deviation, of_goes = _between(sku, limit.metric), SPREADS[stressed_part(limit.metric, limit.unit)].go
         for go in range(2):
             for subject in subjects:

@@ -34,7 +34,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.history import History, key
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import loader
 
@@ -242,7 +242,7 @@ def _judged(
 ) -> list[Verdict]:
     """Return the verdicts on one metric after the repeat that a run makes, and enter its figures into the history."""
     metric, limit = METRICS[family].metric, LIMITS[family]
-    result = Attempts(kinds=KINDS, spread_of=SKU.spread_of, past_of=history.past)
+    result = RequestAttempts(kinds=KINDS, spread_of=SKU.spread_of, past_of=history.past)
     last: Sequence[Measurement] = node.go(family, night, 0)
     for one in last:
         result.add(one)

@@ -5,7 +5,7 @@
 For every SKU and platform that can be accepted against, at the levels quick and standard. population.py draws the nodes
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
 `Compute.sample` until its stopping rule is met, droop and windows of the soak by `probes.soak`, the matrix of peers by
-`peer_matrix`, the repeat of a shortfall by `judge.Attempts` within the time that `repeats.Repeats` grants, the verdict
+`peer_matrix`, the repeat of a shortfall by `judge.RequestAttempts` within the time that `repeats.Repeats` grants, the verdict
 by `judge.judge`, beside the other devices as they are (losses.py has their clocks). No rule is written down a second
 time. Facts have no noise and are left out.
 
@@ -36,7 +36,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.facts.results import foreseen
 from pytest_accel.judging.verdicts import repeats
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import DeviceKind
 from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
@@ -94,7 +94,7 @@ class Node:
     def _judged(
         self, metric: str, limit: Limit, declared: Declaration, limits: Mapping[str, Limit]
     ) -> Iterator[Verdict]:
-        result = Attempts(kinds=self._kinds, spread_of=self.sku.spread_of)
+        result = RequestAttempts(kinds=self._kinds, spread_of=self.sku.spread_of)
         seconds = budget(declared, metric, self.level, self.sku)
         own = {metric: limit}
         if metric == "soak.rate":
@@ -112,7 +112,7 @@ class Node:
             for subject in subjects:
                 yield result.judged(name, subject, each, {})
 
-    def _repeat(self, limit: Limit, declared: Declaration, seconds: float, result: Attempts) -> None:
+    def _repeat(self, limit: Limit, declared: Declaration, seconds: float, result: RequestAttempts) -> None:
         """Measure all devices, or the pairs that are short, again, as far as there is time for repeats."""
         turns = len(self.devices) if declared.runs == "in_turn" else 1
         first, pairs = seconds * turns, peer_matrix.accused(result.rows, limit.floor or 0.0)
@@ -126,7 +126,7 @@ class Node:
             result.add(foreseen(found, self.sku))
 
     def _go(
-        self, metric: str, limit: Limit, declared: Declaration, seconds: float, result: Attempts, *, again: bool
+        self, metric: str, limit: Limit, declared: Declaration, seconds: float, result: RequestAttempts, *, again: bool
     ) -> list[Measurement]:
         device = DrawnDevice(declared, metric, self.sku)
         common = self._healthy.common(stressed_part(metric, limit.unit))
@@ -146,7 +146,7 @@ class Node:
         return measured
 
     def _between(
-        self, limit: Limit, device: DrawnDevice, common: float, seconds: float, result: Attempts, *, again: bool
+        self, limit: Limit, device: DrawnDevice, common: float, seconds: float, result: RequestAttempts, *, again: bool
     ) -> list[Measurement]:
         """Return a go at all pairs, or a second one at those that are short."""
         pairs: Sequence[peer_matrix.Pair] = peer_matrix.accused(result.rows, limit.floor or 0.0) if again else ()

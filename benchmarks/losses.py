@@ -29,7 +29,7 @@ from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import Kinds, family_of, kind_of
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.run.record import read
@@ -215,7 +215,7 @@ def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], dict[t
     for metric, template_ in of.measured.items():
         if family not in (None, family_of(metric, template_[0].unit)):
             continue
-        result, limit = Attempts(kinds=of.kinds, spread_of=of.sku.spread_of), of.limits.get(metric)
+        result, limit = RequestAttempts(kinds=of.kinds, spread_of=of.sku.spread_of), of.limits.get(metric)
         for one in node.go(metric):
             result.add(one)
         if result.short(metric, limit, of.software):

@@ -26,7 +26,7 @@ from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
@@ -56,9 +56,9 @@ class Measuring:
         self._asked, self._found, self._pool, self._deadline = asked, found, pool, pool.deadline
         self._ledger, self._fabric = ledger, fabric
         self._idle_check: IdleCheck | None = None
-        self._attempts: dict[tuple[str, str], Attempts] = {}
+        self._attempts: dict[tuple[str, str], RequestAttempts] = {}
         """Those at every probe, by the key of its request."""
-        self._facts: dict[str, Attempts] = {}
+        self._facts: dict[str, RequestAttempts] = {}
         """The readings of every fact that a test asked for, by its metric."""
         self._left_out: dict[str, dict[str, str]] = {}
         """Why devices are left out of a probe, by its place."""
@@ -149,7 +149,7 @@ class Measuring:
             self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
         return self._left_out[declared.place]
 
-    def attempts(self, request: Request) -> Attempts:
+    def attempts(self, request: Request) -> RequestAttempts:
         """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
         if request.declaration.fact:
             return self._read(request.metric)
@@ -164,11 +164,11 @@ class Measuring:
             self._attempts[request.key] = attempts
         return self._attempts[request.key]
 
-    def counted(self) -> list[tuple[str, Attempts]]:
+    def counted(self) -> list[tuple[str, RequestAttempts]]:
         """Return the metrics of the error counters that tests have asked for, with all readings up to now."""
         return [(metric, self._read(metric)) for metric in self._facts if metric.startswith(OF_COUNTERS)]
 
-    def _read(self, metric: str) -> Attempts:
+    def _read(self, metric: str) -> RequestAttempts:
         """Return the readings of a fact up to now: a probe may have raised a counter since the last one."""
         attempts = self._facts.setdefault(metric, self._no_attempts())
         if metric.startswith("counters."):
@@ -178,13 +178,13 @@ class Measuring:
         self.save(attempts, soon=True)
         return attempts
 
-    def _no_attempts(self) -> Attempts:
+    def _no_attempts(self) -> RequestAttempts:
         """Return attempts without any yet, whose figures will be compared with the baseline of the run."""
         kinds = {device.uuid: kind_of(device) for device in self._devices}
         spread_of, past_of = self._found.terms.spread_of, self._ledger.baseline.past_of
-        return Attempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
+        return RequestAttempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
 
-    def save(self, attempts: Attempts, *, soon: bool = False) -> None:
+    def save(self, attempts: RequestAttempts, *, soon: bool = False) -> None:
         """Add the new measurements among the attempts to the record, and write it."""
         self._ledger.add(attempts.take_unrecorded())
         self._ledger.save(soon=soon)
@@ -215,12 +215,12 @@ class Measuring:
 
     # -- again
 
-    def _short(self, attempts: Attempts, limits: Sequence[Judged]) -> list[Verdict]:
+    def _short(self, attempts: RequestAttempts, limits: Sequence[Judged]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
         software = self._ledger.record.software
         return [one for metric, limit in limits for one in attempts.short(metric, limit, software)]
 
-    def repeat(self, attempts: Attempts, request: Request, limits: Sequence[Judged]) -> None:
+    def repeat(self, attempts: RequestAttempts, request: Request, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
@@ -247,13 +247,13 @@ class Measuring:
             measured = len(self._measured(request))
             self._alone(attempts, request, self._repeats.single_out(declared, subjects, measured))
 
-    def _leave(self, attempts: Attempts, why: str) -> None:
+    def _leave(self, attempts: RequestAttempts, why: str) -> None:
         """Note that there is no time to measure again."""
         attempts.close(why)
         self._ledger.record.not_repeated.update({metric: why for metric, _ in attempts.measured})
         self.save(attempts)
 
-    def _alone(self, attempts: Attempts, request: Request, subjects: set[str]) -> None:
+    def _alone(self, attempts: RequestAttempts, request: Request, subjects: set[str]) -> None:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
         enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
@@ -262,7 +262,7 @@ class Measuring:
 
     def _again(
         self,
-        attempts: Attempts,
+        attempts: RequestAttempts,
         request: Request,
         seconds: float,
         alone: Device | None = None,
@@ -283,7 +283,7 @@ class Measuring:
 
     def _measure(
         self,
-        attempts: Attempts,
+        attempts: RequestAttempts,
         request: Request,
         alone: Device | None = None,
         pairs: Sequence[Pair] = (),
@@ -326,7 +326,7 @@ class Measuring:
             return True
         return request.judged_by_sku and finder.within.get(self._found.terms.level) == request.declaration.name
 
-    def _gather(self, attempts: Attempts, outcomes: Sequence[Outcome], call: Request) -> None:
+    def _gather(self, attempts: RequestAttempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
         if call.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
@@ -339,7 +339,7 @@ class Measuring:
             compared = withheld(results.compared(measurements), self._devices)
             self._add(attempts, self._fairly(attempts, compared, call))
 
-    def _fairly(self, attempts: Attempts, found: list[Measurement], call: Request) -> list[Measurement]:
+    def _fairly(self, attempts: RequestAttempts, found: list[Measurement], call: Request) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
         if call.runs != "peers":
             return found
@@ -352,7 +352,7 @@ class Measuring:
         """Return the datasheet peak of a metric and its source, None where there is none."""
         return peak(self._found.terms.sku, metric, self._found.terms.platform) if self._found.terms.sku else None
 
-    def _add(self, attempts: Attempts, found: list[Measurement]) -> None:
+    def _add(self, attempts: RequestAttempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it.
 
         What cannot exist on the product is left out, also where another metric needs the same load.
@@ -386,7 +386,7 @@ class Measuring:
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(attempts: Attempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
+def of_siblings(attempts: RequestAttempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.

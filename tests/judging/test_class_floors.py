@@ -19,7 +19,7 @@ from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import Attempts, judge
+from pytest_accel.judging.verdicts.judge import RequestAttempts, judge
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks, resolved
@@ -407,7 +407,7 @@ def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_leaves_a
         replace(measured(limit, value), metric="host_copy.h2d", unit="GB/s", samples=(value,) * 4)
         for value in (0.98 * limit.class_floor.value, 0.5 * limit.class_floor.value, 55.0)
     )
-    attempts = Attempts()
+    attempts = RequestAttempts()
     attempts.add(dip)
     assert attempts.short("host_copy.h2d", limit, {}), "it is measured again"
     assert [judge([one, fine], limit).status for one in (dip, far)] == [Status.MARGINAL, Status.FAIL]

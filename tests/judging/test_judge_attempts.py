@@ -9,7 +9,7 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.verdicts.judge import Attempts, judge
+from pytest_accel.judging.verdicts.judge import RequestAttempts, judge
 
 SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
@@ -18,7 +18,9 @@ LOST = Trouble("device", "it fell off the bus")
 
 def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
     asked: list[Measurement] = []
-    result = Attempts(explain=lambda each, *_: asked.append(each))  # which is asked whenever a shortfall is judged
+    result = RequestAttempts(
+        explain=lambda each, *_: asked.append(each)
+    )  # which is asked whenever a shortfall is judged
     result.add(SHORT)
     first = [*result.short(FLOOR.metric, FLOOR, {}), result.judged(FLOOR.metric, "GPU-0", FLOOR, {})]
     assert [each.status for each in first] == [Status.FAIL] * 2
@@ -31,7 +33,7 @@ def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
 
 def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
     """Two marks of one parametrized test have the same origin; and what software it was may be heard late."""
-    result = Attempts()
+    result = RequestAttempts()
     result.add(SHORT)
     low, old = replace(FLOOR, floor=500.0), replace(FLOOR, software={"torch": "<2.0"})
     said = [result.judged(FLOOR.metric, "GPU-0", limit, {}).status for limit in (FLOOR, low, None)]
@@ -41,7 +43,7 @@ def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
 
 
 def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
-    result = Attempts()
+    result = RequestAttempts()
     result.add(replace(SHORT, metric="soak.rate", value=None, trouble=LOST))
     assert result.judged("soak.power", "GPU-0", None, {}).status is Status.UNMEASURED
     assert [each.metric for each in result.take_unrecorded()] == ["soak.rate"], "to ask for a verdict adds nothing"

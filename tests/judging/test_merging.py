@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.verdicts.judge import Attempts, worst
+from pytest_accel.judging.verdicts.judge import RequestAttempts, worst
 
 WAIVER = Waiver("matmul.bf16", "agreed", "Ada", date(2027, 1, 1))
 LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0)
@@ -48,7 +48,7 @@ def test_a_verdict_that_was_given_between_attempts_changes_no_later_one(
     attempts: list[tuple[Measurement, bool]],
 ) -> None:
     """Each attempt is recorded once, in its order, and every verdict is that of all attempts so far."""
-    watched, whole, recorded = Attempts(), Attempts(), list[Measurement]()
+    watched, whole, recorded = RequestAttempts(), RequestAttempts(), list[Measurement]()
     for each, asked in attempts:
         watched.add(each)
         if asked:

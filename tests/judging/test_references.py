@@ -17,7 +17,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Comparison, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
-from pytest_accel.judging.verdicts.judge import Attempts, judge
+from pytest_accel.judging.verdicts.judge import RequestAttempts, judge
 from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
 from pytest_accel.skus import loader
 
@@ -247,8 +247,8 @@ def gpu(place: int, **changes: Any) -> Device:
     return Device(f"GPU-{place}", place, **{"driver": "nvidia", "model": "H100", "facts": facts, **changes})
 
 
-def attempts_of(devices: Sequence[Device], **more: Any) -> Attempts:
-    return Attempts(kinds={each.uuid: kind_of(each) for each in devices}, **more)
+def attempts_of(devices: Sequence[Device], **more: Any) -> RequestAttempts:
+    return RequestAttempts(kinds={each.uuid: kind_of(each) for each in devices}, **more)
 
 
 @tabled("metric, changes, value, found", "data/judging/references.yaml")

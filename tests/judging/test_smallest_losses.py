@@ -14,7 +14,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of
 from pytest_accel.core.sku import ClassFloor, Limit, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import Attempts
+from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import RejectedLosses, sentence, smallest_losses
 
@@ -50,9 +50,9 @@ class Drawn:
 
 def verdicts(
     node: Drawn, slow: Mapping[str, float], spread: Spread | None, **how: Any
-) -> tuple[Attempts, list[Verdict]]:
+) -> tuple[RequestAttempts, list[Verdict]]:
     """Judge a go, and the repeat that a run makes of whatever falls short."""
-    result, limit = Attempts(kinds=KINDS, spread_of=lambda _: spread), how.pop("limit", None)
+    result, limit = RequestAttempts(kinds=KINDS, spread_of=lambda _: spread), how.pop("limit", None)
     for _ in range(2):
         for one in node.go(slow, **how):
             result.add(one)

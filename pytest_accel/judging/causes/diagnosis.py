@@ -20,7 +20,7 @@ from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
 from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, USUAL, Shares
 from pytest_accel.judging.facts.telemetry import GaugeName
 from pytest_accel.judging.verdicts.judge import Explain, stored_cause
-from pytest_accel.judging.verdicts.like_devices import SLOWDOWNS, Attempt
+from pytest_accel.judging.verdicts.like_devices import SLOWDOWNS, Attempts
 from pytest_accel.probes.declare import declaration_of
 
 NEAR_C = 3.0
@@ -48,7 +48,7 @@ def explaining(devices: Iterable[Device]) -> Explain:
     """Return the function that `judge` calls for the cause of a shortfall of one of the devices."""
     known = {device.uuid: device for device in devices}
 
-    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempt] = ()) -> str | None:
+    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempts] = ()) -> str | None:
         device = known.get(measurement.subject)
         return stored_cause(measurement) or (cause(measurement, device, limit, others) if device else None)
 
@@ -56,7 +56,7 @@ def explaining(devices: Iterable[Device]) -> Explain:
 
 
 def cause(
-    measurement: Measurement, device: Device, limit: Limit | None = None, others: Sequence[Attempt] = ()
+    measurement: Measurement, device: Device, limit: Limit | None = None, others: Sequence[Attempts] = ()
 ) -> str | None:
     """Return one sentence on the cause of a shortfall, or None if nothing was observed that could tell.
 

@@ -22,7 +22,7 @@ from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT
 from pytest_accel.judging.verdicts.judge import fallen_short
-from pytest_accel.judging.verdicts.like_devices import Attempt, kind_of, like
+from pytest_accel.judging.verdicts.like_devices import Attempts, kind_of, like
 from pytest_accel.probes.declare import declaration_of
 
 FINE = (Status.PASS, Status.NOT_APPLICABLE)
@@ -142,7 +142,7 @@ def _of_other_product(verdicts: Iterable[Verdict], known: set[str]) -> set[str]:
 
 
 def finding_of(
-    verdict: Verdict, own: Attempt = (), device: Device | None = None, others: Sequence[Attempt] = ()
+    verdict: Verdict, own: Attempts = (), device: Device | None = None, others: Sequence[Attempts] = ()
 ) -> Finding | None:
     """Return the finding of a verdict; None if it holds without a remark or does not apply.
 
@@ -169,7 +169,7 @@ def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
 
 
 def _fault(
-    verdict: Verdict, own: Attempt, device: Device | None, others: Sequence[Attempt], reported: ErrorReport | None
+    verdict: Verdict, own: Attempts, device: Device | None, others: Sequence[Attempts], reported: ErrorReport | None
 ) -> FaultCode:
     if verdict.event == LEFT_OUT:
         return BY_NAME["not-tried"]
@@ -190,7 +190,7 @@ def _fault(
     return BY_NAME[cause] if cause else of_metric(verdict.metric)
 
 
-def _of_failure(verdict: Verdict, own: Attempt) -> str:
+def _of_failure(verdict: Verdict, own: Attempts) -> str:
     """Return the code of a device that failed while it was measured, and neither hung nor ended its process."""
     trouble = own[-1].trouble if own else None
     if verdict.metric == "inventory.driver":
@@ -205,7 +205,7 @@ def _of_failure(verdict: Verdict, own: Attempt) -> str:
     return "wrong-transfer" if declared and declared.for_several else "wrong-result"
 
 
-def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempt]) -> str | None:
+def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempts]) -> str | None:
     """Return the name of the code of what slowed the device down: the reason for most of the lost clock, or the link.
 
     Only rates, and what is computed from the rates of a soak, have such a cause.

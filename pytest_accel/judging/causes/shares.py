@@ -19,7 +19,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.causes.clock_losses import JOINT
-from pytest_accel.judging.verdicts.like_devices import Attempt, seldom_read
+from pytest_accel.judging.verdicts.like_devices import Attempts, seldom_read
 
 FULL_CLOCK = 0.97
 """Fraction of the expected clock: above it the clock is not the cause."""
@@ -82,7 +82,7 @@ class Shares:
         return bool(self.clock and self.expected.clock and self.clock < FULL_CLOCK * self.expected.clock)
 
 
-def shares(measurement: Measurement, device: Device, limit: Limit | None, others: Sequence[Attempt]) -> Shares:
+def shares(measurement: Measurement, device: Device, limit: Limit | None, others: Sequence[Attempts]) -> Shares:
     """Return the factors of a shortfall. `others` are the attempts of the like devices, its own included."""
     clock = mean_clock(measurement)
     expected = expectation(measurement, clock, device, limit, others)
@@ -104,7 +104,7 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, others
 
 
 def expectation(
-    own: Measurement, clock: float | None, device: Device, limit: Limit | None, others: Sequence[Attempt]
+    own: Measurement, clock: float | None, device: Device, limit: Limit | None, others: Sequence[Attempts]
 ) -> Yardstick:
     """Return what a measurement should have been.
 
@@ -159,7 +159,7 @@ def mean_clock(measurement: Measurement) -> float | None:
     return lost["mhz"] if lost else gauge["mean"] if gauge else None
 
 
-def _last(attempt: Attempt, own: Measurement) -> Measurement | None:
+def _last(attempt: Attempts, own: Measurement) -> Measurement | None:
     """Return the last attempt of a like device in company, if its figure can be compared with `own`."""
     together = [each for each in attempt if each.how == own.how and not each.trouble and not each.noted("disturbed")]
     usable = [each for each in together if isinstance(each.value, int | float) and each.unit == own.unit]

@@ -9,7 +9,7 @@ from typing import Final
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.sku import Spread
-from pytest_accel.judging.verdicts.like_devices import AllAttempts, Attempt, Kinds, like, near
+from pytest_accel.judging.verdicts.like_devices import AllAttempts, Attempts, Kinds, like, near
 
 SpreadOf = Callable[[str], "Spread | None"]
 """A function that returns the variation of a metric among healthy devices, None if it is not known."""
@@ -37,8 +37,8 @@ class Background:
     earlier figures of a measurement.
     """
 
-    others: Sequence[Attempt] = ()
-    near: Sequence[Attempt] = ()
+    others: Sequence[Attempts] = ()
+    near: Sequence[Attempts] = ()
     spread: Spread | None = None
     past_of: PastOf = no_past
     not_repeated: str = ""
@@ -56,6 +56,6 @@ def background_of(
 NOTHING_ELSE: Final = Background()
 
 
-def no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `Attempts.spread_of`
+def no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `RequestAttempts.spread_of`
     """Return None: no variation is known."""
     return None

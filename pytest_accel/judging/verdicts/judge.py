@@ -14,7 +14,7 @@ from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.allowance import far
 from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
 from pytest_accel.judging.verdicts.excuses import doubted, excused
-from pytest_accel.judging.verdicts.like_devices import Attempt, Kinds, together, usable, value_of
+from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, together, usable, value_of
 from pytest_accel.judging.verdicts.limit import compare, information
 from pytest_accel.judging.verdicts.references import held
 
@@ -26,7 +26,7 @@ _OF_TROUBLE = {
 }
 
 
-Explain = Callable[[Measurement, "Limit | None", Sequence[Attempt]], "str | None"]
+Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "str | None"]
 """A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
 there is one, and the attempts of the like devices, the measurement's own included."""
 Why = Callable[[Measurement], "str | None"]
@@ -36,7 +36,7 @@ Why = Callable[[Measurement], "str | None"]
 def stored_cause(
     measurement: Measurement,
     limit: Limit | None = None,  # noqa: ARG001  the signature of `Explain`, as the next line
-    others: Sequence[Attempt] = (),  # noqa: ARG001
+    others: Sequence[Attempts] = (),  # noqa: ARG001
 ) -> str | None:
     """Return the cause that the measurement itself notes, or None."""
     return measurement.noted("cause") or None
@@ -201,7 +201,7 @@ class ProbeError(Exception):
 
 
 @dataclass
-class Attempts:
+class RequestAttempts:
     """The attempts at the metrics of one probe under one set of conditions, by metric and subject."""
 
     measured: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ ENOUGH_READINGS, LEAST_READINGS = 20, 5
 """Readings from which on the mean clock is that of the work: of a device that slowed itself down, and of any other. One
 reading before the load may be a third higher."""
 _FAMILIES: Mapping[str, Family] = {"memory": "memory", "host": "host link", "link": "peer links"}
-Attempt = Sequence[Measurement]
+Attempts = Sequence[Measurement]
 """The measurements of one metric of one device, oldest first."""
 
 
@@ -67,23 +67,23 @@ def _count(value: object) -> int:
     return len(value) if isinstance(value, list | tuple) else 0
 
 
-def together(attempts: Attempt) -> Attempt:
+def together(attempts: Attempts) -> Attempts:
     """Return the attempts that were made on all devices together."""
     return [each for each in attempts if each.how == "together"]
 
 
 Kinds = Mapping[str, "DeviceKind | None"]
 """The kind of each device by UUID; a device without a kind is compared with no other."""
-AllAttempts = Mapping[tuple[str, str], Attempt]
+AllAttempts = Mapping[tuple[str, str], Attempts]
 """The attempts at metrics by metric and subject."""
 
 
-def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
+def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempts]:
     """Return the attempts at a metric of all devices of the subject's kind, its own included."""
     return _of(attempts, kinds, (metric, subject), lambda kind: kind.product)
 
 
-def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempt]:
+def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempts]:
     """Return those of `like` whose place in the node is that of the subject too, as far as the metric depends on it."""
     part = part_of(metric)
     return _of(attempts, kinds, (metric, subject), lambda kind: kind.near(part))
@@ -91,7 +91,7 @@ def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list
 
 def _of(
     attempts: AllAttempts, kinds: Kinds, of: tuple[str, str], place: Callable[[DeviceKind], Hashable]
-) -> list[Attempt]:
+) -> list[Attempts]:
     own = kinds.get(of[1])
     subjects = {uuid for uuid, kind in kinds.items() if own and kind and place(kind) == place(own)}
     return [each for (name, subject), each in attempts.items() if name == of[0] and subject in subjects]

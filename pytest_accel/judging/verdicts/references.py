@@ -22,7 +22,7 @@ from pytest_accel.judging.verdicts.background import Background, between_runs
 from pytest_accel.judging.verdicts.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
 from pytest_accel.judging.verdicts.history import kept
 from pytest_accel.judging.verdicts.like_devices import (
-    Attempt,
+    Attempts,
     compared,
     family_of,
     held_clock,
@@ -33,7 +33,7 @@ from pytest_accel.judging.verdicts.like_devices import (
 )
 
 
-def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+def held(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     """Return the verdict on a device or node after it was held against its neighbours, its own past and other nodes."""
     return _among_nodes(_against_past(_beside(verdict, attempts, background), attempts, background), attempts)
 
@@ -41,7 +41,7 @@ def held(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict
 # -- like devices
 
 
-def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+def _beside(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     rounds = _rounds(attempts, background)
     found = confirm(rounds, background.not_repeated)
     behind = found.distance if found else next((each for each in reversed(rounds) if each), None)
@@ -60,7 +60,7 @@ def _beside(verdict: Verdict, attempts: Attempt, background: Background) -> Verd
     return replace(worse, neighbours=neighbours)
 
 
-def _rounds(attempts: Attempt, background: Background) -> list[Distance | None]:
+def _rounds(attempts: Attempts, background: Background) -> list[Distance | None]:
     """Return the clearest distance of each attempt on all devices together to the others in that round."""
     own, spread = together(attempts), background.spread
     near, others = ([each for each in map(together, some) if each] for some in (background.near, background.others))
@@ -71,7 +71,7 @@ def _rounds(attempts: Attempt, background: Background) -> list[Distance | None]:
     ]
 
 
-def _in_round(others: Sequence[Attempt], place: int) -> list[Measurement]:
+def _in_round(others: Sequence[Attempts], place: int) -> list[Measurement]:
     """Return the attempt of each device in a round; of others that made fewer attempts the last one counts."""
     return [each[min(place, len(each) - 1)] for each in others]
 
@@ -140,7 +140,7 @@ def figure(one: Measurement, clock: float | None = None) -> float | None:
     return value_of(one) * clock / held if held else None
 
 
-def _shared(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+def _shared(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     """Return the verdict on a broken limit with the note that all like devices break it alike, if they do."""
     near = [each[-1] for each in map(together, background.near) if each]
     every = [value_of(each) for each in near if usable(each)]
@@ -183,7 +183,7 @@ def drop(
     return max(drops, key=lambda each: each.distance.lost - each.distance.allowed, default=None)
 
 
-def _against_past(verdict: Verdict, attempts: Attempt, background: Background) -> Verdict:
+def _against_past(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     drops = [_drop(each, background, place) for place, each in enumerate(together(attempts))]
     found = confirm([each.distance if each else None for each in drops], background.not_repeated)
     told = found.distance if found else next((each.distance for each in reversed(drops) if each), None)
@@ -217,7 +217,7 @@ def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
 # -- the other nodes of a fabric run
 
 
-def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:
+def _among_nodes(verdict: Verdict, attempts: Attempts) -> Verdict:
     """Return the verdict on a node by what a fabric run concluded of it, which other troubles of it have said already.
 
     A node that is short and not named is not rejected, by a limit either: the network between nodes is to blame.
@@ -235,7 +235,7 @@ def _among_nodes(verdict: Verdict, attempts: Attempt) -> Verdict:
     return verdict
 
 
-def _alone(attempts: Attempt) -> list[Alone]:
+def _alone(attempts: Attempts) -> list[Alone]:
     """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
     alone = [each for each in attempts if each.how == "alone" and usable(each)]
     return [Alone(alone[-1].value, alone[-1].unit)] if alone else []
