@@ -3,7 +3,7 @@
     python benchmarks/aging.py
 
 One device of eight ages, the others do not; every night each figure is off by what two runs differ by. Each night is
-judged as in a run, by `history.History` of all nights before and `judge.RequestAttempts`, once by the first accepted run and
+judged as in a run, by `history.History` of all nights before and `RequestAttempts`, once by the first accepted run and
 once by the last one alone. Then the summaries of a year of nights (eight devices, forty figures) are written and read.
 """
 
@@ -25,9 +25,9 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.background import PastOf
 from pytest_accel.judging.verdicts.history import History, key
-from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.run import earlier_records
 from pytest_accel.run.summaries import SUMMARY
@@ -82,12 +82,12 @@ def nights_found(metric: str, loss: float, seed: int) -> dict[str, list[int]]:
             result = RequestAttempts(kinds=KINDS, past_of=only(history.past, which))
             for one in figures:
                 result.add(one)
-            if result.short(metric, None, {}):
+            if result.short(metric, None):
                 for one in again:
                     result.add(one)
                 result.close()
             for device in DEVICES:
-                if result.judged(metric, device.uuid, None, {}).status in (Status.MARGINAL, Status.FAIL):
+                if result.judged(metric, device.uuid, None).status in (Status.MARGINAL, Status.FAIL):
                     found[which if device.index == 0 else "healthy"].append(number)
         runs.append(run_of(number, figures))
     return found

@@ -23,7 +23,7 @@ from population import DEVICES, KINDS, SPREADS
 from pytest_accel.core.measurement import NODE, Measurement, Peak
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.simulate.model import stressed_part
 from pytest_accel.skus import classes, loader, requirements
 
@@ -67,16 +67,16 @@ def node(row: classes.ClassRow, limits: Sequence[tuple[Sku, Limit]], seed: str, 
     software, verdicts = dict.fromkeys(row.software, NEWEST), []
     for sku, limit in limits:
         subjects = [NODE] if requirements.of_node(limit.metric) else list(own)
-        result = RequestAttempts(kinds=KINDS, spread_of=sku.spread_of)
+        result = RequestAttempts(kinds=KINDS, spread_of=sku.spread_of, software=software)
         deviation, of_goes = _between(sku, limit.metric), SPREADS[stressed_part(limit.metric, limit.unit)].go
         for go in range(2):
             for subject in subjects:
                 share = centre * (1 + deviation * own.get(subject, 0.0)) * (1 + noise * draw.gauss(0, of_goes))
                 result.add(_measured(limit, subject, share, draw, go))
-            if not result.short(limit.metric, limit, software):
+            if not result.short(limit.metric, limit):
                 break
         result.close()
-        verdicts += [result.judged(limit.metric, each, limit, software) for each in subjects]
+        verdicts += [result.judged(limit.metric, each, limit) for each in subjects]
     return verdicts
 
 

@@ -33,8 +33,8 @@ from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import close
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.history import History, key
-from pytest_accel.judging.verdicts.judge import RequestAttempts
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import loader
 
@@ -246,7 +246,7 @@ def _judged(
     last: Sequence[Measurement] = node.go(family, night, 0)
     for one in last:
         result.add(one)
-    if result.short(metric, limit, {}):
+    if result.short(metric, limit):
         last = node.go(family, night, 1)
         for one in last:
             result.add(one)
@@ -254,7 +254,7 @@ def _judged(
     for one in last:
         if not one.notes:
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)
-    return [result.judged(metric, device.uuid, limit, {}) for device in DEVICES]
+    return [result.judged(metric, device.uuid, limit) for device in DEVICES]
 
 
 def healthy(task: tuple[int, int, Asked]) -> Counter[str]:

@@ -5,7 +5,7 @@
 For every SKU and platform that can be accepted against, at the levels quick and standard. population.py draws the nodes
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
 `Compute.sample` until its stopping rule is met, droop and windows of the soak by `probes.soak`, the matrix of peers by
-`peer_matrix`, the repeat of a shortfall by `judge.RequestAttempts` within the time that `repeats.Repeats` grants, the verdict
+`peer_matrix`, the repeat of a shortfall by `RequestAttempts` within the time that `repeats.Repeats` grants, the verdict
 by `judge.judge`, beside the other devices as they are (losses.py has their clocks). No rule is written down a second
 time. Facts have no noise and are left out.
 
@@ -36,7 +36,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.facts.results import foreseen
 from pytest_accel.judging.verdicts import repeats
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import DeviceKind
 from pytest_accel.probes.declare import Declaration, declaration_of
 from pytest_accel.probes.device.torch_device import ProbeResult
@@ -106,11 +106,11 @@ class Node:
             return
         for found in self._go(metric, limit, declared, seconds, result, again=False):
             result.add(foreseen(found, self.sku))
-        if any(result.short(name, each, {}) for name, each in own.items()):
+        if any(result.short(name, each) for name, each in own.items()):
             self._repeat(limit, declared, seconds, result)
         for name, each in own.items():
             for subject in subjects:
-                yield result.judged(name, subject, each, {})
+                yield result.judged(name, subject, each)
 
     def _repeat(self, limit: Limit, declared: Declaration, seconds: float, result: RequestAttempts) -> None:
         """Measure all devices, or the pairs that are short, again, as far as there is time for repeats."""

@@ -29,7 +29,7 @@ from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
 from pytest_accel.judging.verdicts.like_devices import Kinds, family_of, kind_of
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.run.record import read
@@ -208,23 +208,24 @@ def _healthy(limit: Limit | None) -> float | None:
     return sum(healthy_of(limit)) / 2 or None
 
 
-def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], dict[tuple[str, str], list[Measurement]]]:
+def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], RunAttempts]:
     """Return the verdicts on a node, and the attempts behind them."""
     of, found = node.of, []
-    attempts: dict[tuple[str, str], list[Measurement]] = {}
+    with_it = {"kinds": of.kinds, "spread_of": of.sku.spread_of, "software": of.software}
+    every = RunAttempts(**with_it)
     for metric, template_ in of.measured.items():
         if family not in (None, family_of(metric, template_[0].unit)):
             continue
-        result, limit = RequestAttempts(kinds=of.kinds, spread_of=of.sku.spread_of), of.limits.get(metric)
+        result, limit = RequestAttempts(**with_it), of.limits.get(metric)
         for one in node.go(metric):
             result.add(one)
-        if result.short(metric, limit, of.software):
+        if result.short(metric, limit):
             for one in node.go(metric):
                 result.add(one)
         result.close()
-        found += [result.judged(metric, one.subject, limit, of.software) for one in template_]
-        attempts.update(result.measured)
-    return found, attempts
+        found += [result.judged(metric, one.subject, limit) for one in template_]
+        every.measured.update(result.measured)
+    return found, every
 
 
 # -- what is asked
@@ -264,10 +265,7 @@ def promise(healthy: Node, part: Part, *, all_alike: bool) -> float | None:
     A promise for all alike is a share of the datasheet, here turned into a loss of the metric that loses most by it.
     """
     verdicts, attempts = judged(healthy, part.family)
-    of = healthy.of
-    told = smallest_losses(verdicts, attempts, of.kinds, of.sku.spread_of, software=of.software).get(
-        part.promised or part.family
-    )
+    told = smallest_losses(verdicts, attempts).get(part.promised or part.family)
     if not told:
         return None
     if not all_alike:

@@ -12,9 +12,8 @@ import known_good_nodes
 from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.verdicts.background import background_of
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of, value_of
+from pytest_accel.judging.verdicts.attempts import RunAttempts
+from pytest_accel.judging.verdicts.like_devices import value_of
 
 LIMITS = {name: Limit(name, unit, floor=0.8 * centre) for name, (unit, centre, *_) in known_good_nodes.CENTRES.items()}
 
@@ -36,15 +35,14 @@ def record(
     """
     made = known_good_nodes.record(node, night, **kept)
     places = {each.uuid: each.index for each in made.devices}
-    attempts = {(each.metric, each.subject): [each] for each in made.measurements}
-    kinds = {device.uuid: kind_of(device) for device in made.devices}
+    attempts = RunAttempts.of(made.measurements, made.devices)
     verdicts = []
     for each in made.measurements:
         limit, place = LIMITS[each.metric], (each.metric, each.subject)
         status = (statuses or {}).get((places.get(each.subject, -1), each.metric))
         if status:
             limit = replace(limit, floor=FLOORS[status] * value_of(each))
-        verdicts.append(judge([each], limit, background=background_of(attempts, kinds, place, None)))
+        verdicts.append(attempts.verdict(place, limit))
     around = Circumstances(
         required=[each.key for each in verdicts],
         expected_devices=len(made.devices),

@@ -24,7 +24,7 @@ from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import ClassFloor, Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import Findings, Located
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.probes.declare import declarations
 from pytest_accel.skus import schema
 from pytest_accel.skus.waivers import waivable
@@ -250,9 +250,9 @@ def test_the_table_of_verdicts_is_true(outcome: str) -> None:
         of_class = replace(CLASS, software={"torch": ">=99"}) if "class floor" in outcome else None
         of_range = limit and replace(limit, software={"torch": ">=99"} if "software" in outcome else {})
         of_range = of_range and replace(of_range, class_floor=of_class)
-        attempts = RequestAttempts()
+        attempts = RequestAttempts(software={"torch": "2.7"})
         attempts.add(measured)
-        verdict = attempts.judged("stream.copy", "GPU-1", of_range, {"torch": "2.7"})
+        verdict = attempts.judged("stream.copy", "GPU-1", of_range)
         assert stated == ("info" if verdict.information else verdict.status.value)
-        assert bool(attempts.short("stream.copy", of_range, {"torch": "2.7"})) == (stated in again)
+        assert bool(attempts.short("stream.copy", of_range)) == (stated in again)
         assert waivable(verdict) == (stated in waived)

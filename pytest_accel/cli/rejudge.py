@@ -22,10 +22,8 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import delivery
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
-from pytest_accel.judging.verdicts.background import background_of
+from pytest_accel.judging.verdicts.attempts import Place, RunAttempts
 from pytest_accel.judging.verdicts.history import kept_in
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.options import AUTO
@@ -37,9 +35,6 @@ from pytest_accel.skus.waivers import used, waivable
 
 AGAIN = "JUDGED AGAIN"
 """The first words of the closing line of a record that was judged again."""
-
-Place = tuple[str, str]
-"""Metric and subject."""
 
 
 def terms_of(wanted: Wanted, sku: Sku | None, record: Run) -> Terms:
@@ -119,13 +114,18 @@ class _Again:
 
     def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
-        self.explain = explaining(record.devices)
-        self.kinds = {device.uuid: kind_of(device) for device in record.devices}
-        self.past_of = kept_in(record.baseline)
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
-        self.attempts = grouped(record.measurements, lambda each: (each.metric, each.subject))
+        self.attempts = RunAttempts.of(
+            record.measurements,
+            record.devices,
+            spread_of=terms.spread_of,
+            past_of=kept_in(record.baseline),
+            explain=explaining(record.devices),
+            software=record.software,
+            not_repeated=record.not_repeated,
+        )
         for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
-            old = self.attempts.get((fact.metric, fact.subject), [])
+            old = self.attempts.measured.get((fact.metric, fact.subject), [])
             old[:] = [replace(each, value=fact.value) for each in old]
 
     def verdicts(self, place: Place) -> list[Verdict]:
@@ -142,7 +142,7 @@ class _Again:
         return [_waived(self._verdict(place, limit, then), then) for limit, then in pairs]
 
     def _verdict(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
-        terms, attempts = self.terms, of_then(self.attempts.get(place, []), old)
+        terms, attempts = self.terms, of_then(self.attempts.measured.get(place, []), old)
         declared = declaration_of(place[0])
         fact = declared is not None and declared.fact
         why = skip_verdict(*place, terms.sku, terms.platform, self.record.devices, fact=fact)
@@ -155,10 +155,7 @@ class _Again:
         of_file = limit is not None and limit.declared_by is not DeclaredBy.MARKER
         if of_file and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, Note("other_conditions", other))
-        peaked = [self._peaked(each) for each in attempts]
-        beside = background_of(self.attempts, self.kinds, place, terms.spread_of(place[0]), self.past_of)
-        beside = replace(beside, not_repeated=self.record.not_repeated.get(place[0], ""))
-        return judge(peaked, limit, self.record.software, self.explain, beside)
+        return self.attempts.verdict(place, limit, [self._peaked(attempt) for attempt in attempts])
 
     def _not_measured(self, place: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""

@@ -93,7 +93,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
 
     It fails the test if a limit is broken.
     """
-    from pytest_accel.judging.verdicts.judge import ProbeError
+    from pytest_accel.judging.verdicts.attempts import ProbeError
 
     session, item = _session(request), request.node
 

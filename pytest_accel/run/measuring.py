@@ -26,7 +26,7 @@ from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
@@ -180,9 +180,13 @@ class Measuring:
 
     def _no_attempts(self) -> RequestAttempts:
         """Return attempts without any yet, whose figures will be compared with the baseline of the run."""
-        kinds = {device.uuid: kind_of(device) for device in self._devices}
-        spread_of, past_of = self._found.terms.spread_of, self._ledger.baseline.past_of
-        return RequestAttempts(explain=explaining(self._devices), kinds=kinds, spread_of=spread_of, past_of=past_of)
+        return RequestAttempts(
+            kinds={device.uuid: kind_of(device) for device in self._devices},
+            spread_of=self._found.terms.spread_of,
+            past_of=self._ledger.baseline.past_of,
+            explain=explaining(self._devices),
+            software=self._ledger.record.software,
+        )
 
     def save(self, attempts: RequestAttempts, *, soon: bool = False) -> None:
         """Add the new measurements among the attempts to the record, and write it."""
@@ -217,8 +221,7 @@ class Measuring:
 
     def _short(self, attempts: RequestAttempts, limits: Sequence[Judged]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
-        software = self._ledger.record.software
-        return [one for metric, limit in limits for one in attempts.short(metric, limit, software)]
+        return [verdict for metric, limit in limits for verdict in attempts.short(metric, limit)]
 
     def repeat(self, attempts: RequestAttempts, request: Request, limits: Sequence[Judged]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
@@ -250,7 +253,7 @@ class Measuring:
     def _leave(self, attempts: RequestAttempts, why: str) -> None:
         """Note that there is no time to measure again."""
         attempts.close(why)
-        self._ledger.record.not_repeated.update({metric: why for metric, _ in attempts.measured})
+        self._ledger.record.not_repeated.update(attempts.not_repeated)
         self.save(attempts)
 
     def _alone(self, attempts: RequestAttempts, request: Request, subjects: set[str]) -> None:

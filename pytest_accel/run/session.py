@@ -129,12 +129,11 @@ class Session:
         if skipped := self.measuring.skipped(request, subject, binding=not warns):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         attempts = self.measuring.attempts(request)
-        software = self.ledger.record.software
         every = [*((request.metric, each) for each in limits or (None,)), *of_siblings(attempts, request, binding)]
         self.measuring.repeat(attempts, request, every)
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
-            judged = [attempts.judged(request.metric, subject, each, software) for each in (limits or (None,))]
+            judged = [attempts.judged(request.metric, subject, each) for each in (limits or (None,))]
             verdicts = [self.ledger.keep(each) for each in judged]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
@@ -167,10 +166,10 @@ class Session:
 
     def _judge_counters(self) -> None:
         """Judge the error counters again that were judged before the last probe, which may have raised one."""
-        software, verdicts = self.ledger.record.software, grouped(self.ledger.verdicts, lambda verdict: verdict.metric)
+        verdicts = grouped(self.ledger.verdicts, lambda verdict: verdict.metric)
         for metric, attempts in self.measuring.counted():
             for verdict in verdicts.get(metric, ()):
-                self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit, software))
+                self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit))
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that the run did not reach within its time limit."""

@@ -19,7 +19,8 @@ from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import RequestAttempts, judge
+from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks, resolved
@@ -371,9 +372,9 @@ def promised(place: Place, software: Mapping[str, str]) -> float | None:
     """The share of the datasheet that all devices alike have to reach, as a run says below an acceptance."""
     alone, value = place.alone, times(place, 1.2)
     one = replace(measured(alone, value, place.floor.value / place.floor.share), samples=(value,) * 5)
-    attempts = {(place.metric, "GPU-0"): [one]}
+    attempts = RunAttempts.of([one], [], software=software)
     verdict = judge([one], alone, software)
-    (family,) = smallest_losses([verdict], attempts, {}, lambda metric: None, software=software).values()
+    (family,) = smallest_losses([verdict], attempts).values()
     return family.below
 
 
@@ -409,5 +410,5 @@ def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_leaves_a
     )
     attempts = RequestAttempts()
     attempts.add(dip)
-    assert attempts.short("host_copy.h2d", limit, {}), "it is measured again"
+    assert attempts.short("host_copy.h2d", limit), "it is measured again"
     assert [judge([one, fine], limit).status for one in (dip, far)] == [Status.MARGINAL, Status.FAIL]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
-from pytest_accel.judging.verdicts.judge import RequestAttempts, worst
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
+from pytest_accel.judging.verdicts.judge import worst
 
 WAIVER = Waiver("matmul.bf16", "agreed", "Ada", date(2027, 1, 1))
 LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0)
@@ -53,11 +54,11 @@ def test_a_verdict_that_was_given_between_attempts_changes_no_later_one(
         watched.add(each)
         if asked:
             for subject in ("GPU-0", "GPU-1"):
-                watched.judged("matmul.bf16", subject, LIMIT, {})
+                watched.judged("matmul.bf16", subject, LIMIT)
             recorded += watched.take_unrecorded()
     for each, _ in attempts:
         whole.add(each)
     for subject in ("GPU-0", "GPU-1"):
-        assert watched.judged("matmul.bf16", subject, LIMIT, {}) == whole.judged("matmul.bf16", subject, LIMIT, {})
+        assert watched.judged("matmul.bf16", subject, LIMIT) == whole.judged("matmul.bf16", subject, LIMIT)
     assert [*recorded, *watched.take_unrecorded()] == [each for each, _ in attempts]
     assert watched.take_unrecorded() == []

@@ -16,8 +16,9 @@ from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Comparison, Status, Verdict
+from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.background import Background
-from pytest_accel.judging.verdicts.judge import RequestAttempts, judge
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
 from pytest_accel.skus import loader
 
@@ -260,8 +261,8 @@ def test_devices_of_one_kind_in_one_place_are_compared(
     unit = "TFLOPS" if metric.startswith("matmul") else "GB/s"
     for device in devices:
         result.add(one(value if device.index == 4 else 100.0, device.uuid, metric, unit))
-    assert (result.judged(metric, "GPU-4", None, {}).status is Status.FAIL) is found
-    assert [each.subject for each in result.short(metric, None, {})] == ["GPU-4"] * found, "measured again"
+    assert (result.judged(metric, "GPU-4", None).status is Status.FAIL) is found
+    assert [each.subject for each in result.short(metric, None)] == ["GPU-4"] * found, "measured again"
 
 
 def test_a_marginal_distance_is_measured_again_once() -> None:
@@ -269,9 +270,9 @@ def test_a_marginal_distance_is_measured_again_once() -> None:
     result = attempts_of(devices, spread_of=lambda _: PRODUCTS)
     for device in devices:
         result.add(one(90.0 if device.index == 4 else 100.0, device.uuid))
-    assert [each.subject for each in result.short("matmul.fp16", None, {})] == ["GPU-4"]
+    assert [each.subject for each in result.short("matmul.fp16", None)] == ["GPU-4"]
     result.close()
-    assert result.short("matmul.fp16", None, {}) == []
+    assert result.short("matmul.fp16", None) == []
 
 
 def test_a_verdict_follows_the_neighbours_attempts() -> None:
@@ -281,7 +282,7 @@ def test_a_verdict_follows_the_neighbours_attempts() -> None:
     for others, status in ((40.0, Status.NOT_APPLICABLE), (100.0, Status.FAIL)):
         for device in devices:
             result.add(one(others if device.index else 40.0, device.uuid))
-        assert result.judged("matmul.fp16", "GPU-0", None, {}).status is status
+        assert result.judged("matmul.fp16", "GPU-0", None).status is status
 
 
 def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:

@@ -14,7 +14,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of
 from pytest_accel.core.sku import ClassFloor, Limit, Spread
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import RequestAttempts
+from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.smallest_losses import RejectedLosses, sentence, smallest_losses
 
@@ -48,31 +48,36 @@ class Drawn:
         return replace(one, statistic=self._statistic)  # type: ignore[arg-type]
 
 
+SOFTWARE = {"torch": "2.13"}
+
+
 def verdicts(
     node: Drawn, slow: Mapping[str, float], spread: Spread | None, **how: Any
 ) -> tuple[RequestAttempts, list[Verdict]]:
     """Judge a go, and the repeat that a run makes of whatever falls short."""
-    result, limit = RequestAttempts(kinds=KINDS, spread_of=lambda _: spread), how.pop("limit", None)
+    result = RequestAttempts(kinds=KINDS, spread_of=lambda _: spread, software=SOFTWARE)
+    limit = how.pop("limit", None)
     for _ in range(2):
         for one in node.go(slow, **how):
             result.add(one)
-        if not result.short(node.metric, limit, {}):
+        if not result.short(node.metric, limit):
             break
     result.close()
-    return result, [result.judged(node.metric, device.uuid, limit, {}) for device in DEVICES]
+    return result, [result.judged(node.metric, device.uuid, limit) for device in DEVICES]
 
 
 def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, RejectedLosses]:
     """Return the losses that a run of the node promises when all of its devices are healthy."""
     result, judged = verdicts(node, {}, spread, **how)
-    return smallest_losses(judged, result.measured, KINDS, lambda _: spread, software={"torch": "2.13"})
+    return smallest_losses(judged, result)
 
 
 def losses(every: Sequence[Measurement], limit: Limit | None = None, **status: Status) -> dict[str, RejectedLosses]:
     """Return the losses that a run promises that measured these, which all pass but for those of one device."""
-    attempts = {(each.metric, each.subject): [each] for each in every}
-    judged = [Verdict(*key, status.get(key[1].replace("-", "_"), Status.PASS), limit=limit) for key in attempts]
-    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={"torch": "2.13"})
+    attempts = RunAttempts({(each.metric, each.subject): [each] for each in every}, KINDS, software=SOFTWARE)
+    statuses = {place: status.get(place[1].replace("-", "_"), Status.PASS) for place in attempts.measured}
+    judged = [Verdict(*place, its_status, limit=limit) for place, its_status in statuses.items()]
+    return smallest_losses(judged, attempts)
 
 
 H200 = shipped.load("h200-sxm").spread_of
@@ -115,9 +120,9 @@ def found_by(values: Mapping[str, str], limits: Mapping[str, Limit]) -> dict[str
     """Return the losses that a run of eight devices promises for metrics with these units."""
     every = [one for metric, unit in values.items() for one in Drawn(0, metric, unit, 20).go({})]
     every = [replace(one, subject=NODE) if one.metric.startswith("all_reduce") else one for one in every]
-    attempts = {(one.metric, one.subject): [one] for one in every}
+    attempts = RunAttempts({(one.metric, one.subject): [one] for one in every}, KINDS, software=SOFTWARE)
     judged = [Verdict(one.metric, one.subject, Status.PASS, limit=limits.get(one.metric)) for one in every]
-    return smallest_losses(judged, attempts, KINDS, lambda _: None, software={"torch": "2.13"})
+    return smallest_losses(judged, attempts)
 
 
 CLASS = ClassFloor(700.0, 0.35, 0.42, 0.5, 0.85, ("us",), "row", "bf16 datasheet peak", "classes.yaml:1")

@@ -18,9 +18,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.background import background_of
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.run import record
 from pytest_accel.run.record import FILE, TELEMETRY
 
@@ -35,13 +33,10 @@ VALUES = {"GPU-0": [2900.0], "GPU-1": [2000.0, 2010.0], "GPU-2": [2900.0], "GPU-
 
 def rejected(tmp_path: Path) -> Path:
     """The folder of a run of five devices: gpu1 is below the floor, gpu4 behind its neighbours by a known spread."""
-    attempts = {
-        ("stream.copy", uuid): [Measurement("stream.copy", uuid, "GB/s", value, (value,) * 4) for value in values]
-        for uuid, values in VALUES.items()
-    }
-    kinds = {device.uuid: kind_of(device) for device in DEVICES}
-    verdicts = [judge(own, LIMIT, {}, background=background_of(attempts, kinds, place, SPREAD))
-                for place, own in attempts.items()]  # fmt: skip
+    figures = [(uuid, value) for uuid, values in VALUES.items() for value in values]
+    measured = [Measurement("stream.copy", uuid, "GB/s", value, (value,) * 4) for uuid, value in figures]
+    attempts = RunAttempts.of(measured, DEVICES, spread_of=lambda metric: SPREAD)
+    verdicts = [attempts.verdict(place, LIMIT) for place in attempts.measured]
     around = Circumstances(
         required=[verdict.key for verdict in verdicts],
         names={device.uuid: device.name for device in DEVICES},
@@ -54,7 +49,7 @@ def rejected(tmp_path: Path) -> Path:
         run={"started": "2026-11-24T03:00:00+00:00", "level": "quick", "platform": "single"},
         sku={"spread": {"stream.copy": SPREAD}},
         devices=DEVICES,
-        measurements=[one for several in attempts.values() for one in several],
+        measurements=measured,
         verdicts=verdicts,
         telemetry={"file": TELEMETRY, "sha256": untrusted.sha256(folder / TELEMETRY)},
         state="finished",

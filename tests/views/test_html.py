@@ -27,9 +27,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
-from pytest_accel.judging.verdicts.background import background_of
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of
+from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
@@ -225,13 +223,9 @@ def test_the_page_has_the_comparison_of_the_verdict_on_two_numa_nodes() -> None:
         )
         for each, rate in zip(found.devices, NEAR + FAR, strict=True)
     }
-    attempts = {("host_copy.h2d", uuid): [each] for uuid, each in copies.items()}
-    kinds = {each.uuid: kind_of(each) for each in found.devices}
-    found.verdicts = [
-        judge([each], COPIES, background=background_of(attempts, kinds, ("host_copy.h2d", uuid), None))
-        for uuid, each in copies.items()
-    ]
     found.measurements = list(copies.values())
+    attempts = RunAttempts.of(found.measurements, found.devices)
+    found.verdicts = [attempts.verdict(place, COPIES) for place in attempts.measured]
     short = found.verdicts[3]
     assert short.neighbours is not None
     assert (round(short.neighbours.lost, 3), short.neighbours.middle, short.neighbours.count) == (0.109, 55.0, 3)

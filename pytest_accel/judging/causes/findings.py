@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
-from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import WrongData
@@ -21,8 +20,9 @@ from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT
+from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.judge import fallen_short
-from pytest_accel.judging.verdicts.like_devices import Attempts, kind_of, like
+from pytest_accel.judging.verdicts.like_devices import Attempts
 from pytest_accel.probes.declare import declaration_of
 
 FINE = (Status.PASS, Status.NOT_APPLICABLE)
@@ -105,13 +105,12 @@ def findings(
     )
     if not remarkable:
         return {}
-    kinds = {uuid: kind_of(device) for uuid, device in known.items()}
-    attempts = grouped(measurements, lambda each: (each.metric, each.subject))
+    attempts = RunAttempts.of(measurements, known.values())
     found: dict[Key, Finding] = {}
     for verdict in remarkable:
         place = verdict.metric, verdict.subject
-        others = like(attempts, kinds, *place)
-        finding = finding_of(verdict, attempts.get(place, ()), known.get(verdict.subject), others)
+        own, others = attempts.measured.get(place, ()), attempts.background(place).others
+        finding = finding_of(verdict, own, known.get(verdict.subject), others)
         if finding:
             found[verdict.key] = finding
     return _by_cause(found)

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_accel.core import exits
-from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, show
 from pytest_accel.core.words import more
 from pytest_accel.judging.closing.line import SIMULATED, close
-from pytest_accel.judging.verdicts.background import PastOf, background_of
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.judging.verdicts.like_devices import kind_of, together
+from pytest_accel.judging.verdicts.attempts import RunAttempts
+from pytest_accel.judging.verdicts.background import PastOf
+from pytest_accel.judging.verdicts.like_devices import together
 
 
 def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
@@ -33,16 +32,14 @@ def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
 
 def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     """Yield each verdict that is another one by its own attempts and its own limit."""
-    attempts = grouped(run.measurements, lambda each: (each.metric, each.subject))
-    kinds = {device.uuid: kind_of(device) for device in run.devices}
-    names, spreads = Names.of(run.devices), run.sku.get("spread", {})
+    names, with_it = Names.of(run.devices), {"software": run.software, "not_repeated": run.not_repeated}
+    spread_of = run.sku.get("spread", {}).get
+    attempts = RunAttempts.of(run.measurements, run.devices, spread_of=spread_of, past_of=past_of, **with_it)
     for verdict in run.verdicts:
         place = verdict.metric, verdict.subject
-        its = of_then(attempts.get(place, []), verdict)
-        background = background_of(attempts, kinds, place, spreads.get(verdict.metric), past_of)
-        background = replace(background, not_repeated=run.not_repeated.get(verdict.metric, ""))
+        its = of_then(attempts.measured.get(place, []), verdict)
         if its:
-            found = judge(its, verdict.limit, run.software, background=background)
+            found = attempts.verdict(place, verdict.limit, its)
         else:
             found = replace(verdict, status=Status.UNMEASURED if verdict.status.holds else verdict.status)
         if _shown(found) != _shown(verdict):

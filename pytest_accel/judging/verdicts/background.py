@@ -9,7 +9,7 @@ from typing import Final
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Past
 from pytest_accel.core.sku import Spread
-from pytest_accel.judging.verdicts.like_devices import AllAttempts, Attempts, Kinds, like, near
+from pytest_accel.judging.verdicts.like_devices import Attempts
 
 SpreadOf = Callable[[str], "Spread | None"]
 """A function that returns the variation of a metric among healthy devices, None if it is not known."""
@@ -45,17 +45,9 @@ class Background:
     """The reason why a shortfall was not measured again; empty if it was, or there is none."""
 
 
-def background_of(
-    attempts: AllAttempts, kinds: Kinds, place: tuple[str, str], spread: Spread | None, past_of: PastOf = no_past
-) -> Background:
-    """Return the background of a place (metric, subject) among all attempts of a run."""
-    close = near(attempts, kinds, *place)
-    return Background(like(attempts, kinds, *place), close, spread, past_of)
-
-
 NOTHING_ELSE: Final = Background()
 
 
-def no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `RequestAttempts.spread_of`
+def no_spread(metric: str) -> Spread | None:  # noqa: ARG001  the signature of `SpreadOf`
     """Return None: no variation is known."""
     return None

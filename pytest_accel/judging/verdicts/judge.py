@@ -1,20 +1,20 @@
-"""Judges the attempts at a metric against a limit, and keeps the attempts at the metrics of one probe. Pure."""
+"""Judges the attempts at one metric of one subject by a limit, like devices and earlier runs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Alone, Note, Repeated, WrongData
-from pytest_accel.core.sku import Limit, Spread
+from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.allowance import far
-from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background, PastOf, background_of, no_past, no_spread
+from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background
 from pytest_accel.judging.verdicts.excuses import doubted, excused
-from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, together, usable, value_of
+from pytest_accel.judging.verdicts.like_devices import Attempts, together, usable, value_of
 from pytest_accel.judging.verdicts.limit import compare, information
 from pytest_accel.judging.verdicts.references import held
 
@@ -194,110 +194,6 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         floor=None if limit is None or limit.relative else limit.floor,
         ceiling=None if limit is None or limit.relative else limit.ceiling,
     )
-
-
-class ProbeError(Exception):
-    """A probe raised an error that says nothing about the hardware."""
-
-
-@dataclass
-class RequestAttempts:
-    """The attempts at the metrics of one probe under one set of conditions, by metric and subject."""
-
-    measured: dict[tuple[str, str], list[Measurement]] = field(default_factory=dict)
-    """The measurements by metric and subject, oldest first."""
-    closed: bool = False
-    """True once no further attempt is made."""
-    not_repeated: str = ""
-    """The reason why what fell short was not measured again; empty if it was, or nothing fell short."""
-    rows: list[Measurement] = field(default_factory=list)
-    """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
-    explain: Explain = stored_cause
-    """Returns the cause of a shortfall."""
-    kinds: Kinds = field(default_factory=dict)
-    """The kind of each device (`like_devices.kind_of`)."""
-    spread_of: Callable[[str], Spread | None] = no_spread
-    """Returns the variation of a metric among healthy devices, None if it is not known."""
-    past_of: PastOf = no_past
-    """Returns the earlier figures of the metric and device of a measurement."""
-    _unrecorded: list[Measurement] = field(default_factory=list)
-    _verdicts: dict[tuple[str, str], list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
-    """The verdicts since the last attempt, each with the limit and the software versions that it was judged with."""
-
-    def add(self, measurement: Measurement) -> None:
-        """Keep an attempt, and drop the verdicts on its metric that were given without it."""
-        key = measurement.metric, measurement.subject
-        self.measured.setdefault(key, []).append(measurement)
-        self._unrecorded.append(measurement)
-        self._verdicts = {each: given for each, given in self._verdicts.items() if each[0] != measurement.metric}
-
-    def read(self, fact: Measurement) -> None:
-        """Keep another reading of a fact, such as a counter, unless it is what the reading before it was."""
-        earlier = self.measured.get((fact.metric, fact.subject))
-        if not earlier or replace(fact, started=earlier[-1].started, ended=earlier[-1].ended) != earlier[-1]:
-            self.add(fact)
-
-    def add_broken(self, metric: str, subject: str) -> None:
-        """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
-
-        A probe that broke before it returned a metric has attempted that metric all the same: once for each run, also
-        where the sensor yields several metrics of a run.
-        """
-        if (metric, subject) in self.measured:
-            return
-        every = [each for attempts in self.measured.values() for each in attempts]
-        runs: dict[tuple[float, float, str], Measurement] = {}
-        for each in every:
-            if each.subject == subject and each.trouble:
-                runs.setdefault((each.started, each.ended, each.how), each)
-        for each in runs.values():
-            self.add(replace(each, metric=metric, value=None))
-
-    def take_unrecorded(self) -> list[Measurement]:
-        """Return the attempts that were added since the last call, for the record."""
-        taken, self._unrecorded = self._unrecorded, []
-        return taken
-
-    def judged(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
-        """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
-        attempts = self.measured.get((metric, subject), [])
-        if not attempts:
-            return Verdict(metric, subject, Status.UNMEASURED, (Note("not_returned"),), limit=limit)
-        for each in attempts:
-            if each.trouble and each.trouble.kind == "bug":
-                raise ProbeError(each.trouble.reason)
-        return self._verdict(metric, subject, limit, software)
-
-    def _verdict(self, metric: str, subject: str, limit: Limit | None, software: Mapping[str, Any]) -> Verdict:
-        """Return the verdict on the attempts so far; each is judged once and remembered."""
-        attempts, remembered = self.measured[metric, subject], self._verdicts.setdefault((metric, subject), [])
-        for its_limit, its_software, verdict in remembered:
-            if its_limit == limit and its_software == software:
-                return verdict
-        beside = background_of(self.measured, self.kinds, (metric, subject), self.spread_of(metric), self.past_of)
-        beside = replace(beside, not_repeated=self.not_repeated)
-        verdict = judge(attempts, limit, software, self.explain, beside)
-        remembered.append((limit, dict(software), verdict))
-        return verdict
-
-    def close(self, not_repeated: str = "") -> None:
-        """Make no further attempt; `not_repeated` says why the run has no time to measure again what falls short."""
-        self.closed, self.not_repeated = True, not_repeated
-        self._verdicts.clear()
-
-    def short(self, metric: str, limit: Limit | None, software: Mapping[str, Any]) -> list[Verdict]:
-        """Return the verdicts that a repeat could overturn or confirm; empty after the repeat.
-
-        These are failures, and the devices that are behind their neighbours or their own past.
-        """
-        if self.closed:
-            return []
-        verdicts = [
-            self._verdict(metric, subject, limit, software)
-            for (name, subject), attempts in self.measured.items()
-            if name == metric and not any(each.trouble for each in attempts)
-        ]
-        return [each for each in verdicts if each.behind or each.status is Status.FAIL]
 
 
 def worst(old: Verdict | None, new: Verdict) -> Verdict:

@@ -19,15 +19,14 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Basis, Spread
 from pytest_accel.core.stats import ENOUGH_ALIKE, student_above
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.background import Background, SpreadOf, background_of
+from pytest_accel.judging.verdicts.attempts import RunAttempts
+from pytest_accel.judging.verdicts.background import Background, SpreadOf
 from pytest_accel.judging.verdicts.distance import FAR, OF_MEDIAN, Family
 from pytest_accel.judging.verdicts.like_devices import (
     AllAttempts,
-    Kinds,
     compared,
     family_of,
     held_clock,
-    kind_of,
     together,
     usable,
 )
@@ -61,31 +60,24 @@ class RejectedLosses:
     bounded: bool = False
 
 
-def smallest_losses(
-    verdicts: Iterable[Verdict],
-    attempts: AllAttempts,
-    kinds: Kinds,
-    spread_of: SpreadOf,
-    *,
-    software: Mapping[str, Any],
-) -> dict[str, RejectedLosses]:
-    """Return what a run rejects by family. `software` maps names to the versions in use.
+def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[str, RejectedLosses]:
+    """Return what a run rejects by family.
 
     Devices that are found in the family are left out if there are others: what makes them slow widens their own error.
     """
     found: dict[Family, list[RejectedLosses]] = {}
-    speeds = [(each, own) for each in verdicts if (own := _speed(each, attempts))]
+    speeds = [(each, own) for each in verdicts if (own := _speed(each, attempts.measured))]
     for family, some in grouped(speeds, lambda each: _family(each[1])).items():
         short = {own.subject for each, own in some if each.status in SHORT}
         short = set() if short == {own.subject for _, own in some} else short
         for verdict, own in some:
             if own.subject in short:
                 continue
-            background = background_of(attempts, kinds, (own.metric, own.subject), spread_of(own.metric))
+            background = attempts.background((own.metric, own.subject))
             healthy = [each for each in _last(background.near) if each.subject not in short]
             count = len(_last(background.others))
             count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
-            loss, limits = losses.get(family), _below(verdict, own, background.spread, software)
+            loss, limits = losses.get(family), _below(verdict, own, background.spread, attempts.software)
             found.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
             if family == "products" and loss:  # without a clock such a loss is found as any other
                 at_clock = RejectedLosses(losses.get("products at the clock", loss), count, bounded=True)
@@ -95,9 +87,8 @@ def smallest_losses(
 
 def of_run(run: Run, spread_of: SpreadOf) -> str:
     """Return the sentence on the losses of speed that a run rejects."""
-    attempts = grouped(run.measurements, lambda each: (each.metric, each.subject))
-    kinds = {device.uuid: kind_of(device) for device in run.devices}
-    return sentence(smallest_losses(run.verdicts, attempts, kinds, spread_of, software=run.software))
+    attempts = RunAttempts.of(run.measurements, run.devices, spread_of=spread_of, software=run.software)
+    return sentence(smallest_losses(run.verdicts, attempts))
 
 
 def _speed(verdict: Verdict, attempts: AllAttempts) -> Measurement | None:

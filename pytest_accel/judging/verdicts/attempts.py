@@ -1,0 +1,141 @@
+"""The attempts of a run, and those at the metrics of one probe, each with what they are judged with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytest_accel.core.floor import NOTHING_KNOWN
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import Note
+from pytest_accel.core.sku import Limit
+from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.judging.verdicts.background import Background, PastOf, SpreadOf, no_past, no_spread
+from pytest_accel.judging.verdicts.judge import Explain, judge, stored_cause
+from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, kind_of, like, near
+
+Place = tuple[str, str]
+"""Metric and subject."""
+
+
+class ProbeError(Exception):
+    """A probe raised an error that says nothing about the hardware."""
+
+
+@dataclass
+class RunAttempts:
+    """The attempts of a run by metric and subject, oldest first, and what they are judged with."""
+
+    measured: dict[Place, list[Measurement]] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=dict)
+    """The kind of each device (`like_devices.kind_of`)."""
+    spread_of: SpreadOf = no_spread
+    """Returns the variation of a metric among healthy devices, None if it is not known."""
+    past_of: PastOf = no_past
+    """Returns the earlier figures of the metric and device of a measurement."""
+    explain: Explain = stored_cause
+    """Returns the cause of a shortfall."""
+    software: Mapping[str, Any] = NOTHING_KNOWN
+    """The versions in use by name."""
+    not_repeated: Mapping[str, str] = field(default_factory=dict)
+    """The reason why what fell short was not measured again, by metric."""
+
+    @classmethod
+    def of(cls, measurements: Iterable[Measurement], devices: Iterable[Device], **judged_with: Any) -> RunAttempts:
+        """Return the attempts of a run on these devices; `judged_with` has further fields."""
+        measured = grouped(measurements, lambda measurement: (measurement.metric, measurement.subject))
+        return cls(measured, {device.uuid: kind_of(device) for device in devices}, **judged_with)
+
+    def background(self, place: Place) -> Background:
+        """Return what a metric of a device is compared with besides its limit."""
+        others, close = like(self.measured, self.kinds, *place), near(self.measured, self.kinds, *place)
+        return Background(others, close, self.spread_of(place[0]), self.past_of, self.not_repeated.get(place[0], ""))
+
+    def verdict(self, place: Place, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
+        """Return the verdict on the attempts at a place, or on those that are given in their stead."""
+        own = self.measured[place] if attempts is None else attempts
+        return judge(own, limit, self.software, self.explain, self.background(place))
+
+
+@dataclass
+class RequestAttempts(RunAttempts):
+    """The attempts at the metrics of one probe under one set of conditions."""
+
+    closed: bool = False
+    """True once no further attempt is made."""
+    rows: list[Measurement] = field(default_factory=list)
+    """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
+    _unrecorded: list[Measurement] = field(default_factory=list)
+    _verdicts: dict[Place, list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
+    """The verdicts since the last attempt, each with the limit and the versions that it was judged with."""
+
+    def add(self, measurement: Measurement) -> None:
+        """Keep an attempt, and drop the verdicts on its metric that were given without it."""
+        self.measured.setdefault((measurement.metric, measurement.subject), []).append(measurement)
+        self._unrecorded.append(measurement)
+        self._verdicts = {place: given for place, given in self._verdicts.items() if place[0] != measurement.metric}
+
+    def read(self, fact: Measurement) -> None:
+        """Keep another reading of a fact, such as a counter, unless it is what the reading before it was."""
+        earlier = self.measured.get((fact.metric, fact.subject))
+        if not earlier or replace(fact, started=earlier[-1].started, ended=earlier[-1].ended) != earlier[-1]:
+            self.add(fact)
+
+    def add_broken(self, metric: str, subject: str) -> None:
+        """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
+
+        A probe that broke before it returned a metric has attempted that metric all the same: once for each run, also
+        where the sensor yields several metrics of a run.
+        """
+        if (metric, subject) in self.measured:
+            return
+        runs: dict[tuple[float, float, str], Measurement] = {}
+        for attempt in (attempt for attempts in self.measured.values() for attempt in attempts):
+            if attempt.subject == subject and attempt.trouble:
+                runs.setdefault((attempt.started, attempt.ended, attempt.how), attempt)
+        for attempt in runs.values():
+            self.add(replace(attempt, metric=metric, value=None))
+
+    def take_unrecorded(self) -> list[Measurement]:
+        """Return the attempts that were added since the last call, for the record."""
+        taken, self._unrecorded = self._unrecorded, []
+        return taken
+
+    def judged(self, metric: str, subject: str, limit: Limit | None) -> Verdict:
+        """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
+        attempts = self.measured.get((metric, subject), [])
+        if not attempts:
+            return Verdict(metric, subject, Status.UNMEASURED, (Note("not_returned"),), limit=limit)
+        for attempt in attempts:
+            if attempt.trouble and attempt.trouble.kind == "bug":
+                raise ProbeError(attempt.trouble.reason)
+        return self._verdict((metric, subject), limit)
+
+    def _verdict(self, place: Place, limit: Limit | None) -> Verdict:
+        """Return the verdict on the attempts so far; each is judged once and remembered."""
+        given = self._verdicts.setdefault(place, [])
+        for its_limit, its_software, verdict in given:
+            if (its_limit, its_software) == (limit, self.software):
+                return verdict
+        given.append((limit, dict(self.software), self.verdict(place, limit)))
+        return given[-1][-1]
+
+    def close(self, not_repeated: str = "") -> None:
+        """Make no further attempt; `not_repeated` says why the run has no time to measure again what falls short."""
+        self.closed = True
+        self.not_repeated = {metric: not_repeated for metric, _ in self.measured} if not_repeated else {}
+        self._verdicts.clear()
+
+    def short(self, metric: str, limit: Limit | None) -> list[Verdict]:
+        """Return the verdicts that a repeat could overturn or confirm; empty after the repeat.
+
+        These are failures, and the devices that are behind their neighbours or their own past.
+        """
+        verdicts = [
+            self._verdict((name, subject), limit)
+            for (name, subject), attempts in ({} if self.closed else self.measured).items()
+            if name == metric and not any(attempt.trouble for attempt in attempts)
+        ]
+        return [verdict for verdict in verdicts if verdict.behind or verdict.status is Status.FAIL]
