@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
@@ -37,7 +36,7 @@ class RunAttempts:
     """Returns the earlier figures of the metric and device of a measurement."""
     explain: Explain = stored_cause
     """Returns the cause of a shortfall."""
-    software: Mapping[str, Any] = NOTHING_KNOWN
+    software: Mapping[str, Any] = field(default_factory=dict)
     """The versions in use by name."""
     not_repeated: Mapping[str, str] = field(default_factory=dict)
     """The reason why what fell short was not measured again, by metric."""
