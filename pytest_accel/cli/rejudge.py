@@ -194,26 +194,22 @@ def _by_marker(verdict: Verdict) -> bool:
 
 def _circumstances(record: Run, terms: Terms) -> Circumstances:
     """Return the circumstances of the run, changed by the terms. Whatever ruled out acceptance then still does."""
-    then, now = record.circumstances or Circumstances(), terms.circumstances(record.software)
+    then = record.circumstances or Circumstances()
+    of_run = replace(
+        then,
+        names=names_of(record),
+        against=list(dict.fromkeys(_against(record, terms))),
+        simulated=then.simulated or record.simulated,
+        interrupted=then.interrupted or (None if record.finished else "the run did not end"),
+    )
+    now = terms.circumstances(record.software, of_run)
     own_file = now.own_file
     if then.own_file not in (None, own_file):
         own_file = f"{own_file or 'the shipped file'}, measured by {then.own_file}"
     overridden = {each.metric for each in terms.limits.values() if each.overridden}
     overridden |= {each.metric for each in record.verdicts if each.limit and each.limit.overridden}
-    return replace(
-        then,
-        required=now.required,
-        names=names_of(record),
-        expected_devices=now.expected_devices,
-        sku=now.sku,
-        level=now.level,
-        against=list(dict.fromkeys([*_against(record, terms), *now.against])),
-        overridden=len(overridden),
-        other_datasheet=list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])),
-        own_file=own_file,
-        simulated=then.simulated or bool(record.run.get("simulated")),
-        interrupted=then.interrupted or (None if record.state == "finished" else "the run did not end"),
-    )
+    datasheet, kept = list(dict.fromkeys([*then.other_datasheet, *now.other_datasheet])), then.not_judged
+    return replace(now, overridden=len(overridden), other_datasheet=datasheet, own_file=own_file, not_judged=kept)
 
 
 def _against(record: Run, terms: Terms) -> Iterator[Against]:

@@ -60,5 +60,4 @@ def run(chosen: argparse.Namespace) -> int:
     lines += [f"against it: {each}" for each in against]
     lines.append("NOT PROVEN" if against else f"PROVEN {Result.words(result, 'without a result')}")
     print("\n".join(map(printable, lines)))
-    decides = result in (Result.ACCEPTED, Result.REJECTED) and not against
-    return result.exit if result and decides else exits.NOT_JUDGED
+    return result.exit if result in (Result.ACCEPTED, Result.REJECTED) and not against else exits.NOT_JUDGED

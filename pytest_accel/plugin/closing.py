@@ -15,6 +15,7 @@ import pytest
 from pytest_accel.core import closing_file, exits
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
@@ -118,9 +119,11 @@ class ClosingPlugin:
         """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
         passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
         own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
-        return self._session.finish(
-            interrupted, ended, cut_short=cut_short, own_tests=own, errors=self._errors, loaded=self._loaded
+        broken, failed = self._errors.broken, self._errors.failed
+        end = Circumstances(
+            broken_tests=broken, failed_tests=failed, own_tests=own, interrupted=interrupted, ended=ended
         )
+        return self._session.finish(end, self._loaded, cut_short=cut_short)
 
 
 class Planning:

@@ -55,6 +55,7 @@ class Measuring:
     def __init__(self, asked: Asked, found: Found, pool: WorkerPool, ledger: Ledger, fabric: FabricRun) -> None:
         self._asked, self._found, self._pool, self._deadline = asked, found, pool, pool.deadline
         self._ledger, self._fabric = ledger, fabric
+        self._devices, self._terms, self._repeats = found.devices, found.terms, Repeats(found.terms.level)
         self._idle_check: IdleCheck | None = None
         self._attempts: dict[tuple[str, str], RequestAttempts] = {}
         """Those at every probe, by the key of its request."""
@@ -67,18 +68,9 @@ class Measuring:
         self.of_host: Collection[str] = HOST_FACTS
         """The names of the facts of the host that are read."""
 
-    @cached_property
-    def _repeats(self) -> Repeats:
-        """The time for repeats, by the level."""
-        return Repeats(self._found.terms.level)
-
-    @property
-    def _devices(self) -> Sequence[Device]:
-        return self._found.devices
-
     def budget(self, declared: Declaration, metric: str) -> float:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
-        return budgets.budget(declared, metric, self._found.terms.level, self._found.terms.sku)
+        return budgets.budget(declared, metric, self._terms.level, self._terms.sku)
 
     def _turns(self, request: Request) -> int:
         """Return how many devices take turns at a probe; 1 if they are measured together."""
@@ -100,7 +92,7 @@ class Measuring:
 
     def note_host(self) -> None:
         """Enter the facts of the host that have no limit into the record: no test asks for them."""
-        limited, now = self._found.terms.limits, clock.now()
+        limited, now = self._terms.limits, clock.now()
         present = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
         self._ledger.add(host_fact(metric, present[metric], now) for metric in present if metric not in limited)
 
@@ -113,7 +105,7 @@ class Measuring:
 
         If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
         """
-        terms, declared, metric = self._found.terms, request.declaration, request.metric
+        terms, declared, metric = self._terms, request.declaration, request.metric
         if terms.sku and (why := why_not_applicable(terms.sku, metric, terms.platform)):
             return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
         if declared.fact:
@@ -135,7 +127,7 @@ class Measuring:
     @cached_property
     def _wrong_products(self) -> dict[str, str]:
         """Why a device is not the named SKU, by UUID, and of any of them under NODE."""
-        sku, subjects = self._found.terms.sku, [NODE, *(device.uuid for device in self._devices)]
+        sku, subjects = self._terms.sku, [NODE, *(device.uuid for device in self._devices)]
         return {one: why for one in subjects if (why := preconditions.wrong_product(one, sku, self._devices))}
 
     def _barred(self, declared: Declaration) -> dict[str, str]:
@@ -144,7 +136,7 @@ class Measuring:
         It is asked once for a probe: the facts that decide it are those of the discovery.
         """
         if declared.place not in self._left_out:
-            platform, subjects = self._found.terms.platform, [NODE, *(device.uuid for device in self._devices)]
+            platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
             stopped = ((one, preconditions.stopped(declared, one, self._devices, platform)) for one in subjects)
             self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
         return self._left_out[declared.place]
@@ -182,7 +174,7 @@ class Measuring:
         """Return attempts without any yet, whose figures will be compared with the baseline of the run."""
         return RequestAttempts(
             kinds={device.uuid: kind_of(device) for device in self._devices},
-            spread_of=self._found.terms.spread_of,
+            spread_of=self._terms.spread_of,
             past_of=self._ledger.baseline.past_of,
             explain=explaining(self._devices),
             software=self._ledger.record.software,
@@ -201,13 +193,13 @@ class Measuring:
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
         if self._asked.boards and metric in delivery.METRICS:
-            devices, host = self._found.terms.devices, self._ledger.record.run["host"]
+            devices, host = self._terms.devices, self._ledger.record.run["host"]
             return delivery.measured(metric, self._asked.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
-            limit = self._found.terms.limits.get(metric)
+            limit = self._terms.limits.get(metric)
             return [host_fact(metric, self._host_facts[name], clock.now(), limit)]
-        return facts(metric, self._found.discovery, self._found.terms.sku, clock.now())
+        return facts(metric, self._found.discovery, self._terms.sku, clock.now())
 
     def _enter(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
@@ -296,7 +288,7 @@ class Measuring:
 
         It runs on all devices, or only on the device `alone`, or only between `pairs` of peers.
         """
-        sku, sensor = self._found.terms.sku, self._pool.sensor
+        sku, sensor = self._terms.sku, self._pool.sensor
         call = replace(
             request,
             seconds=self.budget(request.declaration, request.metric) if seconds is None else seconds,
@@ -327,7 +319,7 @@ class Measuring:
         finder = finder_of(metric)
         if finder in (None, request.declaration):
             return True
-        return request.judged_by_sku and finder.within.get(self._found.terms.level) == request.declaration.name
+        return request.judged_by_sku and finder.within.get(self._terms.level) == request.declaration.name
 
     def _gather(self, attempts: RequestAttempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
@@ -336,7 +328,7 @@ class Measuring:
             notes = excuses(disturbed, next((why for device in self._devices if (why := self._load(device))), None))
             for measurement in results.per_node(outcomes, call, self._peak):
                 noted = replace(measurement, notes=(*measurement.notes, *notes))
-                attempts.add(results.foreseen(noted, self._found.terms.sku))
+                attempts.add(results.foreseen(noted, self._terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
@@ -353,14 +345,14 @@ class Measuring:
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
-        return peak(self._found.terms.sku, metric, self._found.terms.platform) if self._found.terms.sku else None
+        return peak(self._terms.sku, metric, self._terms.platform) if self._terms.sku else None
 
     def _add(self, attempts: RequestAttempts, found: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it.
 
         What cannot exist on the product is left out, also where another metric needs the same load.
         """
-        devices, sku = {device.uuid: device for device in self._devices}, self._found.terms.sku
+        devices, sku = {device.uuid: device for device in self._devices}, self._terms.sku
         for each in found:
             device = devices[each.subject]
             readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
@@ -374,7 +366,7 @@ class Measuring:
                 load=self._load(device),
             )
             for one in found_with_it:
-                if not (sku and why_not_applicable(sku, one.metric, self._found.terms.platform)):
+                if not (sku and why_not_applicable(sku, one.metric, self._terms.platform)):
                     attempts.add(one)
 
     def _foreign(self, device: Device) -> str | None:

@@ -21,7 +21,6 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing import series
-from pytest_accel.judging.closing.line import Errors
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.fabric.run import FabricRun
@@ -192,51 +191,38 @@ class Session:
     # -- the record
 
     def finish(
-        self,
-        interrupted: str | None = None,
-        ended: int = 2,
-        *,
-        cut_short: bool = False,
-        own_tests: str = "",
-        errors: Errors | None = None,
-        loaded: Sequence[tuple[str, str]] = (),
+        self, end: Circumstances | None = None, loaded: Sequence[tuple[str, str]] = (), *, cut_short: bool = False
     ) -> Closing:
         """End the processes, complete the record, and return the closing line.
 
-        `interrupted` says why pytest ended early, None if it did not; `ended` is the exit status of such a run. A run
-        that its time limit `cut_short` is judged by what it reached. `own_tests` are the user's own that took a device
-        and passed, in words; `errors` the tests that ended badly without a verdict. `loaded` has the names of files,
-        plugins and variables that may change what the run does, and each in full.
+        `end` holds what pytest knows of the end: why it ended early, and the tests that ended badly or were the user's
+        own. `loaded` has the names of files, plugins and variables that may change what the run does, and each in full.
+        A run that its time limit `cut_short` is judged by what it reached.
         """
+        end = end or Circumstances()
         self._judge_changes()
         if cut_short:
             self._keep_unreached()
             self.rule_out("time", self.deadline.ended)
-        elif interrupted is None:
+        elif end.interrupted is None:
             self._judge_counters()
         self.stop()
         ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
-        ledger.complete(interrupted=interrupted is not None)
+        ledger.complete(interrupted=end.interrupted is not None)
         if loaded:
             ledger.record.run["loaded"] = [text for _, text in loaded]
-        around, names, errors = terms.circumstances(ledger.record.software), ledger.names, errors or Errors()
-        returned = boards.returned_among(terms.devices) if boards else []
-        around = replace(
-            around,
+        names, returned = ledger.names, boards.returned_among(terms.devices) if boards else []
+        of_run = replace(
+            end,
             names=names,
             rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, names)],
             loaded=tuple(dict(loaded)),
             day=ledger.record.started[:10],
-            against=[*self.against, *around.against],
-            broken_tests=errors.broken,
-            failed_tests=errors.failed,
-            own_tests=own_tests,
+            against=self.against,
             record_problem=self.pool.sensor.telemetry.problem,
             simulated=self.asked.node is not None,
-            interrupted=interrupted,
-            ended=ended,
         )
-        closing = ledger.close(around)
+        closing = ledger.close(terms.circumstances(ledger.record.software, of_run))
         self.finished = True
         return closing
 

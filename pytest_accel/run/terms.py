@@ -89,12 +89,14 @@ class Terms:
         """The function that returns the spread of a metric between devices and between runs."""
         return self.sku.spread_of if self.sku else no_spread
 
-    def circumstances(self, software: Mapping[str, Any] = NOTHING_KNOWN) -> Circumstances:
-        """Return what the terms say of the closing line of a run with software of these versions.
+    def circumstances(
+        self, software: Mapping[str, Any] = NOTHING_KNOWN, of_run: Circumstances | None = None
+    ) -> Circumstances:
+        """Return the circumstances of a run with software of these versions, and with those that follow from the terms.
 
-        These are the verdicts that its limits require, and what stands against an acceptance by them. The circumstances
-        of the run itself are added to it.
+        These are the verdicts that the limits require, and what stands against an acceptance by them besides.
         """
+        of_run = of_run or Circumstances()
         sku, platform, level, limits = self.sku, self.platform, self.level, self.limits
         count = self.expected_devices
         missing = [f"missing device {index}" for index in range(len(self.devices), count)]
@@ -109,12 +111,13 @@ class Terms:
         if behind := spanned([device.name for device in self.devices if device.uuid in own]):
             against.append(Against("floors", f"floors come from these devices: {behind}"))
         subjects = [*(device.uuid for device in self.devices), *missing]
-        return Circumstances(
+        return replace(
+            of_run,
             required=requirements.required(requirements.applying(limits, sku, platform), level, subjects),
             expected_devices=count,
             sku=sku.name if sku else "",
             level=level,
-            against=against,
+            against=[*of_run.against, *against],
             not_judged=tuple(not_judged),
             overridden=sum(limit.overridden for limit in limits.values()),
             other_datasheet=sorted(sku.datasheet.overridden) if sku else (),

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
+from pytest_accel.core.run import Against, Circumstances
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.judging.facts.preconditions import SETTLE_STEP
@@ -19,7 +20,6 @@ from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
-    from pytest_accel.core.run import Against
     from pytest_accel.run.measuring import Measuring
     from pytest_accel.run.setup import Found
 
@@ -36,8 +36,7 @@ def lines(found: Found, items: Sequence[Any], against: Sequence[Against]) -> lis
         (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
     ]
     software: dict[str, Any] = {**versions_of(found.terms.devices), "torch": torch_version()}
-    around = found.terms.circumstances(software)
-    around = replace(around, against=[*against, *around.against])
+    around = found.terms.circumstances(software, Circumstances(against=against))
     reasons = [*around.narrowed, *around.texts("unasked", "run", "file")]
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
     total = _sum(_plan(found, list(requests.values())), len(found.devices), own)

@@ -16,6 +16,7 @@ from pytest_accel import probes
 from pytest_accel.core import clock, exits
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
+from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.fleet.delivery import files
@@ -84,7 +85,7 @@ class Node:
 
     @staticmethod
     def stopped(here: Session) -> int:
-        return here.finish("SIGTERM").exit
+        return here.finish(Circumstances(interrupted="SIGTERM")).exit
 
     def record(self, number: int) -> Any:
         return record.read(self.folder / "series" / f"run-{number}" / FILE)

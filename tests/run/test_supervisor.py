@@ -47,7 +47,7 @@ def send(event, **fields):
 def receive():
     return json.loads(sys.stdin.readline())
 
-keys = "metric unit value samples statistic seconds peak conditions details subject".split()
+keys = "metric unit value samples statistic seconds peak conditions details notes subject".split()
 result = dict.fromkeys(keys)
 
 """

@@ -58,8 +58,7 @@ def _result(run: Run) -> Iterator[str]:
     if {run.simulated, *(each.simulated for each in run.measurements)} == {True, False}:
         yield "a part of it was measured on a simulated node"
     stated, found = run.closing, close(run.verdicts, run.circumstances or Circumstances())
-    same = stated.result is found.result and stated.exit == found.exit
-    same = same and stated.result is not None and stated.result.value in stated.line
+    same = (found.result, found.exit) == (stated.result, stated.exit) and Result.words(stated.result) in stated.line
     if not same or (found.result is Result.ACCEPTED and found.line.partition(" (")[0] not in stated.line):
         says = f"it closed as '{stated.line}' with exit status {stated.exit}"
         yield printable(f"{says}, and what it holds closes as '{found.line}'")
