@@ -99,7 +99,7 @@ class Ours:
         for outcome in outcomes:
             if outcome.trouble:
                 raise SystemExit(f"{workload.metric} on {outcome.group[0].name}: {outcome.trouble['reason']}")
-            found.append(harmonic_mean(outcome.findings[0]["samples"]))
+            found.append(harmonic_mean(outcome.results[0]["samples"]))
         return found
 
 

@@ -23,7 +23,7 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku import ClassFloor, Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.core.yaml_nodes import Findings, Located
+from pytest_accel.core.yaml_nodes import Located, Mistakes
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.probes.declare import declarations
 from pytest_accel.skus import schema
@@ -116,11 +116,11 @@ def known(place: str) -> set[str]:
     for name in reversed(place.split(".") if place else []):
         listed = Located([value], "x.yaml", 1) if name.endswith("[]") else value
         value = Located({name.removesuffix("[]"): listed}, "x.yaml", 1)
-    findings = Findings()
-    schema.SKU(value, "", findings)
+    mistakes = Mistakes()
+    schema.SKU(value, "", mistakes)
     return {
         key
-        for line in map(str, findings.errors)
+        for line in map(str, mistakes.errors)
         if "unknown key" in line and "surely-unknown'" in line
         for key in line.partition("known: ")[2].rstrip(")").split(", ")
     }

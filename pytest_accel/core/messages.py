@@ -90,13 +90,13 @@ class Problem:
 
 @dataclass
 class Outcome:
-    """The blocks, findings and trouble that one worker sent for a request.
+    """The blocks, results and trouble that one worker sent for a request.
 
     `step` is the last step that a worker for several devices announced.
     """
 
     group: Group
     blocks: list[Message] = field(default_factory=list)
-    findings: list[Message] = field(default_factory=list)
+    results: list[Message] = field(default_factory=list)
     trouble: CallTrouble | None = None
     step: Message | None = None

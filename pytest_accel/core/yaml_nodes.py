@@ -21,9 +21,9 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS, ErrorAt
 from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
 
-MOST_FINDINGS = 100
+MOST_MISTAKES = 100
 """How many errors of one file are reported. A file with more is another kind of file, or made to keep us busy."""
-FINDING_CHARACTERS = 1_000
+MISTAKE_CHARACTERS = 1_000
 """Length of the longest error."""
 FILE_BYTES = MIB
 """Size of the largest YAML file that is read. The largest shipped one has 13 kB."""
@@ -73,15 +73,15 @@ class Located:
 
 
 @dataclass
-class Findings:
+class Mistakes:
     """The errors of a file, collected so that all of them are reported at once."""
 
     errors: list[ErrorAt] = field(default_factory=list)
 
     def add(self, at: Located, text: str) -> None:
         """Add an error with the place of the value. Raises BadFile if the file has too many."""
-        self.errors.append(ErrorAt(printable(at.file), at.line, printable(text, FINDING_CHARACTERS)))
-        if len(self.errors) >= MOST_FINDINGS:
+        self.errors.append(ErrorAt(printable(at.file), at.line, printable(text, MISTAKE_CHARACTERS)))
+        if len(self.errors) >= MOST_MISTAKES:
             raise BadFile(*self.errors, f"{at.file}: further errors are not looked for")
 
     def raise_if_any(self) -> None:
@@ -113,14 +113,14 @@ def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
 
     The same bytes give the same mapping, which nobody changes: all products of a vendor are merged on top of one file.
     """
-    findings = Findings()
+    mistakes = Mistakes()
     node = _compose(untrusted.decode(raw, shown), shown)
     if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
         raise BadFile(ErrorAt(shown, 1, f"the file is empty; it must begin with '{begins}'"))
-    root = _Values(shown, findings).of(node)
+    root = _Values(shown, mistakes).of(node)
     if not isinstance(root.data, dict):
-        findings.add(root, f"the file is not a mapping; it must begin with '{begins}'")
-    findings.raise_if_any()
+        mistakes.add(root, f"the file is not a mapping; it must begin with '{begins}'")
+    mistakes.raise_if_any()
     return root
 
 
@@ -173,9 +173,9 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
 class _Values:
     """The values of the nodes of one document. A value that aliases repeat is made once, and counted each time."""
 
-    def __init__(self, shown: str, findings: Findings) -> None:
+    def __init__(self, shown: str, mistakes: Mistakes) -> None:
         self._shown = shown
-        self._findings = findings
+        self._findings = mistakes
         self._count = 0
         self._made: dict[int, tuple[Located, int] | None] = {}
         """The value of each node with the number of values in it; None while it is being made."""
@@ -234,7 +234,7 @@ class _Values:
         return None
 
     def _visible(self, text: str, here: Located, key: str) -> str:
-        """Return a text as one line. An invisible character in it is a finding: the text would not be what it seems."""
+        """Return a text as one line. An invisible character in it is a mistake: the text would not be what it seems."""
         line = _one_line(text)
         if not line.isprintable():
             shown = f"{key and f'{key}: '}'{printable(line, SHOWN)}'"
@@ -278,8 +278,8 @@ def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
 
 # -- checks
 
-Check = Callable[[Located, str, Findings], Any]
-"""A function that returns a located value as plain data, or adds a finding and returns None."""
+Check = Callable[[Located, str, Mistakes], Any]
+"""A function that returns a located value as plain data, or adds a mistake and returns None."""
 
 Schema = dict[str, Any]
 """A JSON Schema, draft 2020-12."""
@@ -291,19 +291,19 @@ Found = TypeVar("Found")
 class StatedCheck(Generic[Found]):
     """A check that states the JSON Schema of the values that it accepts."""
 
-    check: Callable[[Located, str, Findings], Found]
+    check: Callable[[Located, str, Mistakes], Found]
     schema: Schema
 
-    def __call__(self, at: Located, key: str, findings: Findings) -> Found:
-        """Return the checked value under `key` of `at`; what is wrong with it is added to `findings`."""
-        return self.check(at, key, findings)
+    def __call__(self, at: Located, key: str, mistakes: Mistakes) -> Found:
+        """Return the checked value under `key` of `at`; what is wrong with it is added to `mistakes`."""
+        return self.check(at, key, mistakes)
 
     def stating(self, **keywords: Any) -> StatedCheck[Found]:
         """Return the same check with more keywords in its schema."""
         return replace(self, schema={**self.schema, **keywords})
 
 
-def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Findings], Found]], StatedCheck[Found]]:
+def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Mistakes], Found]], StatedCheck[Found]]:
     """Make a function a check that states `schema`."""
     return lambda check: StatedCheck(check, schema)
 
@@ -314,10 +314,10 @@ def schema_of(check: Check) -> Schema:
 
 
 @accepts({"type": "string", "pattern": r"\S"})
-def text(at: Located, key: str, findings: Findings) -> str | None:
+def text(at: Located, key: str, mistakes: Mistakes) -> str | None:
     """Require a text that is not empty; return it stripped."""
     if not isinstance(at.data, str) or not at.data.strip():
-        findings.add(at, f"{key}: expected text, found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected text, found {at.plain()!r}")
         return None
     return at.data.strip()
 
@@ -337,18 +337,18 @@ def _meant(written: str) -> str:
 
 
 @accepts({"type": "number"})
-def number(at: Located, key: str, findings: Findings) -> float | None:
+def number(at: Located, key: str, mistakes: Mistakes) -> float | None:
     """Require a finite number."""
     if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
         hint = _meant(at.data) if isinstance(at.data, str) else ""
-        findings.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
+        mistakes.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
         return None
     try:
         finite = math.isfinite(at.data)
     except OverflowError:  # a whole number of hundreds of digits
         finite = False
     if not finite:
-        findings.add(at, f"{key}: expected a finite number, found {str(at.data)[:20]}")
+        mistakes.add(at, f"{key}: expected a finite number, found {str(at.data)[:20]}")
         return None
     return at.data
 
@@ -357,10 +357,10 @@ def number_that(fits: Callable[[float], bool], expected: str, **schema: Any) -> 
     """Return a check that requires a finite number that `fits`, which is what `expected` says in words."""
 
     @accepts({"type": "number", **schema})
-    def check(at: Located, key: str, findings: Findings) -> float | None:
-        found = number(at, key, findings)
+    def check(at: Located, key: str, mistakes: Mistakes) -> float | None:
+        found = number(at, key, mistakes)
         if found is not None and not fits(found):
-            findings.add(at, f"{key}: expected {expected}, found {found:g}")
+            mistakes.add(at, f"{key}: expected {expected}, found {found:g}")
             return None
         return found
 
@@ -371,10 +371,10 @@ def that(fits: Callable[[Any], bool], expected: str, **schema: Any) -> StatedChe
     """Return a check that requires a value that `fits`, which is what `expected` says in words."""
 
     @accepts(schema)
-    def check(at: Located, key: str, findings: Findings) -> Any:
+    def check(at: Located, key: str, mistakes: Mistakes) -> Any:
         if fits(at.data):
             return at.data
-        findings.add(at, f"{key}: expected {expected}, found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected {expected}, found {at.plain()!r}")
         return None
 
     return check
@@ -391,7 +391,7 @@ flag = that(lambda found: isinstance(found, bool), "true or false", type="boolea
 
 
 @accepts({})
-def anything(at: Located, key: str, findings: Findings) -> Any:  # noqa: ARG001  a Check's signature
+def anything(at: Located, key: str, mistakes: Mistakes) -> Any:  # noqa: ARG001  a Check's signature
     """Accept any value."""
     return at.plain()
 
@@ -400,11 +400,11 @@ _DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 
 
 @accepts({"type": ["string", "integer"], "pattern": f"^{_DATE}$", "minimum": 1000, "maximum": 9999})
-def date(at: Located, key: str, findings: Findings) -> str | None:
+def date(at: Located, key: str, mistakes: Mistakes) -> str | None:
     """Require a year, a month or a day: 2026, 2026-11 or 2026-11-21."""
     shown = str(at.plain())
     if not re.fullmatch(_DATE, shown):
-        findings.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
+        mistakes.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
         return None
     return shown
 
@@ -413,9 +413,9 @@ def one_of(*choices: str) -> StatedCheck[str | None]:
     """Return a check that requires one of the choices."""
 
     @accepts({"type": "string", "enum": list(choices)})
-    def check(at: Located, key: str, findings: Findings) -> str | None:
+    def check(at: Located, key: str, mistakes: Mistakes) -> str | None:
         if at.data not in choices:
-            findings.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
+            mistakes.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
             return None
         return str(at.data)
 
@@ -426,11 +426,11 @@ def list_of(item: Check) -> StatedCheck[Any]:
     """Return a check that requires a list whose items pass `item`."""
 
     @accepts({"type": "array", "items": schema_of(item)})
-    def check(at: Located, key: str, findings: Findings) -> list[Any] | None:
+    def check(at: Located, key: str, mistakes: Mistakes) -> list[Any] | None:
         if not isinstance(at.data, list):
-            findings.add(at, f"{key}: expected a list, found {at.plain()!r}")
+            mistakes.add(at, f"{key}: expected a list, found {at.plain()!r}")
             return None
-        return [item(each, key, findings) for each in at.data]
+        return [item(each, key, mistakes) for each in at.data]
 
     return check
 
@@ -439,11 +439,11 @@ def mapping_of(value: Check) -> StatedCheck[Any]:
     """Return a check that requires a mapping with any keys, whose values pass `value`."""
 
     @accepts({"type": "object", "additionalProperties": schema_of(value)})
-    def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
+    def check(at: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
-            findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+            mistakes.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
             return None
-        return {name: value(each, f"{key}.{name}", findings) for name, each in at.data.items()}
+        return {name: value(each, f"{key}.{name}", mistakes) for name, each in at.data.items()}
 
     return check
 
@@ -454,20 +454,20 @@ def record_of(fields: Mapping[str, Check], required: Sequence[str] = ()) -> Stat
     demanded = {"required": list(required)} if required else {}
 
     @accepts({"type": "object", "properties": properties, "additionalProperties": False, **demanded})
-    def check(at: Located, key: str, findings: Findings) -> dict[str, Any] | None:
+    def check(at: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
         if not isinstance(at.data, dict):
-            findings.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+            mistakes.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
             return None
         checked: dict[str, Any] = {}
         prefix = f"{key}." if key else ""
         for name, each in at.data.items():
             if name in fields:
-                checked[name] = fields[name](each, prefix + name, findings)
+                checked[name] = fields[name](each, prefix + name, mistakes)
             else:
-                findings.add(each, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
+                mistakes.add(each, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
         for name in required:
             if name not in at.data:
-                findings.add(at, f"{key or 'the file'}: '{name}' is missing")
+                mistakes.add(at, f"{key or 'the file'}: '{name}' is missing")
         return checked
 
     return check

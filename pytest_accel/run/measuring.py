@@ -301,7 +301,7 @@ class Measuring:
 
         def keep(outcome: Outcome) -> None:
             """Keep what a worker found, but what another probe measures at this level."""
-            outcome.findings = [each for each in outcome.findings if self._own(request, each["metric"])]
+            outcome.results = [each for each in outcome.results if self._own(request, each["metric"])]
             outcomes.append(outcome)
 
         try:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.simulate.faults import PARAMETERS, told
@@ -140,15 +140,15 @@ class SimulatedCluster:
 
 
 def load_cluster(name: str) -> SimulatedCluster:
-    """Load a cluster by the path of its file. Raises BadFile with all findings."""
+    """Load a cluster by the path of its file. Raises BadFile with all mistakes."""
     path = Path(name)
     if not untrusted.exists(path):
         raise BadFile(f"{name}: there is no such cluster file")
     root, _ = yaml_nodes.read(path, name)
     check_kind(root, name)
-    findings = Findings()
-    found = _CLUSTER(root, "", findings) or {}
-    findings.raise_if_any()
+    mistakes = Mistakes()
+    found = _CLUSTER(root, "", mistakes) or {}
+    mistakes.raise_if_any()
     asked, sku, platform = product_of(found, root, path)
     faults = tuple(found.pop("faults", ()))
     rate = found.pop("gb_per_s", None) or healthy_pairs(platform)
@@ -160,10 +160,10 @@ def load_cluster(name: str) -> SimulatedCluster:
         for key, count in (("node", cluster.nodes), ("leaf", _leaves(cluster)), ("rail", cluster.devices)):
             places = each.nodes if key == "node" else [each.parameters[key]] if key in each.parameters else []
             if absent := [place for place in places if not 0 <= place < count]:
-                findings.add(at, f"{key}: there is no {key} {absent[0]}; the cluster has {count}, numbered from 0")
+                mistakes.add(at, f"{key}: there is no {key} {absent[0]}; the cluster has {count}, numbered from 0")
         if len(set(each.parameters.get("nodes", (0, 1)))) != 2:
-            findings.add(at, f"nodes: expected the numbers of two nodes, found {each.parameters['nodes']}")
-    findings.raise_if_any()
+            mistakes.add(at, f"nodes: expected the numbers of two nodes, found {each.parameters['nodes']}")
+    mistakes.raise_if_any()
     return cluster
 
 
@@ -178,14 +178,14 @@ def _leaves(cluster: SimulatedCluster) -> int:
     return -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
 
 
-def _fault(at: Located, key: str, findings: Findings) -> ClusterFault | None:
-    name = fault_name(at, key, findings, CLUSTER_FAULTS, "slow-node, node: 3")
+def _fault(at: Located, key: str, mistakes: Mistakes) -> ClusterFault | None:
+    name = fault_name(at, key, mistakes, CLUSTER_FAULTS, "slow-node, node: 3")
     if name is None:
         return None
     kind = CLUSTER_FAULTS[name]
     keys = {each: _CLUSTER_PARAMETERS[each][0] for each in kind.parameters} | {"fault": yaml_nodes.text}
     required = [each for each in kind.parameters if each not in kind.defaults]
-    found = yaml_nodes.record_of(keys, required)(at, key, findings) or {}
+    found = yaml_nodes.record_of(keys, required)(at, key, mistakes) or {}
     return ClusterFault(name, {**kind.defaults, **{each: found[each] for each in found if each != "fault"}})
 
 
@@ -198,7 +198,7 @@ _KEYS: Final[dict[str, Check]] = {
     **dict.fromkeys(("noise", "congestion"), _share),
     "faults": yaml_nodes.list_of(_fault),
 }
-_CLUSTER: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
+_CLUSTER: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
 
 
 def cluster_listing() -> list[str]:

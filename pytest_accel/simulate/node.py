@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.sku import Platform, Sku
-from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.probes.declare import declarations
 from pytest_accel.simulate import stated
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
@@ -68,7 +68,7 @@ class SimulatedNode:
 def load(name: str) -> SimulatedNode:
     """Load a node by the path of its file, or a healthy node by the name of a SKU.
 
-    Raises BadFile with all findings.
+    Raises BadFile with all mistakes.
     """
     if not name.endswith((".yaml", ".yml")) and "/" not in name:
         sku = loader.load(name)
@@ -81,9 +81,9 @@ def load(name: str) -> SimulatedNode:
     check_kind(root, name)
     if isinstance(root.data, dict) and "nodes" in root.data:
         raise BadFile(f"{name}: is a cluster file (it has 'nodes'), which is rehearsed with --accel-fabric")
-    findings = Findings()
-    found = _NODE(root, "", findings) or {}
-    findings.raise_if_any()
+    mistakes = Mistakes()
+    found = _NODE(root, "", mistakes) or {}
+    mistakes.raise_if_any()
     return _build(found, root, path, digest)
 
 
@@ -99,18 +99,18 @@ def check_kind(root: Located, name: str) -> None:
 def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> SimulatedNode:
     """Return the node of a file, after checking its keys against the SKU."""
     asked, sku, platform = product_of(found, root, path)
-    findings = Findings()
+    mistakes = Mistakes()
     for fault in found.get("faults", ()):
         if fault.name in NOT_OF.get(sku.vendor, ()):
-            findings.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
-    findings.raise_if_any()
+            mistakes.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
+    mistakes.raise_if_any()
     node = SimulatedNode(str(path), sku, asked, platform, found.get("seed", 0), tuple(found.get("faults", ())), digest)
     for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
         absent = [place for place in each.devices if place >= node.devices]
         if absent:
             known = f"{platform.name} has {node.devices}, numbered from 0"
-            findings.add(at, f"device: there is no device {absent[0]}; {known}")
-    findings.raise_if_any()
+            mistakes.add(at, f"device: there is no device {absent[0]}; {known}")
+    mistakes.raise_if_any()
     return node
 
 
@@ -147,16 +147,16 @@ def _check_vendor(sku: Sku, where: str) -> None:
         raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated")
 
 
-def fault_name(at: Located, key: str, findings: Findings, kinds: Mapping[str, Any], example: str) -> str | None:
+def fault_name(at: Located, key: str, mistakes: Mistakes, kinds: Mapping[str, Any], example: str) -> str | None:
     """Return the name of one entry of `faults`, whose other keys depend on its kind."""
     if not isinstance(at.data, dict) or "fault" not in at.data:
-        findings.add(at, f"{key}: expected a mapping such as {{fault: {example}}}, found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected a mapping such as {{fault: {example}}}, found {at.plain()!r}")
         return None
-    return yaml_nodes.one_of(*kinds)(at.data["fault"], f"{key}.fault", findings)
+    return yaml_nodes.one_of(*kinds)(at.data["fault"], f"{key}.fault", mistakes)
 
 
-def _fault(at: Located, key: str, findings: Findings) -> PlantedFault | None:
-    name = fault_name(at, key, findings, FAULTS, "slow-compute, device: 3")
+def _fault(at: Located, key: str, mistakes: Mistakes) -> PlantedFault | None:
+    name = fault_name(at, key, mistakes, FAULTS, "slow-compute, device: 3")
     if name is None:
         return None
     kind = FAULTS[name]
@@ -164,36 +164,36 @@ def _fault(at: Located, key: str, findings: Findings) -> PlantedFault | None:
     keys.update({} if kind.of_node else {"device": _places})
     keys.update({"at": _begin} if kind.begins else {})
     keys.update({parameter: PARAMETERS[parameter][0] for parameter in kind.parameters})
-    found = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(at, key, findings) or {}
+    found = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(at, key, mistakes) or {}
     probe, seconds = found.get("at") or ("", 0.0)
     parameters = {parameter: found[parameter] for parameter in kind.parameters if found.get(parameter) is not None}
     return PlantedFault(name, found.get("device") or (), probe, seconds, parameters)
 
 
-def _places(at: Located, key: str, findings: Findings) -> tuple[int, ...] | None:
+def _places(at: Located, key: str, mistakes: Mistakes) -> tuple[int, ...] | None:
     """Return the indices of one device or several."""
     places = at.plain() if isinstance(at.data, list) else [at.plain()]
     if not places or any(isinstance(place, bool) or not isinstance(place, int) or place < 0 for place in places):
-        findings.add(at, f"{key}: expected the number of a device, from 0 on, or a list of them; found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected the number of a device, from 0 on, or a list of them; found {at.plain()!r}")
         return None
     return tuple(places)
 
 
-def _begin(at: Located, key: str, findings: Findings) -> tuple[str, float] | None:
+def _begin(at: Located, key: str, mistakes: Mistakes) -> tuple[str, float] | None:
     """Return (probe, seconds after it begins). Without a probe the seconds count from the node's first load."""
     if isinstance(at.data, str):
         probe, _, late = at.data.partition("+")
         if probe in PROBES and (late or "0").replace(".", "", 1).isdigit():
             return probe, float(late or 0)
         known = yaml_nodes.nearest(probe, PROBES)
-        findings.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
+        mistakes.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
         return None
-    value = yaml_nodes.positive(at, key, findings)
+    value = yaml_nodes.positive(at, key, mistakes)
     return None if value is None else ("", value)
 
 
 whole = yaml_nodes.that(lambda found: type(found) is int, "a whole number")
-_NODE: Callable[[Located, str, Findings], Any] = yaml_nodes.record_of(
+_NODE: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(
     {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": whole, "faults": yaml_nodes.list_of(_fault)},
     required=("sku",),
 )

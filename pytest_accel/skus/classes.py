@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
-from pytest_accel.core.yaml_nodes import Findings, count, number, positive, text
+from pytest_accel.core.yaml_nodes import Mistakes, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
@@ -231,11 +231,11 @@ class Classes:
 
 @cache
 def read(path: Path) -> Classes:
-    """Read the file of the classes. Raises BadFile with all findings."""
+    """Read the file of the classes. Raises BadFile with all mistakes."""
     root, digest = yaml_nodes.read(path, FILE, begins="floors:")
-    findings = Findings()
-    found = _check(root, "", findings) or {}
-    findings.raise_if_any()
+    mistakes = Mistakes()
+    found = _check(root, "", mistakes) or {}
+    mistakes.raise_if_any()
     places = root.data["rows"].data
     keys = ("title", "metrics", "products", "figures", "platforms", "software", "widest")
     factors, at = found["floors"], root.data["floors"]

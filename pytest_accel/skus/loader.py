@@ -17,7 +17,7 @@ from pytest_accel.core.metrics import parse
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import Datasheet, DeclaredBy, Figure, Limit, Platform, Sku, Spread
 from pytest_accel.core.untrusted import BadFile, ErrorAt
-from pytest_accel.core.yaml_nodes import Findings, Located, items_of
+from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of
 from pytest_accel.probes.declare import declaration_of, unit_of
 from pytest_accel.skus import classes, methods, skeleton
 from pytest_accel.skus.budgets import levels_with_time
@@ -55,40 +55,40 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Sku:
-    """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all findings."""
+    """Load a SKU by its shipped name or by the path of a file. Raises BadFile with all mistakes."""
     return read(name)[0]
 
 
 def read(name: str) -> tuple[Sku, Located]:
     """Load a SKU as `load` does, and return with it the merged contents of its files with their places.
 
-    Raises BadFile with all findings.
+    Raises BadFile with all mistakes.
     """
     path = find(name)
-    findings = Findings()
-    layers = _read(path, (), findings)
+    mistakes = Mistakes()
+    layers = _read(path, (), mistakes)
     root, own_file = layers.root, None if _shipped(path) else shown(path)
     for key, at in [*limit_nodes(root), *limit_nodes(root, "figures")]:
         unit = unit_of(re.split(r"(?:limits|figures)\.", key)[-1])
         if isinstance(at.data, dict) and unit:
             at.data.setdefault("unit", replace(at, data=unit))
         elif isinstance(at.data, dict) and "unit" not in at.data:
-            findings.add(at, f"{key}: 'unit' is missing")
-    skeleton.find_unfilled(root, findings)
-    findings.raise_if_any()
-    found = SKU(root, "", findings) or {}
-    findings.raise_if_any()
-    check_limits(root, findings)
-    check_probes(root, findings)
-    check_spreads(root, findings)
-    findings.raise_if_any()
-    check_figures(root, findings)
-    check_methods(root, found.get("probes", {}), layers.own if own_file else (), findings)
-    check_whole(root, findings)
-    findings.raise_if_any()
+            mistakes.add(at, f"{key}: 'unit' is missing")
+    skeleton.find_unfilled(root, mistakes)
+    mistakes.raise_if_any()
+    found = SKU(root, "", mistakes) or {}
+    mistakes.raise_if_any()
+    check_limits(root, mistakes)
+    check_probes(root, mistakes)
+    check_spreads(root, mistakes)
+    mistakes.raise_if_any()
+    check_figures(root, mistakes)
+    check_methods(root, found.get("probes", {}), layers.own if own_file else (), mistakes)
+    check_whole(root, mistakes)
+    mistakes.raise_if_any()
     sku = _build(found, layers, own_file=own_file)
-    check_applicable(sku, root, layers.own, findings)
-    findings.raise_if_any()
+    check_applicable(sku, root, layers.own, mistakes)
+    mistakes.raise_if_any()
     return _with_class_floors(sku), root
 
 
@@ -159,24 +159,24 @@ class _Layers:
     """Metrics whose limits a user's file replaced, and what it states otherwise of datasheet and network."""
 
 
-def _read(path: Path, seen: tuple[Path, ...], findings: Findings) -> _Layers:
+def _read(path: Path, seen: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
     """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
     name = shown(path)
     raw = untrusted.read_bytes(path, name, most=yaml_nodes.FILE_BYTES)
     root, digest = yaml_nodes.parse(raw, name), hashlib.sha256(raw).hexdigest()
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     if "extends" in root.data:
-        base = _base(path, root.data["extends"], findings)
+        base = _base(path, root.data["extends"], mistakes)
         if base.resolve() in {*seen, path.resolve()}:
             at = root.data["extends"]
             raise BadFile(ErrorAt(at.file, at.line, f"extends: {at.data} leads back to this file"))
-        under = _read(base, (*seen, path.resolve()), findings)
+        under = _read(base, (*seen, path.resolve()), mistakes)
         own = [*under.own, *([] if _shipped(path) else [name])]
-        check_platforms(root, under.root, findings)
+        check_platforms(root, under.root, mistakes)
     else:
         under, own = _vendor(root), []
     for key, limit in limit_nodes(root):
-        _needs_source(key, limit, dict(limit_nodes(under.root)).get(key), findings)
+        _needs_source(key, limit, dict(limit_nodes(under.root)).get(key), mistakes)
     ours, theirs = ({key.rpartition("limits.")[2] for key, _ in limit_nodes(each)} for each in (root, under.root))
     merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
     changed = _other_values(merged, under.root) if own else ()
@@ -233,13 +233,13 @@ def _vendor(root: Located) -> _Layers:
 def extended(path: Path, root: Located) -> Path | None:
     """Return the path of the file that a file extends, given its merged contents; None if it extends none."""
     at = root.data.get("extends")
-    return _base(path, at, Findings()) if at is not None and at.file == shown(path) else None
+    return _base(path, at, Mistakes()) if at is not None and at.file == shown(path) else None
 
 
-def _base(path: Path, extends: Located, findings: Findings) -> Path:
+def _base(path: Path, extends: Located, mistakes: Mistakes) -> Path:
     """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
-    name = yaml_nodes.text(extends, "extends", findings)
-    findings.raise_if_any()
+    name = yaml_nodes.text(extends, "extends", mistakes)
+    mistakes.raise_if_any()
     beside = path.parent / str(name)
     try:
         return find(str(beside) if beside.suffix in (".yaml", ".yml") else str(name))
@@ -247,13 +247,13 @@ def _base(path: Path, extends: Located, findings: Findings) -> Path:
         raise BadFile(ErrorAt(extends.file, extends.line, f"extends: {bad}")) from None
 
 
-def _needs_source(key: str, over: Located, under: Located | None, findings: Findings) -> None:
+def _needs_source(key: str, over: Located, under: Located | None, mistakes: Mistakes) -> None:
     """Find a changed figure without its own source, since the source of the replaced figure does not apply to it."""
     if under is None or not isinstance(over.data, dict):
         return
     changed = [name for name in SOURCED_KEYS if name in over.data]
     if changed and "source" not in over.data:
-        findings.add(over, f"{key}: overrides {changed[0]}, so it needs its own source")
+        mistakes.add(over, f"{key}: overrides {changed[0]}, so it needs its own source")
 
 
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:

@@ -12,7 +12,7 @@ from functools import cache
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
-from pytest_accel.core.yaml_nodes import Findings, Located, items_of, nearest
+from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
 
@@ -60,7 +60,7 @@ def _closest(name: str, known: Iterable[str]) -> str:
     return f"names begin with {', '.join(sorted(first))}"
 
 
-def check_platforms(root: Located, under: Located, findings: Findings) -> None:
+def check_platforms(root: Located, under: Located, mistakes: Mistakes) -> None:
     """Find platforms that the extended file does not have and that look like a misspelt one of it.
 
     A platform of one's own is new on purpose if it has a title; without one, it must state more than limits, under a
@@ -73,6 +73,6 @@ def check_platforms(root: Located, under: Located, findings: Findings) -> None:
         near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.8)
         if near or not set(at.data) - {"limits", "source"}:
             hint = nearest(name, known)
-            findings.add(
+            mistakes.add(
                 at, f"platforms.{name}: the extended file has no such platform; {hint}; one of your own states a title"
             )

@@ -15,7 +15,7 @@ import yaml
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, Source
-from pytest_accel.core.yaml_nodes import Check, Findings, Located, StatedCheck, count, flag, positive, text
+from pytest_accel.core.yaml_nodes import Check, Located, Mistakes, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
 
@@ -65,23 +65,23 @@ _source_keys = yaml_nodes.record_of(
 
 
 @yaml_nodes.accepts(_source_keys.schema)
-def _source(at: Located, key: str, findings: Findings) -> Source | None:
+def _source(at: Located, key: str, mistakes: Mistakes) -> Source | None:
     """Return a source."""
-    known = len(findings.errors)
-    found = _source_keys(at, key, findings)
-    if len(findings.errors) > known:
+    known = len(mistakes.errors)
+    found = _source_keys(at, key, mistakes)
+    if len(mistakes.errors) > known:
         return None
     return Source(**{**found, "levels": tuple(found.get("levels", ()))})
 
 
 @yaml_nodes.accepts({"type": "string", "pattern": versions.PATTERN})
-def _range(at: Located, key: str, findings: Findings) -> str | None:
+def _range(at: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return a range of versions such as ">=1.2"."""
-    found = text(at, key, findings)
+    found = text(at, key, mistakes)
     try:
         return found and versions.parse(found).text
     except versions.BadRange as bad:
-        findings.add(at, f"{key}: {bad}")
+        mistakes.add(at, f"{key}: {bad}")
         return None
 
 
@@ -90,20 +90,20 @@ software_check = yaml_nodes.mapping_of(_range)
 
 
 @yaml_nodes.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
-def _floor(at: Located, key: str, findings: Findings) -> float | str | None:
+def _floor(at: Located, key: str, mistakes: Mistakes) -> float | str | None:
     """Return a floor: a number, or "derived"."""
-    return "derived" if at.data == "derived" else yaml_nodes.number(at, key, findings)
+    return "derived" if at.data == "derived" else yaml_nodes.number(at, key, mistakes)
 
 
 @yaml_nodes.accepts({"type": "string"})
-def _vendor(at: Located, key: str, findings: Findings) -> str | None:
+def _vendor(at: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
     known = registry.registered()
     if not known.vendors:
-        findings.add(at, f"{key}: no vendor is known: {'; '.join(known.problems.values())}")
+        mistakes.add(at, f"{key}: no vendor is known: {'; '.join(known.problems.values())}")
         return None
     check: yaml_nodes.Check = yaml_nodes.one_of(*known.vendors, *known.problems)
-    found: str | None = check(at, key, findings)
+    found: str | None = check(at, key, mistakes)
     return found
 
 
@@ -120,9 +120,9 @@ _other_bounds = yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"),
 
 
 @yaml_nodes.accepts({"anyOf": [{"type": "number"}, _alone.schema]})
-def _warn(at: Located, key: str, findings: Findings) -> Any:
+def _warn(at: Located, key: str, mistakes: Mistakes) -> Any:
     """Return a warning limit: a second bound as a number, or the only bound of a fact by its kind."""
-    return (_alone if isinstance(at.data, dict) else yaml_nodes.number)(at, key, findings)
+    return (_alone if isinstance(at.data, dict) else yaml_nodes.number)(at, key, mistakes)
 
 
 _limit_keys = yaml_nodes.record_of(
@@ -154,21 +154,21 @@ BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference", "by_ring")
 
 
 @yaml_nodes.accepts(_limit_keys.schema)
-def _limit(at: Located, key: str, findings: Findings) -> Any:
+def _limit(at: Located, key: str, mistakes: Mistakes) -> Any:
     """Return a limit. A unit that is only larger or smaller than ours is an error that says how the figures read."""
     keys = at.data if isinstance(at.data, dict) else {}
     unit = keys.get("unit")
     given = str(unit.data) if unit else ""
     ours = units.unit_meant(given)
     if effect := keys.get("effect"):
-        findings.add(effect, f"{key}.effect: {_instead(key, keys)}")
+        mistakes.add(effect, f"{key}.effect: {_instead(key, keys)}")
         keys = {name: value for name, value in keys.items() if name not in ("effect", "because")}
         at = replace(at, data=keys)
     if unit is None or ours is None:
-        return _limit_keys(at, key, findings)
+        return _limit_keys(at, key, mistakes)
     figures = {name: keys[name].data for name in BOUNDS_IN_UNIT if name in keys and keys[name].file == unit.file}
-    findings.add(unit, f"{key}.unit: {given} is not used; write {units.rewritten(figures, given, ours)}")
-    return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, findings)
+    mistakes.add(unit, f"{key}.unit: {given} is not used; write {units.rewritten(figures, given, ours)}")
+    return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, mistakes)
 
 
 def _instead(key: str, keys: Mapping[str, Located]) -> str:
@@ -192,12 +192,12 @@ _limits = yaml_nodes.mapping_of(_limit)
 
 
 @yaml_nodes.accepts({"anyOf": [positive.schema, yaml_nodes.list_of(positive).schema]})
-def _value(at: Located, key: str, findings: Findings) -> tuple[float, float] | None:
+def _value(at: Located, key: str, mistakes: Mistakes) -> tuple[float, float] | None:
     """Return the lowest and the highest published value: a number is both."""
     given = at if isinstance(at.data, list) else replace(at, data=[at])
-    found: Any = yaml_nodes.list_of(positive)(given, key, findings)
+    found: Any = yaml_nodes.list_of(positive)(given, key, mistakes)
     if not found or len(found) > 2 or None in found or found[0] > found[-1]:
-        findings.add(at, f"{key}: expected a number, or [lowest, highest], found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected a number, or [lowest, highest], found {at.plain()!r}")
         return None
     return found[0], found[-1]
 
@@ -216,11 +216,11 @@ _figure_keys = yaml_nodes.record_of(
 
 
 @yaml_nodes.accepts(_figure_keys.schema)
-def _figure(at: Located, key: str, findings: Findings) -> Any:
+def _figure(at: Located, key: str, mistakes: Mistakes) -> Any:
     """Return what was published for a metric."""
     if isinstance(at.data, dict) and ("value" in at.data) == ("at_least" in at.data):
-        findings.add(at, f"{key}: needs one of value and at_least")
-    return _figure_keys(at, key, findings)
+        mistakes.add(at, f"{key}: needs one of value and at_least")
+    return _figure_keys(at, key, mistakes)
 
 
 _figures = yaml_nodes.mapping_of(_figure)

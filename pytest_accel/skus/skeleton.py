@@ -12,7 +12,7 @@ from string import Template
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
-from pytest_accel.core.yaml_nodes import Findings, Located
+from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 TODO = "TODO"
 """The value that a reader of the file has to replace."""
@@ -26,11 +26,11 @@ LINKS = (("nvlink_count", "nvlink_gb_per_s", "NVLinks"), ("xgmi_up", "xgmi_gb_pe
 """The facts that tell number and rate of the links to the peers, and what the links are."""
 
 
-def find_unfilled(root: Located, findings: Findings) -> None:
-    """Add a finding for every value below `root` that is still to be filled in; one that is aliased counts once."""
+def find_unfilled(root: Located, mistakes: Mistakes) -> None:
+    """Add a mistake for every value below `root` that is still to be filled in; one that is aliased counts once."""
     found = {(at.where, key.rpartition(".")[2]): (at, key) for key, at in reversed(list(_unfilled(root, "")))}
     for at, key in sorted(found.values(), key=lambda each: each[0].line):
-        findings.add(at, f"{key}: still {TODO}; write the value, or delete the line if there is none")
+        mistakes.add(at, f"{key}: still {TODO}; write the value, or delete the line if there is none")
 
 
 def _unfilled(at: Located, key: str) -> Iterator[tuple[str, Located]]:

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.run import WaiversEntry
 from pytest_accel.core.verdict import Verdict, Waiver
-from pytest_accel.core.yaml_nodes import Findings, Located
+from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 """Limits that cannot be waived, because they identify what was measured."""
@@ -79,30 +79,30 @@ def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
 # -- the file
 
 
-def _metric(at: Located, key: str, findings: Findings) -> str | None:
+def _metric(at: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return the metric of a limit that can be waived."""
-    metric = yaml_nodes.text(at, key, findings)
+    metric = yaml_nodes.text(at, key, mistakes)
     if metric in NEVER:
-        findings.add(at, f"{key}: {metric} can never be waived, because it identifies what was measured")
+        mistakes.add(at, f"{key}: {metric} can never be waived, because it identifies what was measured")
     elif metric and "." not in metric:
-        findings.add(at, f"{key}: {metric!r} is not a metric, such as host.acs or matmul.bf16")
+        mistakes.add(at, f"{key}: {metric!r} is not a metric, such as host.acs or matmul.bf16")
     return metric
 
 
-def _day(at: Located, key: str, findings: Findings) -> date | None:
+def _day(at: Located, key: str, mistakes: Mistakes) -> date | None:
     """Return a date in ISO format."""
     try:
         return date.fromisoformat(str(at.plain()))
     except ValueError:
-        findings.add(at, f"{key}: expected a date such as 2026-12-31, found {at.plain()!r}")
+        mistakes.add(at, f"{key}: expected a date such as 2026-12-31, found {at.plain()!r}")
         return None
 
 
-def _devices(at: Located, key: str, findings: Findings) -> Any:
+def _devices(at: Located, key: str, mistakes: Mistakes) -> Any:
     """Return the UUIDs or serial numbers of at least one device."""
-    devices = yaml_nodes.list_of(yaml_nodes.text)(at, key, findings)
+    devices = yaml_nodes.list_of(yaml_nodes.text)(at, key, mistakes)
     if devices == []:
-        findings.add(at, f"{key}: names no device; to waive the limit on all devices, remove the key")
+        mistakes.add(at, f"{key}: names no device; to waive the limit on all devices, remove the key")
     return devices
 
 
@@ -127,11 +127,11 @@ _FILE = yaml_nodes.record_of(
 
 
 def load(path: Path, host: str, today: date) -> Waivers:
-    """Read a waiver file. Raises BadFile with all findings, each with its line."""
+    """Read a waiver file. Raises BadFile with all mistakes, each with its line."""
     root, digest = yaml_nodes.read(path, str(path), "waivers:")
-    findings = Findings()
-    contents: Mapping[str, Any] = _FILE(root, "", findings) or {}
-    findings.raise_if_any()
+    mistakes = Mistakes()
+    contents: Mapping[str, Any] = _FILE(root, "", mistakes) or {}
+    mistakes.raise_if_any()
     entries = [
         Waiver(**{**fields, "devices": tuple(fields.get("devices", ()))}, origin=at.where)
         for fields, at in zip(contents["waivers"], root.data["waivers"].data, strict=True)

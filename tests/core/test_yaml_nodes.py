@@ -7,7 +7,7 @@ import pytest
 from tabled import tables
 
 from pytest_accel.core import yaml_nodes
-from pytest_accel.core.yaml_nodes import BadFile, Check, Findings, Located
+from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 
 ROWS = tables("core/yaml-nodes")
 
@@ -20,8 +20,8 @@ def parsed(tmp_path: Path, text: str | bytes) -> Located:
 
 def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
     """The value of key `it` after a check, and what was found wrong with it."""
-    findings = Findings()
-    return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", findings), [*map(str, findings.errors)]
+    mistakes = Mistakes()
+    return check(parsed(tmp_path, f"it: {yaml}\n").data["it"], "it", mistakes), [*map(str, mistakes.errors)]
 
 
 LATIN = (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text")
@@ -84,7 +84,7 @@ def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
     """Each is looked up among all known keys, which takes time."""
     many = parsed(tmp_path, "".join(f"key{n}: 1\n" for n in range(10_000)))
     with pytest.raises(BadFile) as bad:
-        yaml_nodes.record_of({"a": yaml_nodes.number})(many, "", Findings())
+        yaml_nodes.record_of({"a": yaml_nodes.number})(many, "", Mistakes())
     assert str(bad.value).count("\n") == 100
     assert str(bad.value).endswith("mine.yaml: further errors are not looked for")
 

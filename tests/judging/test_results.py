@@ -40,14 +40,14 @@ def per_node(outcomes: Sequence[Outcome], asked: Request) -> list[Measurement]:
     return results.per_node(outcomes, asked, peak_of)
 
 
-def finding(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -> dict[str, Any]:
+def result(metric: str = "matmul.bf16", unit: str = "TFLOPS", **changes: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("value", "peak", "subject", "wrong"))
     empty: dict[str, Any] = {"samples": [], "seconds": [], "details": {}, "notes": [], "conditions": {"dtype": "bf16"}}
-    return {"event": "finding", "metric": metric, "unit": unit, "statistic": "mean", **nothing, **empty, **changes}
+    return {"event": "result", "metric": metric, "unit": unit, "statistic": "mean", **nothing, **empty, **changes}
 
 
-def outcome(*findings: dict[str, Any], gpu: int = 0, **changes: Any) -> Outcome:
-    return Outcome((GPUS[gpu],), findings=list(findings), **changes)
+def outcome(*results: dict[str, Any], gpu: int = 0, **changes: Any) -> Outcome:
+    return Outcome((GPUS[gpu],), results=list(results), **changes)
 
 
 DIED = CallTrouble("device", "killed by SIGKILL", "crashed")
@@ -58,9 +58,9 @@ def mine(device: Any) -> Any:
 
 
 def own(**changes: Any) -> Measurement:
-    """What comes of a finding of the user's own probe."""
+    """What comes of a result of the user's own probe."""
     asked = Request(declaration_for(mine), {}, "mine", "", started=10.0, ended=20.0)
-    (found,) = per_device(outcome(finding(**{"metric": "mine", **changes})), asked)
+    (found,) = per_device(outcome(result(**{"metric": "mine", **changes})), asked)
     return found
 
 
@@ -95,7 +95,7 @@ def test_what_a_record_could_not_be_read_with_is_not_kept(changes: dict[str, Any
 
 
 def test_the_value_is_work_over_time_as_its_estimate_and_the_peak_that_of_the_datasheet() -> None:
-    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], seconds=[0.2, 0.1])), call())
+    (found,) = per_device(outcome(result(samples=[700.0, 720.0], seconds=[0.2, 0.1])), call())
     assert (found.metric, found.subject) == ("matmul.bf16", "GPU-0")
     assert found.estimate
     assert found.value == pytest.approx(found.estimate.mean) == pytest.approx(2 / (1 / 700 + 1 / 720))
@@ -107,24 +107,24 @@ def test_the_value_is_work_over_time_as_its_estimate_and_the_peak_that_of_the_da
 
 def test_a_peak_measured_beside_stands_over_the_datasheet() -> None:
     beside = {"value": 800.0, "source": "beside", "samples": [790.0, 810.0], "provisional": True}
-    (found,) = per_device(outcome(finding(samples=[700.0, 720.0], peak=beside)), call())
+    (found,) = per_device(outcome(result(samples=[700.0, 720.0], peak=beside)), call())
     assert found.peak == Peak(800.0, "beside", samples=(790.0, 810.0), provisional=True)
 
 
 def test_the_value_is_the_median_of_the_samples_where_the_probe_says_so() -> None:
     samples, limit = [700.0, 710.0, 720.0, 100.0, 705.0], Limit("matmul.bf16", "TFLOPS", floor=690.0)
-    (found,) = per_device(outcome(finding(samples=samples, statistic="median")), call())
+    (found,) = per_device(outcome(result(samples=samples, statistic="median")), call())
     assert (found.value, found.statistic, found.estimate and found.estimate.mean) == (705.0, "median", 705.0)
-    (mean,) = per_device(outcome(finding(samples=samples)), call())
+    (mean,) = per_device(outcome(result(samples=samples)), call())
     assert [judge([each], limit).status for each in (found, mean)] == [Status.PASS, Status.FAIL]
 
 
 def test_the_method_of_a_metric_is_added_to_what_a_packaged_probe_finds() -> None:
     asked = replace(call("soak.rate"), declaration=declaration_for(soak), conditions={"dtype": "bf16", "m": 64})
-    (found,) = per_device(outcome(finding("matmul.bf16", "TFLOPS", samples=[700.0] * 5)), asked)
+    (found,) = per_device(outcome(result("matmul.bf16", "TFLOPS", samples=[700.0] * 5)), asked)
     assert (found.conditions["shape"], found.conditions["statistic"]) == ("64x8192x8192", "mean")
     assert "engine" not in own(metric="host_copy.h2d", unit="GB/s", samples=[50.0] * 5).conditions, "by our name alone"
-    (found,) = per_device(outcome(finding(value=1.0)), call("matmul.bf16@m=64", suffix="@m=64"))
+    (found,) = per_device(outcome(result(value=1.0)), call("matmul.bf16@m=64", suffix="@m=64"))
     assert found.metric == "matmul.bf16@m=64"
 
 
@@ -145,12 +145,12 @@ def test_the_kind_of_a_trouble_is_kept() -> None:
 
 
 def test_a_trouble_is_kept_beside_what_was_found() -> None:
-    found = per_device(outcome(finding("soak.rate", value=1.0), trouble=DIED), call("soak.droop_slow"))
+    found = per_device(outcome(result("soak.rate", value=1.0), trouble=DIED), call("soak.droop_slow"))
     assert [(each.metric, each.trouble is None) for each in found] == [("soak.rate", True), ("soak.droop_slow", False)]
-    late = per_device(outcome(finding(samples=[700.0]), trouble=DIED), call())
+    late = per_device(outcome(result(samples=[700.0]), trouble=DIED), call())
     assert judge(late, Limit("matmul.bf16", "TFLOPS", floor=1.0)).status is Status.FAIL, "it died after its last figure"
-    row = finding("peer_copy.one_way", "GB/s", value=1.0, subject="GPU-0")
-    pair = per_device(Outcome(tuple(GPUS[:2]), findings=[row], trouble=DIED), call("peer_copy.one_way"))
+    row = result("peer_copy.one_way", "GB/s", value=1.0, subject="GPU-0")
+    pair = per_device(Outcome(tuple(GPUS[:2]), results=[row], trouble=DIED), call("peer_copy.one_way"))
     assert [each.subject for each in pair if each.trouble] == ["GPU-0", "GPU-1"]
 
 
@@ -159,7 +159,7 @@ def test_a_trouble_is_kept_beside_what_was_found() -> None:
 
 def ranks(values: Sequence[float | None], unit: str) -> Measurement:
     """The measurement of a collective whose ranks found `values`."""
-    outcomes = [outcome(finding("x.y", unit, value=value), gpu=place) for place, value in enumerate(values)]
+    outcomes = [outcome(result("x.y", unit, value=value), gpu=place) for place, value in enumerate(values)]
     (found,) = per_node(outcomes, call("x.y"))
     return found
 
@@ -183,7 +183,7 @@ def test_a_rank_that_found_no_number_is_never_averaged_away() -> None:
 
 def test_several_metrics_of_a_collective_are_kept_apart() -> None:
     outcomes = [
-        outcome(finding("ddp.step_ms", "ms", value=10.0 + i), finding("mine.share", "1", value=0.1 * i), gpu=i)
+        outcome(result("ddp.step_ms", "ms", value=10.0 + i), result("mine.share", "1", value=0.1 * i), gpu=i)
         for i in range(2)
     ]
     found = per_node(outcomes, call("ddp.step_ms"))
@@ -217,7 +217,7 @@ def test_a_memory_error_that_ended_a_context_is_one_and_no_lost_device() -> None
 
 
 def exact(gpu: int, checksum: int, wrong: str | None = None) -> Measurement:
-    told = finding("exact_matmul.bf16", "count", value=0, details={"checksum": checksum}, wrong=wrong)
+    told = result("exact_matmul.bf16", "count", value=0, details={"checksum": checksum}, wrong=wrong)
     (found,) = per_device(outcome(told, gpu=gpu), call("exact_matmul.bf16"))
     return found
 

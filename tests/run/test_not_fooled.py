@@ -114,7 +114,7 @@ def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: s
 
 
 def test_what_a_library_prints_in_a_worker_is_no_message_of_it(tmp_path: Path) -> None:
-    lines = [f'{{"event": "{event}"}}' for event in ("finding", "opened", "error", "tuning", "at", "done", "reading")]
+    lines = [f'{{"event": "{event}"}}' for event in ("result", "opened", "error", "tuning", "at", "done", "reading")]
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if any(each.endswith(('.worker', '.sensor')) for each in sys.orig_argv):\n"

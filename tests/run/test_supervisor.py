@@ -207,10 +207,10 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 
 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
-    found = 'receive()\nsend("finding", **result)\nsend("done")\ninput()'
+    found = 'receive()\nsend("result", **result)\nsend("done")\ninput()'
     calls = called(start, found, "receive()\ntime.sleep(1000)")
     conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
-    assert calls[0].findings
+    assert calls[0].results
     assert calls[0].trouble is None
     assert calls[1].trouble
     assert calls[1].trouble.kind == "need"
@@ -250,7 +250,7 @@ def test_log_on_a_full_disk(tmp_path: Path) -> None:
 
 
 GARBAGE = (
-    *('{"event":"finding","x":1}', '{"event":"opened"}', '{"event":"opened","software":{}}', '{"event":"error"}'),
+    *('{"event":"result","x":1}', '{"event":"opened"}', '{"event":"opened","software":{}}', '{"event":"error"}'),
     *('{"event":"at"}', '{"event":"tuning"}', '{"event":"block"}', '{"event":["done"]}', '{"event":"died"}', "[1]"),
 )
 
@@ -260,7 +260,7 @@ def test_lines_that_look_like_messages_are_none(start: Start) -> None:
     (call,) = called(start, f"for line in {GARBAGE}:\n    print(line, flush=True)\n{STEPS.format(pause=0)}")
     conduct([call], patience=PATIENCE)
 
-    assert (call.state, call.trouble, len(call.blocks), len(call.findings)) == ("over", None, 1, 1)
+    assert (call.state, call.trouble, len(call.blocks), len(call.results)) == ("over", None, 1, 1)
     assert all(line in call.child.log.read_text() for line in GARBAGE if "done" not in line and "{}" not in line)
 
 
@@ -273,7 +273,7 @@ send("block", seconds=1, at=time.time())
 time.sleep(0.1)
 send("settled")
 assert receive()["event"] == "release"
-send("finding", **result, at=time.time())
+send("result", **result, at=time.time())
 send("done")
 input()
 """
@@ -285,7 +285,7 @@ def test_in_step(start: Start) -> None:
     dead, *calls = called(start, *steps)
     conduct([dead, *calls], patience=PATIENCE)
     begun = [call.blocks[0]["at"] for call in calls]
-    ended = [call.findings[0]["at"] for call in calls]
+    ended = [call.results[0]["at"] for call in calls]
 
     assert dead.trouble == CallTrouble("device", "it ended with exit code 1", "crashed", exited=True)
     assert [call.trouble for call in calls] == [None, None]
@@ -304,7 +304,7 @@ def test_in_turn(start: Start) -> None:
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
     begun = [call.blocks[0]["at"] for call in alive]
-    done = [call.findings[0]["at"] for call in alive]
+    done = [call.results[0]["at"] for call in alive]
 
     assert len(alive) == 3
     assert begun[0] >= began + 1
@@ -550,7 +550,7 @@ def test_peers_that_die_cost_no_device(pool: WorkerPool, devices: list[Device]) 
     assert reasons[2] == "the worker process of peers ended in dies.peers and in dies.peers"
     assert [each.untried for each in troubles] == [False, False, True]
     assert [each.trouble for each in after.values()] == [None] * len(devices)
-    assert all(each.findings for each in after.values())
+    assert all(each.results for each in after.values())
 
 
 @pytest.mark.usefixtures("stub_torch")
@@ -581,7 +581,7 @@ def test_peers_without_a_lost_device(pool: WorkerPool, devices: list[Device]) ->
     assert (found[first.name].trouble or NONE).kind == "device"
     assert "ended in dies.together and in dies.together" in (found[first.name].trouble or NONE).reason
     assert rest.trouble is None
-    assert rest.findings
+    assert rest.results
 
 
 @pytest.mark.slow

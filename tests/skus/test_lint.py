@@ -66,7 +66,7 @@ def edit(folder: Path, *changes: tuple[str, str], name: str = "mine") -> None:
 
 
 def found(*names: str) -> list[tuple[str, int, str]]:
-    """Every unexplained finding as (rule, line, key)."""
+    """Every unexplained message as (rule, line, key)."""
     return [(each.rule, each.line, each.key) for each in lint.lint(names, TODAY).open]
 
 
@@ -81,16 +81,16 @@ def test_a_slip_is_caught_by_its_rule_alone(shipped: Path, slip: dict[str, Any])
 @pytest.mark.parametrize(
     ("rule", "severity", "says"),
     [
-        ("healthy", "warning", "expected a finding: delete the entry"),
+        ("healthy", "warning", "expected a message: delete the entry"),
         ("helthy", "error", "expected a rule; did you mean 'healthy'"),
     ],
 )
 def test_an_explanation_of_nothing_is_found_itself(shipped: Path, rule: str, severity: str, says: str) -> None:
     with (shipped / "mine.yaml").open("a") as file:
         file.write(f"explained:\n  - {{rule: {rule}, key: limits.matmul.fp8, reason: it was}}\n")
-    (finding,) = lint.lint([], TODAY).open
-    assert (finding.rule, finding.severity, finding.line) == ("explained", severity, 38)
-    assert says in finding.expected
+    (message,) = lint.lint([], TODAY).open
+    assert (message.rule, message.severity, message.line) == ("explained", severity, 38)
+    assert says in message.expected
 
 
 def test_everything_that_no_run_accepts_is_found_at_once_and_the_other_files_too(shipped: Path) -> None:
@@ -185,10 +185,10 @@ def test_the_report_as_json(shipped: Path, capsys: pytest.CaptureFixture[str]) -
     edit(shipped, ("floor: 1200", "floor: 880"))
     status, lines = run(capsys, "--format", "json")
     report = json.loads("\n".join(lines))
-    (finding,) = report.pop("findings")
+    (message,) = report.pop("messages")
     assert status == 4
     assert report == {"files": 2, "limits": 16, "errors": 0, "warnings": 1}
-    assert (finding["file"], finding["line"], finding["rule"]) == ("mine.yaml", 15, "healthy")
+    assert (message["file"], message["line"], message["rule"]) == ("mine.yaml", 15, "healthy")
 
 
 def test_a_file_that_is_not_there_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None:

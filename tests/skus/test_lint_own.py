@@ -60,7 +60,7 @@ def test_a_slip_of_a_published_datasheet_is_found(
     assert set(rules_found) <= found_here, found_here
 
 
-# -- whose finding it is
+# -- whose message it is
 
 
 @pytest.mark.parametrize(("line", "rule"), ROWS["beside"])
@@ -114,26 +114,26 @@ def test_a_shipped_explanation_covers_what_the_shipped_file_finds(tmp_path: Path
     )
     report = lint.lint([own(tmp_path, *lines, extends="gaudi3")], TODAY)
     assert report.clean, lint_report.text(report)
-    assert "in kelvin" in {each.explained for each in report.findings}
+    assert "in kelvin" in {each.explained for each in report.messages}
     assert "dtypes" in {each.rule for each in report.below if each.explained}
 
 
 def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(tmp_path: Path) -> None:
     path = own(tmp_path, "limits: {matmul.fp16: {floor: 560, SOURCE}}", extends="mi300x")
     assert "explained" not in {
-        each.rule for each in [*lint.lint([path], TODAY).findings, *lint.lint([path], TODAY).below]
+        each.rule for each in [*lint.lint([path], TODAY).messages, *lint.lint([path], TODAY).below]
     }
 
 
 # -- PCIe generation and width, links
 
 
-@pytest.mark.parametrize(("limit", "extends", "finding"), ROWS["links"])
-def test_a_limit_below_the_link_of_the_product_is_found(tmp_path: Path, limit: str, extends: str, finding: str) -> None:
+@pytest.mark.parametrize(("limit", "extends", "message"), ROWS["links"])
+def test_a_limit_below_the_link_of_the_product_is_found(tmp_path: Path, limit: str, extends: str, message: str) -> None:
     report = lint.lint([own(tmp_path, f"limits: {{{limit}}}", extends=extends)], TODAY)
     told = [f"{each.value}, {each.expected}" for each in report.open if each.rule == "stated" and each.line == 3]
-    assert len(report.open) == len(told) == bool(finding)
-    assert all(each.startswith(finding) for each in told)
+    assert len(report.open) == len(told) == bool(message)
+    assert all(each.startswith(message) for each in told)
 
 
 def test_a_narrower_platform_of_ones_own_is_no_finding(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_lint_finds_what_no_node_has(tmp_path: Path) -> None:
     for path, stated in files.items():
         Path(path).write_text(WRONG.format(fabric=stated))
     said = dict.fromkeys(files, "")
-    for each in lint([*files], "2026-11-27").findings:
+    for each in lint([*files], "2026-11-27").messages:
         said[each.file] += f"{each.key}: {each.value}: {each.expected}\n" if ".fabric" in each.key else ""
     assert [path for path in files if expected[files[path]] not in said[path]] == []
     assert [stated for path, stated in files.items() if said[path] and not expected[stated]] == []

@@ -1,4 +1,4 @@
-"""Mistakes in a threshold file: each line of the tables in tests/data gets the error, or the finding, beside it."""
+"""Mistakes in a threshold file: each line of the tables in tests/data gets the error, or the message, beside it."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_the_line_gives_the_finding(tmp_path: Path) -> None:
         folder.mkdir()
         paths.append((rule, write(folder, line)))
     report = lint.lint([path for _, path in paths], TODAY)
-    found = {(each.rule, each.file) for each in report.findings}
+    found = {(each.rule, each.file) for each in report.messages}
     assert [each for each in paths if each not in found] == []

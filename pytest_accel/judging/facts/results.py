@@ -37,7 +37,7 @@ PeakOf = Callable[[str], "tuple[float, str] | None"]
 """A function that returns the datasheet peak of a metric and its label, or None."""
 
 
-FINDING_BYTES = untrusted.MIB
+RESULT_BYTES = untrusted.MIB
 """Size of the largest result of a user's probe that is kept. Ten thousand samples have a fifth of it."""
 
 
@@ -48,9 +48,9 @@ def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measure
     at = [block["at"] for block in outcome.blocks]
     call = replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
     for device in outcome.group:
-        own = [each for each in outcome.findings if each["subject"] in (None, device.uuid)]
+        own = [each for each in outcome.results if each["subject"] in (None, device.uuid)]
         measurements += [_measurement(each, device.uuid, call, peak_of) for each in own]
-        if outcome.trouble:  # kept beside the findings: a worker that dies after its last finding has died
+        if outcome.trouble:  # kept beside the results: a worker that dies after its last result has died
             broken = _troubled(outcome, outcome.trouble, device.uuid, call)
             measurements.append(_shared(broken, outcome, call.lost) if len(outcome.group) > 1 else broken)
     return measurements
@@ -93,7 +93,7 @@ def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> lis
         return [replace(_bare(call.metric, NODE, call), trouble=trouble)]
     return [
         _slowest([_measurement(each, NODE, call, peak_of) for each in ranks])
-        for ranks in zip(*(outcome.findings for outcome in outcomes), strict=True)
+        for ranks in zip(*(outcome.results for outcome in outcomes), strict=True)
     ]
 
 
@@ -121,42 +121,42 @@ def _bare(metric: str, subject: str, call: Request) -> Measurement:
     )
 
 
-def _measurement(finding: Message, subject: str, call: Request, peak_of: PeakOf) -> Measurement:
-    samples = tuple(finding["samples"])
-    value = finding["value"]
+def _measurement(result: Message, subject: str, call: Request, peak_of: PeakOf) -> Measurement:
+    samples = tuple(result["samples"])
+    value = result["value"]
     if value is None and samples:
-        value = significant(estimate_of(samples, finding["unit"], finding["statistic"]).mean)
+        value = significant(estimate_of(samples, result["unit"], result["statistic"]).mean)
     ends = [math.inf]
     if call.declaration.packaged:  # a user's probe may have a detail of its own with that name
-        ends = finding["details"].get("ends") or ends  # a finding may be of the first part of the load alone
-    trouble = Trouble("device", finding["wrong"], wrong=True) if finding.get("wrong") else None
-    peak = peak_of(finding["metric"])
+        ends = result["details"].get("ends") or ends  # a result may be of the first part of the load alone
+    trouble = Trouble("device", result["wrong"], wrong=True) if result.get("wrong") else None
+    peak = peak_of(result["metric"])
     if not call.declaration.packaged:
-        why, unreadable = _impossible(value, samples, finding["unit"], peak), _unreadable(finding)
+        why, unreadable = _impossible(value, samples, result["unit"], peak), _unreadable(result)
         if unreadable:
-            return replace(_bare(_named(finding, call), subject, call), trouble=Trouble("bug", why or unreadable))
+            return replace(_bare(_named(result, call), subject, call), trouble=Trouble("bug", why or unreadable))
         trouble = Trouble("bug", why) if why else trouble
     return replace(
-        _bare(_named(finding, call), subject, call),
+        _bare(_named(result, call), subject, call),
         ended=min(call.ended, call.started + ends[-1]),
-        unit=finding["unit"],
+        unit=result["unit"],
         value=value,
         samples=samples,
-        statistic=finding["statistic"],
-        seconds=tuple(finding["seconds"]),
-        peak=_peak(finding["peak"], peak),
-        conditions={**_method(finding["metric"], call), **finding["conditions"]},
-        details=details_of(finding["details"], packaged=call.declaration.packaged),
-        notes=tuple(Note(note["kind"], note["text"]) for note in finding["notes"]),
+        statistic=result["statistic"],
+        seconds=tuple(result["seconds"]),
+        peak=_peak(result["peak"], peak),
+        conditions={**_method(result["metric"], call), **result["conditions"]},
+        details=details_of(result["details"], packaged=call.declaration.packaged),
+        notes=tuple(Note(note["kind"], note["text"]) for note in result["notes"]),
         trouble=trouble,
     )
 
 
-def _unreadable(finding: Message) -> str | None:
+def _unreadable(result: Message) -> str | None:
     """Return why a record with what a user's probe returned could not be read again, or None."""
-    raw = json.dumps([[[[finding]]]]).encode()  # as deep as it would be in a record
-    if len(raw) > FINDING_BYTES:
-        return f"the probe returned {len(raw):,} bytes; the largest result that is kept has {FINDING_BYTES:,}"
+    raw = json.dumps([[[[result]]]]).encode()  # as deep as it would be in a record
+    if len(raw) > RESULT_BYTES:
+        return f"the probe returned {len(raw):,} bytes; the largest result that is kept has {RESULT_BYTES:,}"
     try:
         untrusted.parse_json(raw, "what the probe returned")
     except BadFile as bad:
@@ -239,9 +239,9 @@ def _odd(one: Measurement, alike: Sequence[Measurement]) -> Measurement:
     return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))
 
 
-def _named(finding: Message, call: Request) -> str:
-    """Return the metric of a finding; conditions that are not the packaged ones add a suffix."""
-    name = str(finding["metric"])
+def _named(result: Message, call: Request) -> str:
+    """Return the metric of a result; conditions that are not the packaged ones add a suffix."""
+    name = str(result["metric"])
     return name if name.endswith(call.suffix) else name + call.suffix
 
 

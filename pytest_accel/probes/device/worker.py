@@ -189,7 +189,7 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     compute.sustained = declaration_for(probe).sustained
     try:
         for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):
-            pipe.send("finding", **dataclasses.asdict(result))
+            pipe.send("result", **dataclasses.asdict(result))
         pipe.send("done")
     finally:
         gc.collect()  # DistributedDataParallel and its gradients are part of reference cycles

@@ -75,7 +75,7 @@ class Agent:
         self._pool.measure(request, self._devices, outcomes.append)
         found = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
         if task.kind not in TOGETHER:
-            for each in (finding for outcome in outcomes for finding in outcome.findings):
+            for each in (result for outcome in outcomes for result in outcome.results):
                 self.connections.update(each["details"].get("account", {}).get("connections", {}))
         report = report_of(outcomes, found)
         if task.kind in SCORED:

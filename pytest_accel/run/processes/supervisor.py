@@ -65,7 +65,7 @@ RESULT = {
 }  # fmt: skip
 NEEDED: Mapping[str, set[str]] = {
     "at": {"frames"}, "block": {"seconds", "at"}, "step": {"what", "subjects"}, "tuning": {"begins"},
-    "opened": {"software"}, "tried": {"fast_paths"}, "finding": RESULT, "error": {"reason"},
+    "opened": {"software"}, "tried": {"fast_paths"}, "result": RESULT, "error": {"reason"},
     "reading": {"uuid", "at"}, "hearing": {"source", "deaf"}, "unread": {"uuid", "reason"},
 }  # fmt: skip
 """The keys that a message has to have, by its event."""
@@ -267,7 +267,7 @@ class WorkerCall:
     """Either "running", or "ready" or "settled" while the child waits for the others, or "over"."""
     blocks: list[Message] = field(default_factory=list)
     """Durations of the blocks that it has measured."""
-    findings: list[Message] = field(default_factory=list)
+    results: list[Message] = field(default_factory=list)
     """Its results."""
     trouble: CallTrouble | None = None
     """Why the request failed; None if it has not."""
@@ -312,10 +312,10 @@ class WorkerCall:
             self.step = message
         elif event == "tuning":
             self.tuning = message["begins"]
-        elif event == "finding":
-            self.findings.append(message)
+        elif event == "result":
+            self.results.append(message)
         elif event == ENDS.get(self.request["event"], "done"):
-            self.findings += [message] if event != "done" else []
+            self.results += [message] if event != "done" else []
             self.state = "over"
         elif event in ("error", "died"):
             self.fail(message["trouble"])

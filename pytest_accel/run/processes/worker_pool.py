@@ -227,7 +227,7 @@ class WorkerPool:
                     self._leave_out(group, f"the worker process of {_name(group)} hung in {request.metric}")
             if call.child.ended is not None:
                 self._ended(group, call.child)
-            keep(Outcome(group, call.blocks, call.findings, call.trouble, call.step))
+            keep(Outcome(group, call.blocks, call.results, call.trouble, call.step))
 
     def _separate(self, groups: list[Group]) -> None:
         """End the workers that are in a process group of other ranks than these, or in one that lost a rank.
@@ -299,7 +299,7 @@ class WorkerPool:
                 log = "the log of its worker" if trouble.kind == "need" else call.child.log.name
                 failed[group] = CallTrouble(trouble.kind, f"{trouble.reason} (see {log})")
             else:
-                self.software.update(call.findings[-1]["software"])
+                self.software.update(call.results[-1]["software"])
         return failed
 
     def _open_again(self, failed: Mapping[Group, CallTrouble]) -> dict[Group, CallTrouble]:
@@ -342,7 +342,7 @@ class WorkerPool:
         calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
         with self.timeline.on("starting"):
             self._conduct(calls)
-        self.fast_paths = fastest(call.findings[-1]["fast_paths"] for call in calls if not call.trouble)
+        self.fast_paths = fastest(call.results[-1]["fast_paths"] for call in calls if not call.trouble)
 
     def _lost(self, group: Group) -> bool:
         """Return True if the group is not measured any more, and note why in `_unopened`.

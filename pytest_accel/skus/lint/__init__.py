@@ -6,9 +6,9 @@ name and the first line of its docstring.
 
 from pytest_accel.skus.lint import datasheet, limits, physics, platforms
 from pytest_accel.skus.lint.engine import LintReport, explanations, lint
-from pytest_accel.skus.lint.linted_file import LintFinding
+from pytest_accel.skus.lint.linted_file import LintMessage
 
 RULE_MODULES = (physics, limits, datasheet, platforms)
 """The modules with rules, imported here so that their rules are registered."""
 
-__all__ = ["RULE_MODULES", "LintFinding", "LintReport", "explanations", "lint"]
+__all__ = ["RULE_MODULES", "LintMessage", "LintReport", "explanations", "lint"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.drivers import registry
-from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 from pytest_accel.skus.lint.physics import HALF_RATE
 from pytest_accel.skus.lint.platforms import memory_rate, parts_of_peak
 
@@ -42,7 +42,7 @@ LACKING = {
 
 
 @rule
-def peak_arithmetic(subject: LintedFile) -> Iterator[LintFinding]:
+def peak_arithmetic(subject: LintedFile) -> Iterator[LintMessage]:
     """Require that a peak is units x clock x FLOPs per clock, within 0.5 %."""
     tflops = subject.sku.datasheet.tflops
     for kind, dtype in (("tensor", "bf16" if "bf16" in tflops else "fp16"), ("fp32", "fp32")):
@@ -57,7 +57,7 @@ def peak_arithmetic(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def memory(subject: LintedFile) -> Iterator[LintFinding]:
+def memory(subject: LintedFile) -> Iterator[LintMessage]:
     """Require the bandwidth that clock and width give and the type can have, and the size that the name states."""
     sheet = subject.sku.datasheet.memory
     low, high = next((MEMORY[kind] for kind in MEMORY if str(sheet.get("type")).startswith(kind)), (0, float("inf")))
@@ -74,7 +74,7 @@ def memory(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def dtypes(subject: LintedFile) -> Iterator[LintFinding]:
+def dtypes(subject: LintedFile) -> Iterator[LintMessage]:
     """Require peaks of dtypes with a fast path, in ratios that the architecture has; four times is sparse."""
     sheet, lacking = subject.sku.datasheet, LACKING.get(subject.sku.architecture, ())
     tflops = sheet.tflops
@@ -118,7 +118,7 @@ def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, f
 
 
 @rule
-def power(subject: LintedFile) -> Iterator[LintFinding]:
+def power(subject: LintedFile) -> Iterator[LintMessage]:
     """Require power limits and temperatures in order, a platform's power between them, and 40 to 130 C."""
     watts, heat = subject.sku.datasheet.power, subject.sku.datasheet.temperature
     yield from _ordered(subject, "datasheet.power", watts, ("min_watts", "watts", "max_watts"))
@@ -135,8 +135,8 @@ def power(subject: LintedFile) -> Iterator[LintFinding]:
 
 def _ordered(
     subject: LintedFile, group: str, values: Mapping[str, float], names: tuple[str, ...]
-) -> Iterator[LintFinding]:
-    """Yield a finding for each value that is above the next one in the order of `names`."""
+) -> Iterator[LintMessage]:
+    """Yield a message for each value that is above the next one in the order of `names`."""
     stated = [name for name in names if name in values]
     for low, high in pairwise(stated):
         if values[low] > values[high]:

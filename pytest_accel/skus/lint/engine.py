@@ -1,4 +1,4 @@
-"""Runs the rules over threshold files, and applies the explanations that the files give for findings."""
+"""Runs the rules over threshold files, and applies the explanations that the files give for messages."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pathlib import Path
 from pytest_accel.core.untrusted import BadFile, ErrorAt
 from pytest_accel.core.yaml_nodes import Located, nearest
 from pytest_accel.skus import loader
-from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintFinding, moved, same
+from pytest_accel.skus.lint.linted_file import RULES, SEVERITIES, LintedFile, LintMessage, moved, same
 
 OWN_RULES = {
     "schema": "Report what every run refuses: unknown keys, wrong units, figures without a source, infinite bounds.",
-    "explained": "Require that an explanation names a known rule and explains a finding.",
+    "explained": "Require that an explanation names a known rule and explains a message.",
 }
 """The rules that are not a function of a single readable file."""
 
 
 @dataclass(frozen=True)
 class LintReport:
-    """The findings in the requested files, and those in the files that they extend (`below`)."""
+    """The messages in the requested files, and those in the files that they extend (`below`)."""
 
     files: int
     limits: int
-    findings: Sequence[LintFinding]
-    below: Sequence[LintFinding]
+    messages: Sequence[LintMessage]
+    below: Sequence[LintMessage]
 
     @property
-    def open(self) -> list[LintFinding]:
-        """The findings that no explanation covers."""
-        return [each for each in self.findings if not each.explained]
+    def open(self) -> list[LintMessage]:
+        """The messages that no explanation covers."""
+        return [each for each in self.messages if not each.explained]
 
     def count(self, severity: str) -> int:
-        """Return the number of unexplained findings of one severity."""
+        """Return the number of unexplained messages of one severity."""
         return Counter(each.severity for each in self.open)[severity]
 
     @property
@@ -61,20 +61,20 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     wanted = {loader.shown(path) for path in paths} or {file for each in opened for file in each.files}
     chosen = [each for each in opened if wanted & each.files]
     subjects = [each.subject for each in chosen if each.subject is not None]
-    found = {finding for each in chosen for finding in each.refused}.union(_examined(subjects))
+    found = {message for each in chosen for message in each.refused}.union(_examined(subjects))
     ordered = sorted(found, key=lambda each: (each.file, each.line, each.rule, each.key, each.value))
     return _report(subjects, sorted(ordered, key=lambda each: SEVERITIES.index(each.severity)), wanted)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A threshold file: its subject, or the findings if it cannot be read.
+    """A threshold file: its subject, or the messages if it cannot be read.
 
-    `files` are the files that its values, or these findings, come from.
+    `files` are the files that its values, or these messages, come from.
     """
 
     subject: LintedFile | None
-    refused: list[LintFinding]
+    refused: list[LintMessage]
     files: set[str]
 
 
@@ -95,24 +95,24 @@ def _subject(path: Path, today: str) -> LintedFile:
     return LintedFile(sku, root, _subject(base, today) if base else None, today)
 
 
-def _report(subjects: Iterable[LintedFile], findings: Sequence[LintFinding], wanted: set[str]) -> LintReport:
+def _report(subjects: Iterable[LintedFile], messages: Sequence[LintMessage], wanted: set[str]) -> LintReport:
     limits = {limit.origin for each in subjects for _, limit, _ in each.limits()}
     return LintReport(
         files=len(wanted),
         limits=sum(origin.rpartition(":")[0] in wanted for origin in limits),
-        findings=[each for each in findings if each.file in wanted or each.rule == "schema"],
-        below=[each for each in findings if each.file not in wanted and each.rule != "schema"],
+        messages=[each for each in messages if each.file in wanted or each.rule == "schema"],
+        below=[each for each in messages if each.file not in wanted and each.rule != "schema"],
     )
 
 
-def _refusal(error: str | ErrorAt, name: str) -> LintFinding:
-    """Return an error of a file as a finding; one without a place is of the first line."""
+def _refusal(error: str | ErrorAt, name: str) -> LintMessage:
+    """Return an error of a file as a message; one without a place is of the first line."""
     file, line, text = (name, 1, error) if isinstance(error, str) else error
-    return LintFinding(file, line, "error", "", text, "", "schema")
+    return LintMessage(file, line, "error", "", text, "", "schema")
 
 
-def _examined(subjects: Iterable[LintedFile]) -> Iterator[LintFinding]:
-    """Yield the findings of all subjects, each with its explanation if it has one, and the stale explanations."""
+def _examined(subjects: Iterable[LintedFile]) -> Iterator[LintMessage]:
+    """Yield the messages of all subjects, each with its explanation if it has one, and the stale explanations."""
     used: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
@@ -123,8 +123,8 @@ def _examined(subjects: Iterable[LintedFile]) -> Iterator[LintFinding]:
             yield _stale(at)
 
 
-def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tuple[LintFinding, LintFinding]]:
-    """Yield each finding of a subject as its rule states it, and as it is reported: at the file that it belongs to.
+def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tuple[LintMessage, LintMessage]]:
+    """Yield each message of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
     The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
     another file puts there is not explained by it.
@@ -133,23 +133,23 @@ def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tupl
     below = {same(raw): each for raw, each in _explained(base, set())} if base else {}
     vendors = [name for name in subject.sku.files if own and name.startswith(f"{loader.VENDOR_FILES}/")]
     files, entries = base.sku.files if base else vendors, _entries(subject)
-    for finding in _findings(subject):
-        of_rule = (at for at in entries if at.data["rule"].data == finding.rule)
-        entry = next((at for at in of_rule if fnmatchcase(finding.key, at.data["key"].data)), None)
-        known = below.get(same(finding))
+    for message in _findings(subject):
+        of_rule = (at for at in entries if at.data["rule"].data == message.rule)
+        entry = next((at for at in of_rule if fnmatchcase(message.key, at.data["key"].data)), None)
+        known = below.get(same(message))
         if entry is not None:
             used.add((entry.file, entry.line))
-            yield finding, replace(finding, explained=str(entry.plain()["reason"]))
+            yield message, replace(message, explained=str(entry.plain()["reason"]))
         elif known is not None:
-            yield finding, known if finding.file in files else replace(finding, explained=known.explained)
+            yield message, known if message.file in files else replace(message, explained=known.explained)
         else:
-            yield finding, moved(finding, subject, files)
+            yield message, moved(message, subject, files)
 
 
-def _findings(subject: LintedFile) -> Iterator[LintFinding]:
+def _findings(subject: LintedFile) -> Iterator[LintMessage]:
     for name, check in RULES.items():
-        for finding in check(subject):
-            yield replace(finding, rule=name)
+        for message in check(subject):
+            yield replace(message, rule=name)
 
 
 def _entries(subject: LintedFile) -> list[Located]:
@@ -159,13 +159,13 @@ def _entries(subject: LintedFile) -> list[Located]:
     return [at for at in (stated.data if stated else ()) if at.file not in inherited]
 
 
-def _stale(at: Located) -> LintFinding:
+def _stale(at: Located) -> LintMessage:
     entry = at.plain()
     known = explanations()
     if entry["rule"] not in known:
         why = f"expected a rule; {nearest(entry['rule'], known)}"
-        return LintFinding(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
+        return LintMessage(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
     what = f"{entry['rule']} at {entry['key']}"
-    return LintFinding(
-        at.file, at.line, "warning", "explained", what, "expected a finding: delete the entry", "explained"
+    return LintMessage(
+        at.file, at.line, "warning", "explained", what, "expected a message: delete the entry", "explained"
     )

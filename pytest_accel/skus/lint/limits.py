@@ -11,7 +11,7 @@ from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import implied
-from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 from pytest_accel.skus.lint.physics import RATES
 
 LOOSE, LOOSE_OTHERWISE, TIGHT = 0.85, 0.7, 0.98
@@ -23,7 +23,7 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal")
 
 
 @rule
-def healthy(subject: LintedFile) -> Iterator[LintFinding]:
+def healthy(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a bound on the wrong side of the healthy figure, too far from it (degraded parts pass), or too near it."""
     for key, limit, _ in subject.limits():
         below, floor = _below(subject, key), limit.floor
@@ -72,7 +72,7 @@ def _below(subject: LintedFile, key: str) -> Limit | None:
 
 
 @rule
-def ceiling(subject: LintedFile) -> Iterator[LintFinding]:
+def ceiling(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a ceiling that nothing can break, that exceeds its unit, or that limits a rate, where more is better."""
     for key, limit, _ in subject.limits():
         if limit.ceiling is None:
@@ -97,7 +97,7 @@ def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
 
 
 @rule
-def stated(subject: LintedFile) -> Iterator[LintFinding]:
+def stated(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a limit that passes fewer lanes or links, or less of another figure, than platform or datasheet state."""
     stated_by = {name: implied.limits(subject.sku, platform) for name, platform in subject.sku.platforms.items()}
     for key, limit, platform in subject.limits():
@@ -110,7 +110,7 @@ def stated(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def several(subject: LintedFile) -> Iterator[LintFinding]:
+def several(subject: LintedFile) -> Iterator[LintMessage]:
     """Require that a link was validated on two devices, and that a collective has the ranks of its platform."""
     for key, limit, platform in subject.limits():
         declared, stated = declaration_of(limit.metric), limit.conditions.get("ranks")
@@ -123,7 +123,7 @@ def several(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def software(subject: LintedFile) -> Iterator[LintFinding]:
+def software(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a software range that no version lies in, and a name that no run records, whose range excuses nothing."""
     for key, limit, _ in subject.limits():
         for name, text in limit.software.items():
@@ -139,7 +139,7 @@ def software(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def source(subject: LintedFile) -> Iterator[LintFinding]:
+def source(subject: LintedFile) -> Iterator[LintMessage]:
     """Require a source for the figures of a datasheet and of a platform, whose date is not in the future."""
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")

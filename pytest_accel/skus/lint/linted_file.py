@@ -14,7 +14,7 @@ SEVERITIES = ("error", "warning")
 
 
 @dataclass(frozen=True)
-class LintFinding:
+class LintMessage:
     """An implausible value: its place, the value, and what was expected instead."""
 
     file: str
@@ -71,18 +71,18 @@ class LintedFile:
             elif limit.published:
                 yield "figures.".join(key.rsplit("limits.", 1)), limit.without_bounds(), platform
 
-    def error(self, key: str, value: object, expected: str) -> LintFinding:
-        """Return a finding that makes the file unfit for use."""
+    def error(self, key: str, value: object, expected: str) -> LintMessage:
+        """Return a message that makes the file unfit for use."""
         return self._finding("error", key, value, expected)
 
-    def warning(self, key: str, value: object, expected: str) -> LintFinding:
-        """Return a finding on a value that may be right, and has to be corrected or explained."""
+    def warning(self, key: str, value: object, expected: str) -> LintMessage:
+        """Return a message on a value that may be right, and has to be corrected or explained."""
         return self._finding("warning", key, value, expected)
 
-    def _finding(self, severity: str, key: str, value: object, expected: str) -> LintFinding:
+    def _finding(self, severity: str, key: str, value: object, expected: str) -> LintMessage:
         at, _ = _walk(self.root, key)
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        return LintFinding(at.file, at.line, severity, key, shown, expected)
+        return LintMessage(at.file, at.line, severity, key, shown, expected)
 
 
 def _walk(at: Located, key: str) -> tuple[Located, str]:
@@ -99,7 +99,7 @@ def _walk(at: Located, key: str) -> tuple[Located, str]:
     return at, key
 
 
-Check = Callable[[LintedFile], Iterable[LintFinding]]
+Check = Callable[[LintedFile], Iterable[LintMessage]]
 RULES: dict[str, Check] = {}
 
 
@@ -109,29 +109,29 @@ def rule(check: Check) -> Check:
     return check
 
 
-# -- findings of a file that extends another: those that the file causes are its own, wherever the value stands
+# -- messages of a file that extends another: those that the file causes are its own, wherever the value stands
 
 
 NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")
-"""Keys that cause no finding on the value of another key."""
+"""Keys that cause no message on the value of another key."""
 
 
-def same(finding: LintFinding) -> tuple[str, str, str, str]:
-    """Return what two findings have in common that say the same of the same value, wherever it stands."""
-    return finding.rule, finding.key, finding.value, finding.expected
+def same(message: LintMessage) -> tuple[str, str, str, str]:
+    """Return what two messages have in common that say the same of the same value, wherever it stands."""
+    return message.rule, message.key, message.value, message.expected
 
 
-def moved(finding: LintFinding, subject: LintedFile, below: Iterable[str]) -> LintFinding:
-    """Return a finding at the place of the value that caused it, if the value that it names stands in a file `below`.
+def moved(message: LintMessage, subject: LintedFile, below: Iterable[str]) -> LintMessage:
+    """Return a message at the place of the value that caused it, if the value that it names stands in a file `below`.
 
     The text then names the place of that value, too.
     """
     files = set(below)
-    if finding.file not in files:
-        return finding
-    at = cause(subject, finding.key, files)
-    where = f"{finding.file}:{finding.line}"
-    return replace(finding, file=at.file, line=at.line, expected=f"{finding.expected} (the value is that of {where})")
+    if message.file not in files:
+        return message
+    at = cause(subject, message.key, files)
+    where = f"{message.file}:{message.line}"
+    return replace(message, file=at.file, line=at.line, expected=f"{message.expected} (the value is that of {where})")
 
 
 def cause(subject: LintedFile, key: str, below: Iterable[str]) -> Located:

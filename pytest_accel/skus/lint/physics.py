@@ -10,7 +10,7 @@ from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks
-from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 from pytest_accel.skus.lint.platforms import memory_rate
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
@@ -126,7 +126,7 @@ MAGNITUDES = {
 
 
 @rule
-def physics(subject: LintedFile) -> Iterator[LintFinding]:
+def physics(subject: LintedFile) -> Iterator[LintMessage]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
     for key, value, rate, most, what in _beside_physics(subject):
         # the power of ten that brings a fraction of the maximum into the plausible range, or None

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.core.units import PCIE_LANE
-from pytest_accel.skus.lint.linted_file import LintedFile, LintFinding, rule
+from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 
 LINK = {
     "nvlink2": (25.0,),
@@ -32,7 +32,7 @@ WITHIN = 0.025
 
 
 @rule
-def pcie_rate(subject: LintedFile) -> Iterator[LintFinding]:
+def pcie_rate(subject: LintedFile) -> Iterator[LintMessage]:
     """Require a PCIe rate that follows from generation (1 to 6) and lanes (x1 to x16)."""
     for platform in subject.sku.platforms.values():
         key, pcie = f"platforms.{platform.name}.pcie", platform.pcie
@@ -48,7 +48,7 @@ def pcie_rate(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def link_rate(subject: LintedFile) -> Iterator[LintFinding]:
+def link_rate(subject: LintedFile) -> Iterator[LintMessage]:
     """Require that the rate of a link is a possible number of links x the rate of one of its type, per direction."""
     for platform in subject.sku.platforms.values():
         link, key = platform.link, f"platforms.{platform.name}.link"
@@ -69,7 +69,7 @@ def link_rate(subject: LintedFile) -> Iterator[LintFinding]:
 
 
 @rule
-def fabric(subject: LintedFile) -> Iterator[LintFinding]:
+def fabric(subject: LintedFile) -> Iterator[LintMessage]:
     """Require NICs of a rate that exists, an equal share of them for each device, and an NVLink domain of whole nodes.
 
     Floors above the wire rate are found by the rule `physics`.
