@@ -29,7 +29,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.delivery import document
 from pytest_accel.fleet.jobs import ledger, metrics, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import report as reports
-from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.run_folder import FleetAsked
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
@@ -71,7 +71,7 @@ rejected ones that are not drained as metrics for Prometheus. The exit statuses 
 )
 
 
-STATES: Final[Mapping[str, Callable[[Fleet, Sequence[NodeResult]], str]]] = {
+STATES: Final[Mapping[str, Callable[[FleetAsked, Sequence[NodeResult]], str]]] = {
     "text": partial(reports.text, fold=slurm.fold),
     "json": reports.as_json,
     "md": partial(reports.markdown, fold=slurm.fold),
@@ -197,7 +197,7 @@ def run(chosen: argparse.Namespace) -> int:
     return exits.NOT_JUDGED if left else exits.HOLDS
 
 
-def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
+def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
     """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
     asked = run_folder.exists(folder)
     return submission.without_busy(
@@ -205,7 +205,7 @@ def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
     )
 
 
-def begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
+def begun(chosen: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
     """Return what a new run is asked. Raises BadFile or SlurmError."""
     if folder.exists() and (not folder.is_dir() or any(each.name != run_folder.LOCK for each in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
@@ -225,7 +225,7 @@ def begun(chosen: argparse.Namespace, name: str, folder: Path) -> Fleet:
         found = [each for each in found if not each.partition] or found
     if not found:
         raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
-    return Fleet(
+    return FleetAsked(
         id=name,
         created=submission.now(),
         version=pytest_accel.__version__,
@@ -274,7 +274,7 @@ def _demand_known(words: Sequence[str]) -> None:
         raise BadFile(f"after --: {printable(told.partition('error: ')[2] or told, 300)}")
 
 
-def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
+def _continued(fleet: FleetAsked, chosen: argparse.Namespace, folder: Path) -> FleetAsked:
     """Return what the run in a folder was asked, with the states of its nodes now.
 
     The command line that began it may be given again; another one raises BadFile.
@@ -299,7 +299,7 @@ def _continued(fleet: Fleet, chosen: argparse.Namespace, folder: Path) -> Fleet:
     return submission.with_states(fleet, slurm.nodes(names))
 
 
-def _needed(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _needed(fleet: FleetAsked, folder: Path, chosen: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Return the nodes to submit jobs for, and sentences on why there is none for others.
 
     Raises BadFile for a node of --again that is not expected.
@@ -320,7 +320,7 @@ def tell_all(sentences: Sequence[str]) -> None:
         print(printable(sentence))
 
 
-def _show_plan(fleet: Fleet, folder: Path, nodes: Sequence[str]) -> int:
+def _show_plan(fleet: FleetAsked, folder: Path, nodes: Sequence[str]) -> int:
     """Print what would be submitted; return 0."""
     skipped: dict[str, list[str]] = {}
     for each in fleet.expected:

@@ -33,6 +33,6 @@ def _distance(verdict: Verdict) -> int:
     """Return how far a verdict is from the cause, 0 for a cause."""
     if verdict.event == LEFT_OUT:
         return 4
-    if verdict.fault:
+    if verdict.device_failed:
         return 0 if verdict.event else 1
     return 2 if verdict.metric in ERRORS and verdict.status.fails else 3

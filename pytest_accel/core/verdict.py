@@ -149,7 +149,7 @@ class Verdict:
     """The value as a fraction of its peak, from the datasheet or measured in the same run; None without one."""
     limit: Limit | None = None
     attempts: int = 1
-    fault: bool = False
+    device_failed: bool = False
     """True if the device itself failed: lost, hung, crashed, or a wrong result. No waiver covers that, and it rejects
     without a floor too."""
     basis: Basis | None = None

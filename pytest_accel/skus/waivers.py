@@ -20,7 +20,7 @@ NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
 
 def waivable(verdict: Verdict) -> bool:
     """Return whether a verdict can be waived: a limit is broken or was not judged, and the device is not at fault."""
-    return verdict.status.fails and not verdict.fault and verdict.metric not in NEVER
+    return verdict.status.fails and not verdict.device_failed and verdict.metric not in NEVER
 
 
 @dataclass(frozen=True)

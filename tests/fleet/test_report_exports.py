@@ -19,7 +19,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Result
 from pytest_accel.fleet.jobs import ledger, metrics
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Submitted, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.run.summaries import SUMMARY
 
@@ -31,8 +31,8 @@ def result(started: str = EARLY, *, simulated: bool = False) -> Summary:
     return replace(told, path=Path("n-2/record.json"))
 
 
-def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> Fleet:
-    return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, sku=sku, expected=tuple(
+def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> FleetAsked:
+    return FleetAsked("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, sku=sku, expected=tuple(
         ExpectedNode(each.node) for each in nodes))  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(t
         told()
 
 
-def samples(fleet: Fleet, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
+def samples(fleet: FleetAsked, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
     """The samples by name and state."""
     found = [each for family in text_string_to_metric_families(metrics.text(fleet, nodes)) for each in family.samples]
     return {(each.name, *filter(None, [each.labels.get("state")])): float(each.value) for each in found}

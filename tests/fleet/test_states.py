@@ -21,7 +21,7 @@ from pytest_accel.fleet.jobs import drain, report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
     ExpectedNode,
-    Fleet,
+    FleetAsked,
     Results,
     Submitted,
     Unreadable,
@@ -38,8 +38,8 @@ from pytest_accel.run.record import write
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
 
-def fleet(*expected: ExpectedNode, jobs: tuple[Submitted, ...] = ()) -> Fleet:
-    return Fleet("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
+def fleet(*expected: ExpectedNode, jobs: tuple[Submitted, ...] = ()) -> FleetAsked:
+    return FleetAsked("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
 
 
 def result(started: str = EARLY, **fields: Any) -> Summary:

@@ -293,7 +293,7 @@ MANY = {NODE: NODE, **{f"GPU-{index}": f"gpu{index}" for index in range(8)}}
 
 def hung(subject: str, metric: str, **changes: Any) -> Verdict:
     changes = {"event": "hung", "reasons": worded("its process sent nothing for 60 s"), **changes}
-    return verdict(metric, subject, Status.FAIL, fault=True, **changes)
+    return verdict(metric, subject, Status.FAIL, device_failed=True, **changes)
 
 
 def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -> None:
@@ -438,8 +438,10 @@ def test_worst_first_is_by_status_and_then_by_margin() -> None:
 def test_the_closing_line_begins_with_the_verdict_that_the_table_shows_first() -> None:
     """A lost device precedes a ceiling that was broken a hundredfold."""
     burnt = verdict("soak.throttle.hw_thermal", "GPU-0", Status.FAIL, margin=-112.0)
-    lost = verdict("matmul.bf16", "GPU-1", Status.FAIL, fault=True, event="lost", reasons=worded("the device is lost"))
-    unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, fault=True), limit=None)
+    lost = verdict(
+        "matmul.bf16", "GPU-1", Status.FAIL, device_failed=True, event="lost", reasons=worded("the device is lost")
+    )
+    unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, device_failed=True), limit=None)
     for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
         assert worst_first(verdicts)[0] is lost
         assert "; worst: gpu1 matmul.bf16 the device is lost" in closed([*full(), *verdicts]).line

@@ -121,7 +121,7 @@ def test_a_value_that_a_stricter_limit_rejects_is_no_worse_hardware_although_it_
 
 @tabled("now, counts", "data/judging/differences.yaml")
 def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
-    then = replace(now, status=Status.PASS, value=0, fault=False)
+    then = replace(now, status=Status.PASS, value=0, device_failed=False)
     assert only(of(node(verdicts=[then]), node(verdicts=[now]))).counts is counts
 
 
@@ -220,7 +220,7 @@ def test_records_that_cannot_be_compared(changes: dict[str, Any], why: str) -> N
 
 def lost(metric: str, event: str = "", subject: str = "GPU-1") -> Verdict:
     sentence = "not measured: lost" if event == "left out" else "lost"
-    return Verdict(metric, subject, Status.FAIL, worded(sentence), "TFLOPS", fault=True, event=event)  # type: ignore[arg-type]
+    return Verdict(metric, subject, Status.FAIL, worded(sentence), "TFLOPS", device_failed=True, event=event)  # type: ignore[arg-type]
 
 
 def test_what_a_lost_device_left_without_a_value_is_one_line() -> None:

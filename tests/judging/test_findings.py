@@ -39,11 +39,11 @@ def failing(metric: str, **fields: Any) -> Verdict:
 
 
 def lost(event: str, metric: str = "soak.rate") -> Verdict:
-    return failing(metric, event=event, fault=True)
+    return failing(metric, event=event, device_failed=True)
 
 
 def wrong(metric: str, how: str) -> Verdict:
-    return failing(metric, fault=True, reasons=(WrongData(how),))
+    return failing(metric, device_failed=True, reasons=(WrongData(how),))
 
 
 def lines(verdicts: list[Verdict], places: dict[str, str] | None = None, *, full: bool = False) -> list[str]:

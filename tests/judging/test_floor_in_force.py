@@ -118,7 +118,7 @@ def test_kernels_of_an_older_torch_do_not_reject_an_mi300x_by_figures_of_babelst
 def test_a_fault_of_the_device_fails_with_or_without_a_floor() -> None:
     for limit in (BOTH, PUBLISHED):
         lost = judged(90.0, limit, trouble=Trouble("device", "its worker process died"))
-        assert (lost.status, lost.fault) == (Status.FAIL, True)
+        assert (lost.status, lost.device_failed) == (Status.FAIL, True)
     assert judged(float("nan"), BOTH).status is Status.FAIL
     assert judged(float("nan"), PUBLISHED).status is Status.UNMEASURED
 

@@ -71,7 +71,7 @@ def test_a_device_that_fails_when_measured_alone_has_failed() -> None:
     limit = Limit("stream.copy", "GB/s", floor=600.0)
     for attempts in ([good, alone], [short, short, alone]):
         verdict = judge(attempts, limit)
-        assert (verdict.status, verdict.fault) == (Status.FAIL, True)
+        assert (verdict.status, verdict.device_failed) == (Status.FAIL, True)
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])

@@ -167,7 +167,9 @@ def test_a_device_that_is_missing_has_the_first_row(gone: int, name: str) -> Non
 def test_the_devices_that_fail_come_first_with_what_happened() -> None:
     """A device that was lost during the run before one that is slow."""
     found = record()
-    lost = Verdict("soak.rate", device(5).uuid, Status.FAIL, worded("no answer"), limit=FLOOR, fault=True, event="lost")
+    lost = Verdict(
+        "soak.rate", device(5).uuid, Status.FAIL, worded("no answer"), limit=FLOOR, device_failed=True, event="lost"
+    )
     first, second, third, *_ = devices_of(replace(found, verdicts=[*found.verdicts, lost]))
     assert first.startswith("gpu5 ✖ FAIL 1")
     assert "A102 device-lost: lost its context in soak.rate" in first

@@ -202,7 +202,9 @@ def test_what_is_no_number_does_not_break_the_table() -> None:
 
 
 def left_out(metric: str, subject: str = "GPU-1", why: str = "its worker hung in a.b") -> Verdict:
-    return Verdict(metric, subject, Status.FAIL, (Note("left_out", why),), limit=FLOOR, fault=True, event="left out")
+    return Verdict(
+        metric, subject, Status.FAIL, (Note("left_out", why),), limit=FLOOR, device_failed=True, event="left out"
+    )
 
 
 def test_what_falls_short_by_one_cause_is_one_row_of_its_device() -> None:

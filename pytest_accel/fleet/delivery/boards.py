@@ -73,7 +73,7 @@ class Board(NamedTuple):
         result = self.node.outcome
         if result == ACCEPTED and self.wrong:
             return REJECTED if self.rejects else OPEN
-        faulty = any(each.uuid == self.uuid for each in self.node.faults)
+        faulty = any(each.uuid == self.uuid for each in self.node.rejections)
         return OPEN if result == REJECTED and not faulty else result
 
 

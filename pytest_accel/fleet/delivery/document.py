@@ -58,7 +58,7 @@ def _data(of: Delivery) -> dict[str, Any]:
 def _rejections(of: Delivery) -> Iterator[dict[str, str]]:
     """Yield what rejects boards and nodes."""
     for node in of.nodes:
-        yield from ({"node": node.name, **each._asdict()} for each in node.faults)
+        yield from ({"node": node.name, **each._asdict()} for each in node.rejections)
 
 
 def _in_markdown(value: Any) -> Any:

@@ -46,7 +46,7 @@ ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missi
 """The results of a node and of a board."""
 
 
-class Fault(NamedTuple):
+class Rejection(NamedTuple):
     """A verdict that rejects a device, or the node (`uuid` and `place` are NODE): its code, sentence and next step."""
 
     uuid: str
@@ -68,7 +68,7 @@ class NodeRecord(Summary):
     """The hash that the record states."""
     judged_on: Mapping[str, str] = field(default_factory=dict)
     """The `TERMS` that are known."""
-    faults: Sequence[Fault] = ()
+    rejections: Sequence[Rejection] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each threshold file that judged it."""
     objection: str = ""
@@ -157,7 +157,7 @@ def _node(run: Run) -> NodeRecord:
         name=run.host,
         sha256=run.sha256,
         judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
-        faults=list(_faults(run)),
+        rejections=list(_rejections(run)),
         files=run.sku.get("files", {}),
         objection=f"the record is not believed: {run.objections[0]}" if run.objections else "",
         waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
@@ -172,13 +172,13 @@ def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
     `words` say which files judged it otherwise, and how it closes by the buyer's; empty if it closes as it states. They
     may reject it, and accept nothing.
     """
-    found = replace(one, faults=list(_faults(again)))
+    found = replace(one, rejections=list(_rejections(again)))
     judged = replace(found, result=again.result, line=words)
     return judged if words and judged.rejects else replace(found, objection=words)
 
 
-def _faults(run: Run) -> Iterator[Fault]:
-    """Yield the verdicts that reject, worst first; the faults of one board are together."""
+def _rejections(run: Run) -> Iterator[Rejection]:
+    """Yield the verdicts that reject, worst first; the rejections of one board are together."""
     failed = worst_first([each for each in run.verdicts if each.rejects])
     known = record.findings_of(run) if failed else {}
     devices = {each.uuid: each for each in run.devices}
@@ -189,7 +189,7 @@ def _faults(run: Run) -> Iterator[Fault]:
             code = of_metric(verdict.metric)
             told = known.get(verdict.key) or Finding(code, code.severity, code.do)  # a wrong product has few findings
             title = f"{told.code} {told.fault.name}"
-            yield Fault(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
+            yield Rejection(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
 
 
 def place_of(device: Device) -> str:

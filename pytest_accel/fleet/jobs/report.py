@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
-from pytest_accel.fleet.jobs.run_folder import Fleet
+from pytest_accel.fleet.jobs.run_folder import FleetAsked
 from pytest_accel.fleet.jobs.states import NodeResult, State, counts, exit_status, in_words
 from pytest_accel.views.markdown import escaped, table
 
@@ -70,7 +70,7 @@ def _room(wanted: dict[State, int]) -> dict[State, int]:
     return room
 
 
-def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
+def text(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as lines of text."""
     lines = [
         printable(f"{state.value:<10}  {names}{f'  {why}' if why else ''}") for state, names, why in rows(nodes, fold)
@@ -78,7 +78,7 @@ def text(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
     return "\n".join([*lines, *notes(fleet), in_words(nodes)]) + "\n"
 
 
-def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
+def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as Markdown."""
     begun = f"{escaped(shlex.join(fleet.arguments), 0)}, " if fleet.arguments else ""
     cells = [[escaped(cell, 0) for cell in (state.value, names, why)] for state, names, why in rows(nodes, fold)]
@@ -87,7 +87,7 @@ def markdown(fleet: Fleet, nodes: Sequence[NodeResult], fold: Fold) -> str:
     return "\n".join([*lines, *("", *(escaped(each, 0) for each in notes(fleet))) * bool(notes(fleet))]) + "\n"
 
 
-def notes(fleet: Fleet) -> list[str]:
+def notes(fleet: FleetAsked) -> list[str]:
     """Return what a reader has to know besides the states."""
     if fleet.fabric:
         return [f"fabric: {printable(fleet.fabric)}", *notes(replace(fleet, fabric=""))]
@@ -98,7 +98,7 @@ def notes(fleet: Fleet) -> list[str]:
     return ["note: there is no fleet.json, so a node that left no record is not in this report"]
 
 
-def as_json(fleet: Fleet, nodes: Sequence[NodeResult]) -> str:
+def as_json(fleet: FleetAsked, nodes: Sequence[NodeResult]) -> str:
     """Return the report as one JSON object, with an entry for each node."""
     found = {
         "format": 1,

@@ -68,7 +68,7 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetAsked:
     """What a run of a fleet was asked. `arguments` are those of pytest, without --accel-output."""
 
     id: str
@@ -112,16 +112,16 @@ class Fleet:
         return f"accel-{self.id}-"
 
 
-def save(fleet: Fleet, folder: Path) -> None:
+def save(fleet: FleetAsked, folder: Path) -> None:
     """Replace fleet.json atomically. Raises OSError."""
     record.replace_file(folder / FILE, structured.lines(structured.plain(fleet)))
 
 
-def load(folder: Path) -> Fleet:
+def load(folder: Path) -> FleetAsked:
     """Return what was asked in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
     try:
-        fleet = structured.structure(Fleet, printable_data(untrusted.read_json(path)))
+        fleet = structured.structure(FleetAsked, printable_data(untrusted.read_json(path)))
     except structured.Misfit as misfit:
         raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one: {misfit}") from None
     if not fleet.expected:
@@ -170,7 +170,7 @@ def exists(folder: Path) -> bool:
     return untrusted.exists(folder / FILE)
 
 
-def found(read: Results) -> Fleet:
+def found(read: Results) -> FleetAsked:
     """Return what was asked in the folder of results; without a fleet.json, the nodes that have a result are all of it.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
@@ -187,7 +187,7 @@ def found(read: Results) -> Fleet:
     expected = tuple(ExpectedNode(name) for name in sorted({*names, *unknown}))
     first = min((each for runs in results.values() for each in runs), key=_began, default=None)
     created = first.started if first else ""
-    return Fleet("", created, "", (), 0, expected=expected, listed=False)
+    return FleetAsked("", created, "", (), 0, expected=expected, listed=False)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pytest_accel.core.node_name import nodes_of, several
 from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
 from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.jobs.run_folder import Fleet, Submitted, Unreadable, level_of
+from pytest_accel.fleet.jobs.run_folder import FleetAsked, Submitted, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 from pytest_accel.run.record_folder import file_name
 
@@ -86,7 +86,7 @@ class NodeResult:
 
 
 def of_all(
-    fleet: Fleet,
+    fleet: FleetAsked,
     results: Mapping[str, Sequence[Summary]],
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
@@ -154,13 +154,15 @@ def _standing(some: Sequence[tuple[str, NodeResult]], now: datetime, *, expected
     return replace(each, reason=_noted(each.reason, f"in {name}"), expected=expected, skipped=newest.skipped)
 
 
-def others(fleet: Fleet, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None) -> tuple[str, ...]:
+def others(
+    fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None
+) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
     return tuple(f"{each.node}: {each.told}" for each in found if each.state is not State.REJECTED)
 
 
-def _unexpected(fleet: Fleet, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
+def _unexpected(fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
     """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
     if not fleet.listed:
         return []
@@ -205,7 +207,7 @@ class RunTerms:
         return f"of level {level}" if self.level and level and level != self.level else ""
 
 
-def asked_of(fleet: Fleet) -> RunTerms:
+def asked_of(fleet: FleetAsked) -> RunTerms:
     """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
     if not fleet.listed:
         return RunTerms()

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, slurm
-from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, Fleet, Submitted
+from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, FleetAsked, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.fabric.secret import secret_of
@@ -89,7 +89,7 @@ def gres_of(shown: str) -> str:
     return ",".join(each.strip() for each in each_of if re.fullmatch(r"gpu(:.+)?:\d+", each.strip()))
 
 
-def script_of(fleet: Fleet, folder: Path) -> str:
+def script_of(fleet: FleetAsked, folder: Path) -> str:
     """Return the batch script of a job. It runs pytest by the interpreter that runs this, and what follows after it.
 
     A signal to the job reaches pytest either way, which completes its record.
@@ -125,7 +125,7 @@ def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
     ]
 
 
-def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
+def with_states(fleet: FleetAsked, now: Iterable[NodeState]) -> FleetAsked:
     """Return what was asked with the reasons why nodes are skipped as they are now."""
     states = {state.name: state for state in now}
     expected = [
@@ -138,10 +138,10 @@ def with_states(fleet: Fleet, now: Iterable[NodeState]) -> Fleet:
 
 
 OURS = re.compile(r"accel-\d{8}T\d{6}Z-[0-9a-f]{4}-(?P<node>.+)")
-"""The name of a job of ours (`Fleet.job_name`)."""
+"""The name of a job of ours (`FleetAsked.job_name`)."""
 
 
-def without_busy(fleet: Fleet) -> Fleet:
+def without_busy(fleet: FleetAsked) -> FleetAsked:
     """Return what was asked with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
     busy = {
         named["node"]: f"job {job.id} of another run is {job.state.lower()}"
@@ -174,7 +174,7 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
 
 
-def command_of(fleet: Fleet, folder: Path, node: ExpectedNode, on: Sequence[str] = ()) -> list[str]:
+def command_of(fleet: FleetAsked, folder: Path, node: ExpectedNode, on: Sequence[str] = ()) -> list[str]:
     """Return the command that submits the job of one node, or one that runs `on` several."""
     hosts = on or (node.name,)
     log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
@@ -184,7 +184,7 @@ def command_of(fleet: Fleet, folder: Path, node: ExpectedNode, on: Sequence[str]
     return [*slurm.SUBMIT, *of_job, *(f"--{name}={text}" for name, text in chosen.items() if text), *fleet.sbatch]
 
 
-def joint_command(fleet: Fleet, folder: Path) -> list[str]:
+def joint_command(fleet: FleetAsked, folder: Path) -> list[str]:
     """Return the command that submits one job on all nodes that start one; it goes on if one of them dies.
 
     GPUs are asked for if all of them have the same.
@@ -195,7 +195,7 @@ def joint_command(fleet: Fleet, folder: Path) -> list[str]:
     return [*command_of(fleet, folder, one, [each.name for each in able]), "--no-kill"]
 
 
-def submit_joint(fleet: Fleet, folder: Path) -> Fleet:
+def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
     """Submit the one job on all nodes, and return the fleet with it in fleet.json. Raises SlurmError.
 
     The nodes find the secret of their run in the folder. Raises Refused for one there that others may know.
@@ -210,7 +210,7 @@ def submit_joint(fleet: Fleet, folder: Path) -> Fleet:
     return fleet
 
 
-def jobs_of(fleet: Fleet, folder: Path) -> list[JobState]:
+def jobs_of(fleet: FleetAsked, folder: Path) -> list[JobState]:
     """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError.
 
     One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
@@ -230,7 +230,7 @@ class _Ended(Exception):
 class Submitter:
     """Submits the jobs of a run. `tell` is called with what it waits for, and with an empty text when it goes on."""
 
-    def __init__(self, fleet: Fleet, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, fleet: FleetAsked, folder: Path, tell: Callable[[str], None]) -> None:
         self.fleet = fleet
         self._folder = folder
         self._tell = tell

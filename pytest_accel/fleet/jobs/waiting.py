@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, Fleet, Results
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 from pytest_accel.fleet.jobs.submission import jobs_of
@@ -72,7 +72,7 @@ class Watch:
     """Oldest first; at least one."""
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> FleetAsked:
         """What the last run was asked."""
         return self.runs[-1].fleet
 

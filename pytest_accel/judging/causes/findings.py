@@ -100,7 +100,7 @@ def findings(
         [
             each
             for each in verdicts
-            if each.status not in FINE and (each.subject not in strange or each.fault or each.metric == PRODUCT)
+            if each.status not in FINE and (each.subject not in strange or each.device_failed or each.metric == PRODUCT)
         ]
     )
     if not remarkable:
@@ -178,7 +178,7 @@ def _fault(
         return BY_NAME["inconclusive"]
     if verdict.event:
         return BY_NAME[EVENTS[verdict.event]]
-    if verdict.fault:
+    if verdict.device_failed:
         return BY_NAME[_of_failure(verdict, own)]
     if reported:
         name = known(reported).code

@@ -102,6 +102,6 @@ def _after_boot(verdict: Verdict, up: float) -> Verdict:
     """
     if verdict.metric in PENDING and verdict.status is Status.FAIL:
         return verdict.because(Note("waits_for_reset"), status=Status.INCONCLUSIVE)
-    if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.fault or not _trains(verdict):
+    if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.device_failed or not _trains(verdict):
         return verdict
     return verdict.because(MayTrain(up), status=Status.INCONCLUSIVE)

@@ -295,7 +295,7 @@ def _other_status(where: str, then: Verdict, now: Verdict, *, rate: bool) -> Dif
         direction, worse = Direction.OTHER, False
     notes = [OTHER_LIMIT] if other_limit and then.value == now.value else []
     notes += [sentence_of(now)] if worse and now.status.fails and now.reasons else []
-    counts = worse and (now.fault or (not rate and not other_limit and _of_hardware(then, now)))
+    counts = worse and (now.device_failed or (not rate and not other_limit and _of_hardware(then, now)))
     return Difference(
         SubjectKind.VERDICT, (where,), now.metric, _said(then), _said(now), direction, counts, "; ".join(notes)
     )

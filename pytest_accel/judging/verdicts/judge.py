@@ -188,7 +188,7 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         unit=measurement.unit,
         limit=limit,
         attempts=attempts,
-        fault=trouble.kind == "device",
+        device_failed=trouble.kind == "device",
         event=trouble.event,
         blamed=trouble.blamed,
         floor=None if limit is None or limit.relative else limit.floor,
