@@ -30,7 +30,7 @@ def copy(raw: dict[str, object], number: int, text: str) -> str:
         serial, uuid = str(device["serial"]), str(device["uuid"])
         text = text.replace(serial, f"SIM{number:06}{serial[-2:]}").replace(uuid, f"{uuid[:-6]}{number:06}")
     made = json.loads(text)
-    made["run"]["host"] = f"node{number:05}"
+    made["info"]["host"] = f"node{number:05}"
     parts = {**made, "sha256": seal(made)}
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {lines(value)}" for key, value in parts.items()) + "\n}\n"
 

@@ -137,9 +137,9 @@ def spread(found: Mapping[str, Sequence[Series]], record: Run) -> dict[str, Any]
         source = {
             "kind": "measured",
             "by": "pytest_accel",
-            "date": record.run["started"][:7],
+            "date": record.info["started"][:7],
             "software": f"torch {record.software['torch']}",
-            "conditions": f"{runs} runs of level {record.run['level']} in processes of their own",
+            "conditions": f"{runs} runs of level {record.info['level']} in processes of their own",
             "devices": len(lines),
             "nodes": 1,
         }

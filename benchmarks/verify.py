@@ -322,7 +322,7 @@ def v10(subject: Subject) -> Found:
 
 
 def v11(subject: Subject) -> Found:
-    seconds = subject.record("quick").run["seconds"]
+    seconds = subject.record("quick").info["seconds"]
     return {"seconds": seconds["wall"]}, seconds
 
 

@@ -156,7 +156,7 @@ def _limits_by_place(definitions: dict[str, Schema]) -> None:
         "anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}],
         "description": "The place of the limit in `limits` of the record, from 0; null for a value without one.",
     }
-    definitions["Run"]["required"] = ["run", "limits"]
+    definitions["Run"]["required"] = ["info", "limits"]
 
 
 def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:

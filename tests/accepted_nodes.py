@@ -24,7 +24,7 @@ SKU = shipped.load("h100-sxm")
 
 def terms_of(made: Run) -> Terms:
     """The terms of an acceptance of a node."""
-    return Terms(SKU, SKU.platforms[made.run["platform"]], "standard", tuple(made.devices), named=True)
+    return Terms(SKU, SKU.platforms[made.info["platform"]], "standard", tuple(made.devices), named=True)
 
 
 LIMITS = terms_of(record(0)).limits
@@ -60,7 +60,7 @@ def instead(made: Run, found: Measurement) -> None:
 def node(number: int, *, fails: bool = False, as_board_of: int | None = None, **changed: Any) -> Run:
     """A node whose verdicts follow from its drawn figures; as another one it has that one's boards."""
     made = whole(record(number if as_board_of is None else as_board_of))
-    made.run["host"] = f"node{number}"
+    made.info["host"] = f"node{number}"
     if fails:
         instead(made, Measurement("health.remap_failure", made.devices[3].uuid, "count", 1))
     return judged(made, **changed)

@@ -282,7 +282,7 @@ def going(
 def _begun(place: Path) -> bool:
     """True when the run has its devices and is in its record."""
     try:
-        return bool(json.loads((place / "record.json").read_text(encoding="utf-8"))["run"])
+        return bool(json.loads((place / "record.json").read_text(encoding="utf-8"))["info"])
     except (OSError, ValueError):
         return False
 

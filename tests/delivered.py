@@ -47,14 +47,14 @@ def save(one: Run, folder: Path, key: str = "supplier") -> Path:
 
 
 def on_host(made: Run, host: str, started: str = "") -> Run:
-    made.run["host"] = host
-    made.run["started"] = started or made.run["started"]
+    made.info["host"] = host
+    made.info["started"] = started or made.info["started"]
     return made
 
 
 def at_level(made: Run, level: str) -> Run:
     assert made.circumstances
-    made.run["level"] = made.circumstances.level = level
+    made.info["level"] = made.circumstances.level = level
     return closed(made)
 
 

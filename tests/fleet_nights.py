@@ -57,4 +57,4 @@ def record(
 
 def save(made: Run, folder: Path) -> Path:
     """Write a record into a folder of its node and day below `folder`; return the file."""
-    return known_good_nodes.save(made, folder / f"{made.run['started'][:10]}-{made.run['host']}")
+    return known_good_nodes.save(made, folder / f"{made.info['started'][:10]}-{made.info['host']}")

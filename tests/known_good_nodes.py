@@ -63,7 +63,7 @@ def record(node: int, run: int = 0, *, short: dict[int, float] | None = None, **
             value = centre * pace * (1 - (short or {}).get(place if len(subjects) > 1 else -1, 0.0))
             found.append(Measurement(metric, subject, unit, value, conditions=conditions(metric)))
     bare = Run(
-        run={
+        info={
             "started": f"2026-11-{1 + run:02}T02:{node:02}:00+00:00",
             "ended": f"2026-11-{1 + run:02}T03:{node:02}:00+00:00",
             "host": f"rack7-n{node:02}",

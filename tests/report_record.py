@@ -159,7 +159,7 @@ def record(devices: int = 8, number: int = 40, metrics: int = 1) -> Run:
         for each in places
     ]
     return Run(
-        run=_PARTS["run"],
+        info=_PARTS["info"],
         sku=_PARTS["sku"],
         devices=[device(each) for each in places],
         software=_PARTS["software"],

@@ -15,7 +15,7 @@ import pytest
 from tabled import content
 
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.run import Run, RunEntry
+from pytest_accel.core.run import Run, RunInfo
 from pytest_accel.core.sku import Limit
 from pytest_accel.judging.facts.results import foreseen
 from pytest_accel.judging.verdicts.judge import judge
@@ -96,9 +96,9 @@ def record_of(folder: Path, value: float) -> Path:
     limit = Limit("matmul.bf16", "TFLOPS", floor=91.0, origin="here:1")
     measured = Measurement("matmul.bf16", "GPU-0", "TFLOPS", value, samples=(value,) * 8)
     folder.mkdir()
-    run: RunEntry = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
+    run: RunInfo = {"started": "2026-11-22T01:00:00+00:00", "level": "quick"}
     about: dict[str, Any] = {"sku": {"name": "cpu"}, "software": {"torch": "2.13.0"}}
-    write(Run(run=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
+    write(Run(info=run, **about, measurements=[measured], verdicts=[judge([measured], limit)]), folder)
     return folder
 
 

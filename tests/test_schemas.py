@@ -131,7 +131,7 @@ VERDICT = Verdict(
 
 
 def record_of(folder: Path, **fields: Any) -> Any:
-    write(Run(**{"run": {}, **fields}), folder)
+    write(Run(**{"info": {}, **fields}), folder)
     return json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_key_is_refused_by_reader_and_schema(place: list[Any], key: s
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("run", []), ("run", {"host": 7})],
+    [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("info", []), ("info", {"host": 7})],
 )
 def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path) -> None:
     assert any(each.startswith(key) for each in wrong(RECORD, {**record_of(tmp_path), key: value}))

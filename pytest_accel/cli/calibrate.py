@@ -104,7 +104,7 @@ def _provenance(
         by=chosen.owner or "us",
         date=max(each.started[:10] for each in records),
         software={name: sorted(some, key=_numbers) for name, some in software.items() if some},
-        levels=list(dict.fromkeys(each.run["level"] for each in records if each.run.get("level"))),
+        levels=list(dict.fromkeys(each.info["level"] for each in records if each.info.get("level"))),
         sources=list(map(_told, records)),
         refused=refused,
         devices=list(dict.fromkeys(device.uuid for each in records for device in each.devices)),
@@ -120,7 +120,7 @@ def _numbers(version: str) -> list[int]:
 
 def _told(saved: Run) -> str:
     """Return a record in one line."""
-    run = saved.run
+    run = saved.info
     host, day = run.get("host", ""), run.get("started", "")[:10]
     what = f"{run.get('level', '')}, {len(saved.devices)} devices, {Result.words(saved.result)}"
     return f"{saved.path}: {host}, {day}, {what}"
@@ -146,7 +146,7 @@ def _judged(sku: Sku, records: Sequence[Run], found: Calibration, made: Provenan
     metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
     broken = []
     for saved in records:
-        terms = Terms(sku, sku.platforms[made.platform.name], saved.run.get("level", ""))
+        terms = Terms(sku, sku.platforms[made.platform.name], saved.info.get("level", ""))
         broken += [
             f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {sentence_of(each)}"
             for each in judge_again(saved, terms).verdicts

@@ -54,7 +54,9 @@ def run(chosen: argparse.Namespace) -> int:
     if last_good:
         files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    words = [word for word in saved.run.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))]
+    words = [
+        word for word in saved.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
+    ]
     again = shlex.join([*words, "-k", device.name])
     text = claim.Claim(saved, device, sums, str(last_good or ""), again).text
     _pack(chosen.output, {"ticket.txt": text.encode(), **files})

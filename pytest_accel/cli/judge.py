@@ -67,7 +67,9 @@ def run(chosen: argparse.Namespace) -> int:
     terms, boards = _terms(old, chosen)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
-    screen.show([(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.run['platform'], new.run['level'])}", "bold")])
+    screen.show(
+        [(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.info['platform'], new.info['level'])}", "bold")]
+    )
     screen.show(_belief(old))
     screen.show(_lists(old, new))
     screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
@@ -117,7 +119,7 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
     then = asked if asked and asked != AUTO else old.sku.get("name")
     name = str(chosen.sku or then or AUTO)
     wanted = Wanted(name, chosen.platform or AUTO, chosen.level, "--")
-    sku = wanted.named(on_hardware=not old.run.get("simulated"))
+    sku = wanted.named(on_hardware=not old.info.get("simulated"))
     settled = rejudge.terms_of(wanted, sku, old)
     boards = boards_of(chosen.expect, "--expect")
     if sku is None:
@@ -125,7 +127,7 @@ def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | N
             raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--expect: the record names no SKU, and without one nothing is judged; add --sku")
-        settled = replace(settled, platform=Platform(str(old.run.get("platform")), None))
+        settled = replace(settled, platform=Platform(str(old.info.get("platform")), None))
     return replace(settled, named=bool(chosen.sku)), boards
 
 

@@ -77,7 +77,7 @@ def same_product(records: Sequence[Run], refused: list[str], wanted: str | None)
 
     `wanted` is the name of the SKU, None for the one that most are of. The others are added to `refused`.
     """
-    of = grouped(records, lambda each: (each.sku.get("name", ""), each.run.get("platform", "")))
+    of = grouped(records, lambda each: (each.sku.get("name", ""), each.info.get("platform", "")))
     fitting = [pair for pair in of if wanted in (None, pair[0])]
     if not fitting:
         raise BadFile("no record is left to calibrate from", *refused)

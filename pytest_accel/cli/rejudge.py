@@ -42,9 +42,9 @@ def terms_of(wanted: Wanted, sku: Sku | None, record: Run) -> Terms:
 
     Raises Refused.
     """
-    platform = str(record.run.get("platform"))
+    platform = str(record.info.get("platform"))
     usual = platform if sku and sku.platform_named(platform) else AUTO
-    return wanted.settled(sku, record.devices, level=record.run.get("level"), platform=usual)
+    return wanted.settled(sku, record.devices, level=record.info.get("level"), platform=usual)
 
 
 def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) -> Run:
@@ -70,7 +70,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
         waivers={**record.waivers, "used": used(verdicts)} if record.waivers else {},
         closing=replace(closing, line=f"{AGAIN} {closing.line}"),
         sku=sku_entry(terms.sku, record.sku.get("asked"), measured) if terms.sku else {},
-        run={**record.run, "level": terms.level, "platform": terms.platform.name},
+        info={**record.info, "level": terms.level, "platform": terms.platform.name},
     )
     return replace(judged_again, findings=finding_entries(judged_again))
 
@@ -79,7 +79,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     """Return the record with its devices compared with a packing list; it holds nothing of another list any more."""
     metrics = delivery.METRICS if boards.by_node else (delivery.SERIAL,)
     when = next((each.ended for each in record.measurements if each.metric.startswith("inventory.")), 0.0)
-    host = str(record.run.get("host", ""))
+    host = str(record.info.get("host", ""))
     found = [each for metric in metrics for each in delivery.measured(metric, boards, record.devices, host, when)]
     other = [each for each in record.measurements if each.metric not in delivery.METRICS]
     return replace(
@@ -223,7 +223,7 @@ def _against(record: Run, terms: Terms) -> Iterator[Against]:
         if reason.kind not in ("file", "floors"):
             yield Against(kinds.get(reason.kind, reason.kind), reason.text)
     for key, now in (("level", terms.level), ("platform", terms.platform.name)):
-        if record.run.get(key) != now:
-            yield Against("run", f"{key} {now} instead of the run's {record.run.get(key)}")
+        if record.info.get(key) != now:
+            yield Against("run", f"{key} {now} instead of the run's {record.info.get(key)}")
     if record.circumstances is None:
         yield Against("run" if asked else "unasked", "the record does not say how it was made")

@@ -55,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
     lines = [f"signed by {found.signer}"] if found.signer else []
     if found.run:
         against += ["the node was simulated"] * found.run.simulated
-        nonce = f", nonce {found.run.run['nonce']}" if found.run.run.get("nonce") else ""
+        nonce = f", nonce {found.run.info['nonce']}" if found.run.info.get("nonce") else ""
         lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
     lines += [f"against it: {each}" for each in against]
     lines.append("NOT PROVEN" if against else f"PROVEN {Result.words(result, 'without a result')}")

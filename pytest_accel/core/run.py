@@ -89,7 +89,7 @@ class Circumstances:
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     loaded: tuple[str, ...] = ()
-    """The names of what `RunEntry.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
+    """The names of what `RunInfo.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -178,7 +178,7 @@ class Launch:
         )
 
 
-class RunEntry(TimeSpent, total=False):
+class RunInfo(TimeSpent, total=False):
     """The command, host and time of the run. Times are ISO 8601, in UTC."""
 
     started: str
@@ -336,7 +336,7 @@ class JudgedFrom(TypedDict, total=False):
 class Run:
     """The results of a run and how it was made. `state` is "running", "interrupted" or "finished"."""
 
-    run: RunEntry
+    info: RunInfo
     sku: SkuEntry = field(default_factory=SkuEntry)
     devices: list[Device] = field(default_factory=list)
     """The devices that were found, also those that the user did not choose."""
@@ -379,12 +379,12 @@ class Run:
     @property
     def started(self) -> str:
         """When the run began: ISO 8601; empty for one that never began."""
-        return self.run.get("started", "")
+        return self.info.get("started", "")
 
     @property
     def host(self) -> str:
         """The name of the node."""
-        return self.run.get("host", "")
+        return self.info.get("host", "")
 
     @property
     def finished(self) -> bool:
@@ -394,7 +394,7 @@ class Run:
     @property
     def simulated(self) -> bool:
         """True if the run says that its node was simulated."""
-        return bool(self.run.get("simulated"))
+        return bool(self.info.get("simulated"))
 
     @property
     def rejected(self) -> list[str]:

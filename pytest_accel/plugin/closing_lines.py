@@ -22,7 +22,7 @@ def lines(session: Session, tests: Tests, closing: Closing, width: int | None, *
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run, together = ledger.record.run, session.asked.options.fabric  # no node leads on by itself from a fabric run
+    run, together = ledger.record.info, session.asked.options.fabric  # no node leads on by itself from a fabric run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     found, places = findings_of(ledger.record), places_of(ledger.record)

@@ -78,7 +78,7 @@ def of_series(found: Summary, run: Run) -> Summary:
 
     What was asked is the series: none of its runs accepts, or holds, where the series does not.
     """
-    if found.rejects or "follows" not in run.run:
+    if found.rejects or "follows" not in run.info:
         return found
     folder = run.path.absolute().parent.parent
     try:

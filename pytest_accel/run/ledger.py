@@ -36,7 +36,7 @@ class Ledger:
 
     def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
         self.folder = folder
-        self.record = Run(run={})
+        self.record = Run(info={})
         self.baseline = baseline.Baseline(History((), (), dict), asked.options.baseline)
         self._asked, self._found, self._pool = asked, found, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
@@ -46,7 +46,7 @@ class Ledger:
     @property
     def begun(self) -> bool:
         """True once the record says how the run was started and holds its devices."""
-        return self.folder.path is not None and bool(self.record.run)
+        return self.folder.path is not None and bool(self.record.info)
 
     def begin(self) -> None:
         """Write how the run was started into its record, and open the telemetry. Raises Refused if neither can be."""
@@ -68,7 +68,7 @@ class Ledger:
         """Enter command, host, environment and time limit of the run."""
         options, node = self._asked.options, self._asked.node
         cleared, kept = environment.found(os.environ)
-        self.record.run = {
+        self.record.info = {
             "started": clock.iso(clock.now()),
             "epochs": (clock.epoch(), clock.epoch()),
             "host": node_name(),
@@ -82,15 +82,15 @@ class Ledger:
         }
         self.record.notes += environment.notes(os.environ)
         if options.launch:
-            self.record.run["launcher"] = options.launch
+            self.record.info["launcher"] = options.launch
         if options.follows:
-            self.record.run["follows"] = options.follows
+            self.record.info["follows"] = options.follows
         if options.nonce:
-            self.record.run["nonce"] = options.nonce
+            self.record.info["nonce"] = options.nonce
         if options.time_limit is not None:
-            self.record.run["time_limit"] = options.time_limit
+            self.record.info["time_limit"] = options.time_limit
         if node:
-            self.record.run["simulated"] = simulation.for_record(node, self._asked.elapsed)
+            self.record.info["simulated"] = simulation.for_record(node, self._asked.elapsed)
 
     def enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
@@ -174,9 +174,9 @@ class Ledger:
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
         self.record.software.update(self._pool.software)
-        self.record.run["counted"] = self._pool.sensor.counters.counted
+        self.record.info["counted"] = self._pool.sensor.counters.counted
         if host := self._pool.sensor.host_now:
-            self.record.run["host_counted"] = host
+            self.record.info["host_counted"] = host
         self.record.waivers = self._asked.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)
@@ -198,9 +198,9 @@ class Ledger:
             self.record.sku = record.sku_entry(sku, self._asked.options.sku, measured)
         self.record.notes += self._asked.waivers.notes(self.verdicts)
         epoch = clock.epoch_now()  # one reading for both, so that they agree
-        self.record.run["ended"] = clock.iso(epoch + time.monotonic())
-        self.record.run["epochs"] = (clock.epoch(), epoch)
-        self.record.run = {**self.record.run, **self._pool.spent()}
+        self.record.info["ended"] = clock.iso(epoch + time.monotonic())
+        self.record.info["epochs"] = (clock.epoch(), epoch)
+        self.record.info = {**self.record.info, **self._pool.spent()}
         if how := series.clock_set(self.record):
             self.record.notes.append(f"{how} while the run went on: its hours do not count in a series")
         self.record.state = "interrupted" if interrupted else "finished"

@@ -193,7 +193,7 @@ class Measuring:
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
         if self._asked.boards and metric in delivery.METRICS:
-            devices, host = self._terms.devices, self._ledger.record.run["host"]
+            devices, host = self._terms.devices, self._ledger.record.info["host"]
             return delivery.measured(metric, self._asked.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:

@@ -76,7 +76,7 @@ class RecordFolder:
 
         If the chosen folder is `shared` by the nodes of a job, every run has a folder in it: <host>, <host>-2 ...
         """
-        empty = Run(run={"host": host})
+        empty = Run(info={"host": host})
         for folder in self._places(chosen, host, name, shared):
             with writing("--accel-output", folder, Refused):
                 if folder.is_file():

@@ -115,7 +115,7 @@ def _entry(run: SeriesRun, folder: str) -> dict[str, Any]:
 def _last_reading(folder: Path, run: Run) -> str:
     """Return when the last reading of a run was taken, of one that did not end by its telemetry."""
     if run.state != "running":
-        return run.run.get("ended", run.started)
+        return run.info.get("ended", run.started)
     times = [each.ended for each in run.measurements]
     with contextlib.suppress(BadFile):
         times += [each["at"] for each in telemetry_file.readings(folder / record.TELEMETRY) if "at" in each]

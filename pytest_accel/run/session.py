@@ -210,7 +210,7 @@ class Session:
         ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
         ledger.complete(interrupted=end.interrupted is not None)
         if loaded:
-            ledger.record.run["loaded"] = [text for _, text in loaded]
+            ledger.record.info["loaded"] = [text for _, text in loaded]
         names, returned = ledger.names, boards.returned_among(terms.devices) if boards else []
         of_run = replace(
             end,

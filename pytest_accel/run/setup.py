@@ -80,7 +80,7 @@ class Asked:
         """The simulated seconds at which a simulated node begins: those of the runs before it in a series."""
         if self.before is None:
             return 0.0
-        return float(self.before.run.get("simulated", {}).get("began", 0.0)) + series.seconds_of(self.before)
+        return float(self.before.info.get("simulated", {}).get("began", 0.0)) + series.seconds_of(self.before)
 
 
 def asked_of(options: Options) -> Asked:

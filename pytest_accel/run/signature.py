@@ -145,9 +145,9 @@ def verify(files: RecordFiles, trust: Trust, run: Run | None = None) -> Verifica
     wanted = statement.text_of(run, {name: sha256 for name, sha256 in stated.items() if name != STATEMENT})
     if not _is_statement(files, wanted):
         objections.append(f"{STATEMENT} does not follow from the record")
-    if run.judged_from or ("follows" in run.run and run.result is not Result.REJECTED):
+    if run.judged_from or ("follows" in run.info and run.result is not Result.REJECTED):
         objections.append(f"it is {'judged again' if run.judged_from else 'one run of a series'}, and accepts nothing")
-    given = run.run.get("nonce", "")
+    given = run.info.get("nonce", "")
     if trust.nonce is not None and given != trust.nonce:
         objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {trust.nonce!r}")
     return Verification(who, objections, run)

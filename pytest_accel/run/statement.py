@@ -57,7 +57,7 @@ def text_of(run: Run, files: Mapping[str, str]) -> str:
 
 def _acceptance(run: Run) -> dict[str, Any]:
     """Return the predicate: who was judged as what, when, by what, and with which result."""
-    made = run.run
+    made = run.info
     return {
         "verdict": Result.words(run.result, "NONE"),
         "closingLine": run.closing.line,

@@ -20,7 +20,7 @@ DIGITS = 6
 
 def summary(run: Run) -> Summary:
     """Return the summary of a run."""
-    made, closing = run.run, run.closing
+    made, closing = run.info, run.closing
     unjudged = {(each.metric, each.subject) for each in run.verdicts if each.status is Status.UNMEASURED}
     return Summary(
         started=made.get("started", ""),

@@ -110,7 +110,7 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     )
     folder = nodes(tmp_path / "good", range(2))
     made = record(7, **around, **case.get("run", {}))
-    made.run.update(case.get("node", {}))
+    made.info.update(case.get("node", {}))
     bad = save(made, tmp_path / "good" / "bad")
     assert calibrate(folder, "--output", tmp_path / "own.yaml", "--owner", "acme") == 0, "the others are enough"
     assert f"refused: {bad}: {case['why']}" in capsys.readouterr().out
@@ -195,7 +195,7 @@ def test_a_floor_by_the_method_of_another_level_bounds_nothing(tmp_path: Path) -
 def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for node in range(3):
         made = record(node, circumstances=replace(AROUND, simulated=True))
-        made.run["simulated"] = {"node": "h100-sxm"}
+        made.info["simulated"] = {"node": "h100-sxm"}
         made.devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
         made.measurements = [replace(each, simulated=True) for each in made.measurements]
         save(made, tmp_path / "sim" / f"n{node}")

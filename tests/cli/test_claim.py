@@ -27,7 +27,7 @@ def rejected(folder: Path) -> Run:
             record=str(before / "record.json"), started="2026-11-01", state="finished", line="", devices=uuids
         )
     ]
-    one.run["command"] = ["pytest", "--accel-sku=h100-sxm", "--accel-output=here"]
+    one.info["command"] = ["pytest", "--accel-sku=h100-sxm", "--accel-output=here"]
     save_whole(one, folder / "now")
     return one
 

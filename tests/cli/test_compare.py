@@ -118,7 +118,7 @@ def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
 def test_other_products_other_nodes_and_simulated_ones_are_not_comparable(
     make: Make, tmp_path: Path, compare: Compare
 ) -> None:
-    real = changed(make(), tmp_path / "real", lambda text: text["run"].pop("simulated"))
+    real = changed(make(), tmp_path / "real", lambda text: text["info"].pop("simulated"))
     others = {
         make(sku="older", platform="single"): "other SKU: four and older",
         make(seed=3): "none of the same devices",

@@ -20,7 +20,7 @@ from fabrics import ended, transport
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
-from pytest_accel.core.run import Launch, Run, RunEntry
+from pytest_accel.core.run import Launch, Run, RunInfo
 from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.fleet.jobs import waiting
@@ -115,8 +115,8 @@ def begun(folder: Path, *nodes: ExpectedNode, at: str = AT, arguments: tuple[str
 def accepted(folder: Path, started: str = AT) -> None:
     """Write the record of a node that is accepted, as job 7 leaves it."""
     folder.mkdir()
-    run: RunEntry = {"host": folder.name, "started": started, "launcher": Launch("slurm", folder.name, job="7")}
-    write(Run(run=run, closing=Closing("ACCEPTED 8/8 devices", 0, Result.ACCEPTED), state="finished"), folder)
+    run: RunInfo = {"host": folder.name, "started": started, "launcher": Launch("slurm", folder.name, job="7")}
+    write(Run(info=run, closing=Closing("ACCEPTED 8/8 devices", 0, Result.ACCEPTED), state="finished"), folder)
 
 
 def rejected(folder: Path, hours: float = 1.0) -> None:
@@ -127,7 +127,7 @@ def rejected(folder: Path, hours: float = 1.0) -> None:
     content = {
         "schema": 1,
         "limits": [],
-        "run": {"host": "n1", "started": at, "launcher": {"name": "slurm", "node": "n1", "job": "7"}},
+        "info": {"host": "n1", "started": at, "launcher": {"name": "slurm", "node": "n1", "job": "7"}},
         "closing": {"line": "REJECTED gpu0", "result": "REJECTED", "exit": 1},
         "state": "finished",
         "devices": [{"uuid": "u0", "called": "gpu", "index": 0, "model": "m", "driver": "d"}],
@@ -333,7 +333,7 @@ def test_a_wrong_timeout_is_refused(minutes: str) -> None:
 def test_the_record_of_a_node_that_was_started_alone_lies_in_the_folder_itself(slurm: Slurm) -> None:
     closing = Closing("REJECTED gpu3", 1, Result.REJECTED)
     slurm.run.mkdir()
-    write(Run(run={"host": "n1", "started": AT}, closing=closing, state="finished"), slurm.run)
+    write(Run(info={"host": "n1", "started": AT}, closing=closing, state="finished"), slurm.run)
     status, told = slurm.fleet("report", slurm.run)
     assert (status, "rejected    n1  REJECTED gpu3" in told) == (1, True)
 

@@ -83,7 +83,7 @@ def measured() -> list[Measurement]:
 def ran(**changed: Any) -> Run:
     """The record of a run that was accepted."""
     bare = Run(
-        run={"level": "standard", "platform": "single"},
+        info={"level": "standard", "platform": "single"},
         sku={"name": "part", "asked": "part", "files": {"part.yaml": "a" * 64}},
         devices=[DEVICE],
         software={"nccl": "2.16.2"},
@@ -313,7 +313,7 @@ def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old:
 def by_list(text: str, record: Run | None = None) -> Run:
     """Return the record of an accepted run on n1, judged by a packing list."""
     old = ran()
-    old = record or replace(old, devices=[replace(DEVICE, serial="165")], run={**old.run, "host": "n1"})
+    old = record or replace(old, devices=[replace(DEVICE, serial="165")], info={**old.info, "host": "n1"})
     boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
     return judge_again(old, terms(sku()), boards)
 

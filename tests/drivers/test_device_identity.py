@@ -15,5 +15,5 @@ def test_a_serial_number_of_bytes_that_are_no_text_can_be_read_back(tmp_path: Pa
     asker.facts = {"serial": "16540\x00\x7f", "model": "a GPU"}
     device = asker.device("GPU-0", 0, None, driver="amd", of_device=("serial", "model"))
     assert device.serial == r"16540\x00\x7f"
-    record.write(Run(run={"host": "node1"}, devices=[device]), tmp_path)
+    record.write(Run(info={"host": "node1"}, devices=[device]), tmp_path)
     assert record.read(tmp_path / record.FILE).devices[0].serial == device.serial

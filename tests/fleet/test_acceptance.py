@@ -31,7 +31,7 @@ def rehearsed(number: int) -> Run:
     """A simulated node."""
     one = node(number)
     assert one.circumstances
-    one.run["simulated"] = {"source": "h100-sxm"}
+    one.info["simulated"] = {"source": "h100-sxm"}
     devices = [replace(each, serial=f"SIM{each.serial}") for each in one.devices]
     measurements = [replace(each, simulated=True) for each in one.measurements]
     around = replace(one.circumstances, simulated=True)
@@ -106,7 +106,7 @@ def test_a_list_without_leading_zeros_rejects_nothing(tmp_path: Path) -> None:
 def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     save(node(0, fails=True), tmp_path / "records" / "node0")
     later = node(0)
-    later.run["started"] = "2026-11-20T02:00:00+00:00"
+    later.info["started"] = "2026-11-20T02:00:00+00:00"
     save(later, tmp_path / "records" / "node0-2")
     (tmp_path / "records" / "broken").mkdir()
     (tmp_path / "records" / "broken" / "record.json").write_text('{"schema": 1}')
@@ -220,7 +220,7 @@ def test_a_simulated_delivery_says_so_everywhere(tmp_path: Path) -> None:
 
 def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
     hostile = node(0, fails=True)
-    hostile.run["host"] = "<script>alert(1)</script>\x1b[2J|`"
+    hostile.info["host"] = "<script>alert(1)</script>\x1b[2J|`"
     save(hostile, tmp_path / "records" / "node0")
     _, page = made(tmp_path, form="html")
     html5lib.HTMLParser(strict=True).parse(page)
@@ -307,8 +307,8 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
     for part, host in enumerate(("node0.a", "node0.b")):
         devices = drawn.devices[4 * part : 4 * part + 4]
         here = [each for each in drawn.measurements if each.subject in {device.uuid for device in devices}]
-        half = replace(drawn, devices=devices, measurements=here, run={**drawn.run})
-        half.run["platform"] = "hgx4"
+        half = replace(drawn, devices=devices, measurements=here, info={**drawn.info})
+        half.info["platform"] = "hgx4"
         half = judged(whole(half))
         save(on_host(half, host), tmp_path / "records" / host)
     status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
@@ -374,7 +374,7 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     run_folder.save(FleetAsked("1", "2026-11-01T00:00:00Z", "0", (), 10, expected=expected, jobs=jobs), folder)
     for number, (job, fails, started) in enumerate((("7", True, "2026-11-09"), ("8", False, "2026-11-02"))):
         one = on_host(node(0, fails=fails), "node0", f"{started}T02:00:00+00:00")
-        one.run["launcher"] = Launch("slurm", "node0", 0, nodes=1, job=job)
+        one.info["launcher"] = Launch("slurm", "node0", 0, nodes=1, job=job)
         save(one, folder / f"node0-{number}")
     save(node(1), folder / "old" / "node1")
     status, found = told(tmp_path)

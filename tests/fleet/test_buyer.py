@@ -169,7 +169,7 @@ def test_a_record_under_another_name_beside_a_signed_one_is_unsigned(tmp_path: P
     folder = save(node(0), tmp_path / "records" / "node0").parent
     raw = raw_record.read(folder)
     raw["notes"].append("another record")
-    raw["run"]["started"] = "2026-11-20T02:00:00+00:00"  # it is newer, and counts
+    raw["info"]["started"] = "2026-11-20T02:00:00+00:00"  # it is newer, and counts
     raw["sha256"] = seal(raw)
     (folder / "zz.json").write_text(json.dumps(raw))
     status, found = told(tmp_path)
@@ -196,7 +196,7 @@ def test_a_limit_that_the_supplier_calls_a_marker_takes_no_limit_of_the_buyer_s_
 def test_one_run_of_a_series_accepts_nothing(follows: str, tmp_path: Path) -> None:
     """The result of the series stands in files that nobody signs."""
     one = node(0)
-    one.run["follows"] = follows
+    one.info["follows"] = follows
     folder = save(one, tmp_path / "records" / "run-1").parent
     result = {"state": "finished", "result": "ACCEPTED", "exit": 0, "line": "ACCEPTED", "schema": 1}
     (folder.parent / "summary.json").write_text(json.dumps(result))

@@ -35,7 +35,7 @@ def of_series(number: int, *, rejects: bool = False) -> Run:
     """Return the record of one run of a series on the first node."""
     statuses = {(2, "stream.triad"): Status.FAIL} if rejects else {}
     made = fleet_nights.record(0, number, accepts=True, statuses=statuses)
-    made.run["follows"] = "none"
+    made.info["follows"] = "none"
     return made
 
 

@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 statuses = {(2, "stream.triad"): Status.FAIL, (5, "matmul.bf16"): Status.MARGINAL}
             made = fleet_nights.record(node, night, statuses=statuses, short={3: 0.13} if node == 2 else None)
             if node == 3:
-                made = replace(made, run={**made.run, "host": HOSTILE})
+                made = replace(made, info={**made.info, "host": HOSTILE})
             known_good_nodes.save(made, folder / "records" / f"{night}-{node}")
     assert main.main(["store", "add", str(folder / "store"), str(folder / "records")]) == 0
     return folder / "store"

@@ -95,7 +95,7 @@ def test_a_run_its_losses_and_what_follows(slurm: SlurmCluster, tmp_path: Path) 
     uuids = {place: uuids_of(place) for place in places}
     assert uuids[places[1]] == uuids[places[3]]
     assert len(set().union(*uuids.values())) == sum(map(len, uuids.values())) * 3 // 4, "pretend nodes share devices"
-    run = json.loads((folder / "node1/record.json").read_text())["run"]
+    run = json.loads((folder / "node1/record.json").read_text())["info"]
     assert run["launcher"] == {"name": "slurm", "job": jobs["node1"], "node": "node1", "rank": 0, "nodes": 1}
 
     status, said = fleet(slurm, "drain", repaired, "--resume", "--yes")

@@ -148,7 +148,7 @@ def test_filtered_and_rejudged_records_do_not_count(store: Store, records: Path)
 @pytest.mark.slow
 def test_simulated_nodes_have_a_store_of_their_own(store: Store, tmp_path: Path, records: Path) -> None:
     made = fleet_nights.record(5)
-    made.run["simulated"] = {"source": "h100-sxm"}
+    made.info["simulated"] = {"source": "h100-sxm"}
     made.circumstances = replace(made.circumstances or Circumstances(), simulated=True)
     made.devices = [replace(each, serial=f"SIM{each.serial}") for each in made.devices]
     made.measurements = [replace(each, simulated=True) for each in made.measurements]
@@ -198,7 +198,7 @@ def test_a_run_that_ended_replaces_what_was_known_of_it_before(store: Store, tmp
 @pytest.mark.slow
 def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(store: Store, tmp_path: Path) -> None:
     made = fleet_nights.record(1)
-    path = saved(tmp_path / "late", replace(made, run={**made.run, "started": "2026-11-23T20:30:00-05:00"}))
+    path = saved(tmp_path / "late", replace(made, info={**made.info, "started": "2026-11-23T20:30:00-05:00"}))
     store("add", path)
     store("add", path, "--night=2026-11-22", place=tmp_path / "two")
     assert (nights(store.place), nights(tmp_path / "two")) == (["2026-11-24"], ["2026-11-22"])
@@ -318,7 +318,7 @@ def test_a_damaged_night_is_named_and_added_again(store: Store, tmp_path: Path, 
 def test_a_run_from_the_future_is_named_and_hides_no_night(store: Store, tmp_path: Path, records: Path) -> None:
     made = fleet_nights.record(9)
     tomorrow = (datetime.now(timezone.utc) + timedelta(hours=12)).isoformat(timespec="seconds")
-    ahead = saved(tmp_path / "ahead", replace(made, run={**made.run, "started": tomorrow}))
+    ahead = saved(tmp_path / "ahead", replace(made, info={**made.info, "started": tomorrow}))
     status, told = store("add", records, ahead)
     assert (status, f"began at {tomorrow}, in the future: its node's clock is wrong" in told) == (6, True)
     assert nights(store.place) == ["2026-11-01"]
@@ -356,7 +356,7 @@ def test_one_run_hides_no_rejection_of_the_nights_before(store: Store, tmp_path:
     found = f"{BEFORE}, and not judged since (2)\n  rack7-n01  2026-11-01  REJECTED"
     assert (status, found in told) == (1, True)
     accepted = fleet_nights.record(1, accepts=True)
-    accepted.run["started"] = "2026-11-01T05:00:00+00:00"
+    accepted.info["started"] = "2026-11-01T05:00:00+00:00"
     assert store("add", saved(tmp_path / "again", accepted, fleet_nights.record(2, 1, accepts=True)))[0] == 0
     status, told = store("show")
     assert status == 6, "it has no run tonight"
@@ -365,7 +365,7 @@ def test_one_run_hides_no_rejection_of_the_nights_before(store: Store, tmp_path:
 
 def test_one_device_on_two_nodes_is_told_and_has_no_past_in_that_night(store: Store, tmp_path: Path) -> None:
     made = [fleet_nights.record(1, night) for night in range(3)]
-    copied = replace(made[1], run={**made[1].run, "host": "rack7-n02"})
+    copied = replace(made[1], info={**made[1].info, "host": "rack7-n02"})
     assert store("add", saved(tmp_path / "records", *made, copied))[0] == 0
     status, told = store("show", "--night=2026-11-02")
     assert (status, "GPU-0001-3-aa55  rack7-n01 and rack7-n02" in told) == (6, True)
@@ -382,7 +382,7 @@ def test_two_nodes_of_one_host_name_are_two_nodes(store: Store, tmp_path: Path) 
     """Neither stands for the other: not tonight, not in its past, and not after a rejection."""
     for number, night in ((1, 0), (2, 0), (1, 1), (2, 1), (2, 2)):
         made = fleet_nights.record(number, night, statuses=FAILED if (number, night) == (1, 1) else None)
-        made.run["host"] = "localhost"
+        made.info["host"] = "localhost"
         known_good_nodes.save(made, tmp_path / "records" / f"{number}-{night}")
     assert store("add", tmp_path / "records")[0] == 0
     status, told = store("show", "--night=2026-11-02")

@@ -206,7 +206,7 @@ def test_the_order_is_devices_verdicts_facts_software_figures() -> None:
     ("changes", "why"),
     [
         ({"sku": {"name": "a100-sxm"}}, "other SKU: h100-sxm and a100-sxm"),
-        ({"run": {"simulated": {"node": "x"}}}, "one record is of a simulated node, the other one of hardware"),
+        ({"info": {"simulated": {"node": "x"}}}, "one record is of a simulated node, the other one of hardware"),
         ({"devices": ()}, "none of the same devices"),
         ({"devices": (gpu(5),)}, "none of the same devices"),
     ],

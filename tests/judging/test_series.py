@@ -65,7 +65,7 @@ AROUND = Circumstances(required=REQUIRED, names=NAMES, expected_devices=2)
 
 
 def closed(runs: list[SeriesRun], last: list[Verdict], hours: float = 2, **more: Any) -> Closing:
-    return closing(runs, Run(run={}, verdicts=last, circumstances=AROUND), hours, **{"waivers": Waivers(), **more})
+    return closing(runs, Run(info={}, verdicts=last, circumstances=AROUND), hours, **{"waivers": Waivers(), **more})
 
 
 def test_a_series_whose_runs_hold_is_accepted_and_says_its_time() -> None:
@@ -145,7 +145,7 @@ def test_a_run_follows_directly_in_the_same_boot_and_soon() -> None:
     assert directly(before, "b", NOON - BOOTED + 30)
     assert not directly(before, "b", NOON - BOOTED + DIRECTLY + 1)
     assert not directly(before, "c", NOON - BOOTED + 30)
-    assert not directly(Run(run={"boot": "b"}), "b", NOON), "it never ended"
+    assert not directly(Run(info={"boot": "b"}), "b", NOON), "it never ended"
 
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=timezone.utc).timestamp()
@@ -157,7 +157,7 @@ DAYS = 72 * HOUR
 def timed(started: str, ended: str, step: float = 0.0) -> Run:
     """A run during which the wall clock was set by `step`."""
     times = {"started": f"{started}+00:00", "ended": f"{ended}+00:00", "epochs": (BOOTED, BOOTED + step)}
-    return Run(run={"boot": "b", **times})  # type: ignore[typeddict-item]
+    return Run(info={"boot": "b", **times})  # type: ignore[typeddict-item]
 
 
 def test_a_run_takes_what_its_monotonic_clock_counts_and_says_that_the_wall_clock_was_set() -> None:
@@ -192,8 +192,8 @@ def test_a_pause_of_the_load_within_a_boot_is_as_long_whatever_the_wall_clock_sa
 
 def test_counts_of_the_run_before_have_the_times_of_this_run() -> None:
     before = timed("2026-11-25T11:00:00", "2026-11-25T12:00:00")
-    before.run["counted"] = {"GPU-0": {"at": NOON, "numbers": {"ecc": 1}}}
-    before.run["host_counted"] = {"at": NOON, "answers": {}}
+    before.info["counted"] = {"GPU-0": {"at": NOON, "numbers": {"ecc": 1}}}
+    before.info["host_counted"] = {"at": NOON, "answers": {}}
     devices, host = counts(before, "b", BOOTED + DAYS)
     assert (devices["GPU-0"], host) == ({"at": NOON + DAYS, "numbers": {"ecc": 1}}, {"at": NOON + DAYS, "answers": {}})
     assert counts(before, "c", BOOTED + DAYS)[0]["GPU-0"]["at"] == NOON, "another boot: the wall clock is all there is"

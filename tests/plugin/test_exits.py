@@ -308,7 +308,7 @@ def test_a_run_ends_within_its_time_limit(tmp_path: Path) -> None:
     sentences = {one.get("text") for each in ran.record["verdicts"] for one in each["reasons"]}
     assert "not reached within the time limit of 20 s for the run" in sentences
     assert ran.record["state"] == "finished"
-    assert ran.record["run"]["time_limit"] == 20
+    assert ran.record["info"]["time_limit"] == 20
     assert set(ran.statuses("soak.rate").values()) == {"UNMEASURED"}
     assert again.returncode == 6, again.stdout
 

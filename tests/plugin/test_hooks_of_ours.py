@@ -24,7 +24,7 @@ def pytest_accel_verdict(verdict, item):
 
 def pytest_accel_closing(record, closing):
     told = {"result": closing.result, "exit": closing.exit, "devices": len(record.devices)}
-    told["level"] = record.run["level"]
+    told["level"] = record.info["level"]
     pathlib.Path("closing.json").write_text(json.dumps(told))
 """
 TESTS = """

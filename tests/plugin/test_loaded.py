@@ -43,7 +43,7 @@ def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too
 
     names = "LD_PRELOAD, PYTHONPATH, PYTEST_ADDOPTS, addopts of pytest.ini, pythonpath of pytest.ini"
     assert ran.closing.endswith(f"; with {names}, plugin theirs, plugin mine, conftest.py)")
-    assert ran.record["run"]["loaded"] == [
+    assert ran.record["info"]["loaded"] == [
         "LD_PRELOAD=libc.so.6",
         f"PYTHONPATH={place}",
         "PYTEST_ADDOPTS=-p pytest_timeout",
@@ -62,7 +62,7 @@ def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> 
     """Our checkout has a conftest.py, which pytest reads beside the packaged suite."""
     ran = accepted(place, "-p", "pytest_timeout", "-p", "xdist.plugin")
 
-    assert (" with " in ran.closing, "loaded" in ran.record["run"]) == (False, False)
+    assert (" with " in ran.closing, "loaded" in ran.record["info"]) == (False, False)
     assert " with " not in accepted(place, autoload=True).closing
 
 
@@ -85,7 +85,7 @@ def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     ran = accepted(place, "--accel-with=site")
 
     assert ran.closing.endswith("; with conftest.py)")
-    assert ran.record["run"]["loaded"] == [f"conftest.py of {place}/site"]
+    assert ran.record["info"]["loaded"] == [f"conftest.py of {place}/site"]
 
 
 def test_a_series_names_what_its_runs_loaded(place: Path) -> None:

@@ -234,13 +234,13 @@ def test_junit(mine: Ran) -> None:
 @pytest.mark.devices
 def test_where_the_time_went(mine: Ran) -> None:
     """Every second of the run was spent on something, and the record says on what."""
-    seconds = dict(mine.record["run"]["seconds"])
+    seconds = dict(mine.record["info"]["seconds"])
     wall, _ = seconds.pop("wall"), seconds.pop("device")
 
     assert sum(seconds.values()) == pytest.approx(wall, rel=0.02)
     assert min(seconds.values()) >= 0
     assert min(seconds[name] for name in ("starting", "preparing", "warm_up", "measuring")) > 0
-    probes = mine.record["run"]["probes"]
+    probes = mine.record["info"]["probes"]
     assert {"tiny", "matmul.fp32@m=256,n=256,k=256"} <= set(probes)
     for phase in ("preparing", "warm_up", "measuring"):
         assert sum(each.get(phase, 0.0) for each in probes.values()) == pytest.approx(seconds[phase], abs=0.05)

@@ -27,7 +27,7 @@ REJECTED = Closing(line="REJECTED gpu0: ...", exit=1, result=Result.REJECTED)
 
 def written(folder: Path, **fields: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    write(Run(**{"run": {}, **fields}), folder)
+    write(Run(**{"info": {}, **fields}), folder)
     return folder
 
 
@@ -41,8 +41,8 @@ def entries(folder: Path, *, simulated: bool = False) -> list[EarlierRecord]:
 
 def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
     run = {"started": "2026-11-01"}
-    written(tmp_path / "a", run=run, devices=[GPU], state="finished", closing=REJECTED, verdicts=[verdict(600.0)])
-    written(tmp_path / "b", run={"started": "2026-11-02"}, devices=[CPU])
+    written(tmp_path / "a", info=run, devices=[GPU], state="finished", closing=REJECTED, verdicts=[verdict(600.0)])
+    written(tmp_path / "b", info={"started": "2026-11-02"}, devices=[CPU])
     assert entries(tmp_path) == [
         {
             "record": str(tmp_path / "a" / FILE),
@@ -69,7 +69,7 @@ def test_a_run_is_not_its_own_earlier_attempt(tmp_path: Path) -> None:
 
 
 def test_a_simulated_record_counts_for_a_simulated_run_alone(tmp_path: Path) -> None:
-    written(tmp_path / "a", run={"simulated": {"node": "x.yaml"}}, devices=[GPU])
+    written(tmp_path / "a", info={"simulated": {"node": "x.yaml"}}, devices=[GPU])
     assert entries(tmp_path) == []
     assert len(entries(tmp_path, simulated=True)) == 1
 
@@ -77,7 +77,7 @@ def test_a_simulated_record_counts_for_a_simulated_run_alone(tmp_path: Path) -> 
 def test_who_was_rejected_before_is_named_with_the_last_day(tmp_path: Path) -> None:
     for day, value in ((1, 600.0), (3, 600.0), (5, 700.0)):
         run = {"started": f"2026-11-0{day}T00:00:00+00:00"}
-        written(tmp_path / f"r{day}", run=run, devices=[GPU], verdicts=[verdict(value), verdict(1.0, "GPU-9")])
+        written(tmp_path / f"r{day}", info=run, devices=[GPU], verdicts=[verdict(value), verdict(1.0, "GPU-9")])
     assert rejected_before(entries(tmp_path), {"GPU-0": "gpu0", "GPU-1": "gpu1"}) == ["gpu0 on 2026-11-03"]
 
 
@@ -91,7 +91,7 @@ def run_of(day: int, host: str = "node1") -> dict[str, str]:
 def vanished(folder: Path, *records: tuple[dict[str, str], list[Device]]) -> str | None:
     """What is said where the folder holds `records` and this run finds no accelerator."""
     for place, (run, devices) in enumerate(records):
-        written(folder / f"r{place}", run=run, devices=devices)
+        written(folder / f"r{place}", info=run, devices=devices)
     return earlier_records.read(folder / "now").last_accelerators("node1")
 
 
@@ -132,10 +132,10 @@ NOT_RECORDS = [
     "[]",
     "{}",
     "[" * 100_000,
-    '{"devices": [{}], "run": {}}',
-    f'{{"devices": [{DEVICE}], "run": null}}',
-    f'{{"devices": [{DEVICE}], "run": {{}}, "verdicts": 7}}',
-    '{"devices": [], "run": {"host": "\udcff"}}',
+    '{"devices": [{}], "info": {}}',
+    f'{{"devices": [{DEVICE}], "info": null}}',
+    f'{{"devices": [{DEVICE}], "info": {{}}, "verdicts": 7}}',
+    '{"devices": [], "info": {"host": "\udcff"}}',
 ]
 
 
@@ -168,7 +168,7 @@ def test_what_would_block_or_fill_the_memory_is_not_read(tmp_path: Path) -> None
 
 def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> None:
     for place in range(MOST_RECORDS + 2):
-        folder = written(tmp_path / f"r{place}", run=run_of(place + 1), devices=[GPU])
+        folder = written(tmp_path / f"r{place}", info=run_of(place + 1), devices=[GPU])
         (folder / SUMMARY).unlink()
         os.utime(folder / FILE, (place, place))
     assert [entry["started"] for entry in entries(tmp_path)] == [
@@ -180,7 +180,7 @@ def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_many_large_records_are_known_at_once(tmp_path: Path) -> None:
     """By their summaries: read whole they would take hundreds of times as long as one of them."""
-    large = json.dumps({"devices": [], "run": {}, "notes": ["x" * 100] * 20_000})
+    large = json.dumps({"devices": [], "info": {}, "notes": ["x" * 100] * 20_000})
     (tmp_path / "large").write_text(large)
     for place in range(MOST_SUMMARIES):
         folder = written(tmp_path / f"r{place}", devices=[GPU])

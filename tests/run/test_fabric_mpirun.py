@@ -75,5 +75,5 @@ def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) ->
     )
     assert found == dict.fromkeys(NAMES, "good"), done.stdout
     records = [json.loads((tmp_path / "out" / name / "record.json").read_text()) for name in NAMES]
-    assert [each["run"]["launcher"]["name"] for each in records] == ["mpi"] * 2
+    assert [each["info"]["launcher"]["name"] for each in records] == ["mpi"] * 2
     assert [each["closing"]["result"] for each in records] == ["HELD"] * 2

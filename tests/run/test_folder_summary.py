@@ -53,7 +53,7 @@ def test_a_summary_that_was_not_replaced_at_the_end_is_made_up_for_by_its_record
     ended = {**RECORD, "state": "finished"}
     assert line_of(tmp_path, summary=begun, record=ended) == OF_RECORD
     assert line_of(tmp_path, record={**ended, "state": "running"}) == ""
-    assert line_of(tmp_path, record={**ended, "run": {"host": "n", "started": "2026-11-19T01:00:00+00:00"}}) == ""
+    assert line_of(tmp_path, record={**ended, "info": {"host": "n", "started": "2026-11-19T01:00:00+00:00"}}) == ""
     assert line_of(tmp_path, record="damaged") == ""
     (tmp_path / "record.json").unlink()
     assert line_of(tmp_path) == ""
@@ -61,7 +61,7 @@ def test_a_summary_that_was_not_replaced_at_the_end_is_made_up_for_by_its_record
 
 def test_a_record_whose_time_is_none_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(BadFile):
-        line_of(tmp_path, record={**RECORD, "run": {"host": "n", "started": "yesterday"}})
+        line_of(tmp_path, record={**RECORD, "info": {"host": "n", "started": "yesterday"}})
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_rehearsal_and_a_run_on_hardware_read_records_of_their_own_kind_alone(tmp_path: Path) -> None:
     """By what the record and its summary say; the names of their folders decide nothing."""
     real = fleet_nights.record(0)
-    rehearsed = replace(real, run={**real.run, "simulated": {"node": "node.yaml"}})
+    rehearsed = replace(real, info={**real.info, "simulated": {"node": "node.yaml"}})
     for name, run in (("simulated", real), ("real", rehearsed)):
         file, simulated = known_good_nodes.save(run, tmp_path / name), name == "real"
         assert record.read(file, rehearsal=simulated).simulated == simulated

@@ -83,7 +83,7 @@ def test_every_run_of_every_node_of_a_job_has_a_folder(tmp_path: Path) -> None:
     names = {f"{host}{tail}" for host in hosts for tail in ("", "-2", "-3")}
     assert {place.name for place in places} == names
     for place, host in zip(places, hosts, strict=True):
-        assert json.loads((place / FILE).read_text())["run"]["host"] == host
+        assert json.loads((place / FILE).read_text())["info"]["host"] == host
 
 
 def test_the_past_of_a_node_is_that_of_its_own_folders(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_past_of_a_node_is_that_of_its_own_folders(tmp_path: Path) -> None:
         for node in ("n1", "n2", "n10", "n1-2"):
             place = tmp_path / night / node
             place.mkdir(parents=True)
-            create_record(Run(run={"host": node, "started": f"2026-11-0{night}"}), place)
+            create_record(Run(info={"host": node, "started": f"2026-11-0{night}"}), place)
     launch = Launch(SLURM, "n1", job="7")
     own = earlier_records.read(tmp_path / "2/n1-2", launch)
     assert sorted(str(each.folder.relative_to(tmp_path)) for each in own.found) == ["1/n1", "1/n1-2", "2/n1"]

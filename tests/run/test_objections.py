@@ -46,7 +46,7 @@ def rejected(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / TELEMETRY).write_text('{"uuid": "GPU-0"}\n')
     run = Run(
-        run={"started": "2026-11-24T03:00:00+00:00", "level": "quick", "platform": "single"},
+        info={"started": "2026-11-24T03:00:00+00:00", "level": "quick", "platform": "single"},
         sku={"spread": {"stream.copy": SPREAD}},
         devices=DEVICES,
         measurements=measured,

@@ -86,7 +86,7 @@ def test_devices_that_an_earlier_record_holds_are_missing(tmp_path: Path) -> Non
     assert terms.doubt
     run: Any = {"started": "2026-11-01", "host": node_name(), "platform": "hgx8"}
     (tmp_path / "before").mkdir()
-    write(Run(run=run, sku={"name": "h100-sxm"}, devices=gpus(8), state="finished"), tmp_path / "before")
+    write(Run(info=run, sku={"name": "h100-sxm"}, devices=gpus(8), state="finished"), tmp_path / "before")
     before = earlier_records.read(tmp_path / "now", None).newest_of(node_name())
     here = remembered(Found(Discovery(tuple(gpus(2))), terms, gpus(2)), before)
     assert "holds 8 devices" in here.discovery.expected_by

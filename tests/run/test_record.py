@@ -27,7 +27,7 @@ GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100", serial="165",
 
 def written(folder: Path, **fields: Any) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
-    write(Run(**{"run": {}, **fields}), folder)
+    write(Run(**{"info": {}, **fields}), folder)
     return json.loads((folder / FILE).read_text())
 
 
@@ -83,7 +83,7 @@ def test_a_link_that_was_put_beside_the_record_is_not_followed(tmp_path: Path) -
     victim.write_text("precious")
     for name in (FILE, SUMMARY, f".{FILE}.{os.getpid()}"):
         (tmp_path / name).symlink_to(victim)
-    write(Run(run={}), tmp_path)
+    write(Run(info={}), tmp_path)
     assert victim.read_text() == "precious"
     assert not (tmp_path / FILE).is_symlink()
 
@@ -105,7 +105,7 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
     assert written(tmp_path, notes=["old"])["notes"] == ["old"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [FILE, SUMMARY]
     with pytest.raises(OSError, match="gone"):
-        write(Run(run={}), tmp_path / "gone")
+        write(Run(info={}), tmp_path / "gone")
     assert json.loads((tmp_path / FILE).read_text())["notes"] == ["old"]
 
 

@@ -24,7 +24,7 @@ def created(chosen: Path | None, host: str = "node1") -> RecordFolder:
 
 
 def host_in(folder: Path) -> str:
-    return str(json.loads((folder / FILE).read_text())["run"]["host"])
+    return str(json.loads((folder / FILE).read_text())["info"]["host"])
 
 
 def test_every_node_of_a_job_has_its_record(tmp_path: Path) -> None:
@@ -88,15 +88,15 @@ def test_a_record_that_cannot_be_written_to_its_place_goes_elsewhere(
     folder = created(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "gone")
     (tmp_path / "out").write_text("")
-    folder.save(Run(run={"host": "one"}))
-    folder.save(Run(run={"host": "two"}))
+    folder.save(Run(info={"host": "one"}))
+    folder.save(Run(info={"host": "two"}))
     assert folder.file
     assert folder.file.parent.name.startswith("accel-record-")
     assert host_in(folder.file.parent) == "two"
     assert (folder.lost, folder.instead_of) == (None, f"{tmp_path / 'out'} could not be written: Not a directory")
     (tmp_path / "out").unlink()
     (tmp_path / "gone").rename(tmp_path / "out")
-    folder.save(Run(run={"host": "three"}))
+    folder.save(Run(info={"host": "three"}))
     assert (folder.file, folder.instead_of) == (tmp_path / "out" / FILE, None)
     assert host_in(tmp_path / "out") == "three"
 
@@ -105,7 +105,7 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     folder = created(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "gone")
-    folder.save(Run(run={}))
+    folder.save(Run(info={}))
     assert folder.lost == "No such file or directory"
     (line,) = record_lines(folder.file, folder.instead_of, lost=bool(folder.lost))
     assert line[0] == (

@@ -103,7 +103,7 @@ def test_a_series_of_a_healthy_node_makes_records_that_are_ordinary(tmp_path: Pa
         assert saved.objections == ()
         assert saved.finished
         before = str(tmp_path / f"series/run-{number - 1}/record.json") if number > 1 else "none"
-        assert saved.run["follows"] == before
+        assert saved.info["follows"] == before
     told = json.loads((tmp_path / "series/series.json").read_text())
     assert [each["folder"] for each in told["runs"]] == [f"run-{number}" for number in range(1, len(runs) + 1)]
     assert told["done"] >= 0.008
@@ -194,7 +194,7 @@ def test_errors_that_are_counted_between_two_runs_are_in_the_next(tmp_path: Path
     node = Node(tmp_path)
     node.series(0.0001)
     first = node.record(1)
-    assert first.run["counted"][first.devices[0].uuid]["numbers"]["pcie_replays"] == 0
+    assert first.info["counted"][first.devices[0].uuid]["numbers"]["pcie_replays"] == 0
     node.becomes("{fault: pcie-replays, device: 0, at: 1, count: 100000}")  # by now it has begun
     node.series(0.005)
     (found,) = [each for each in node.record(2).measurements if each.metric == "counters.pcie_replays"]
@@ -272,9 +272,9 @@ def test_a_series_ends_where_the_wall_clock_was_set_and_does_not_count_its_hours
 def test_simulated_time_goes_on_from_run_to_run(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.series(0.008)
-    began = [node.record(number).run["simulated"]["began"] for number in range(1, len(node.told))]
+    began = [node.record(number).info["simulated"]["began"] for number in range(1, len(node.told))]
     assert began[0] == 0
-    assert began[1] >= node.record(1).run["seconds"]["device"]
+    assert began[1] >= node.record(1).info["seconds"]["device"]
     assert began == sorted(began)
 
 

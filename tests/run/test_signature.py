@@ -84,7 +84,7 @@ def signed(tmp_path: Path, keys: Path) -> Signed:
 
 def made(tmp_path: Path, keys: Path, *, fails: bool = False) -> Signed:
     one = node(0, fails=fails)
-    one.run["nonce"] = NONCE
+    one.info["nonce"] = NONCE
     folder = save_whole(one, tmp_path / "rec")
     (folder / "report.html").write_text("<p>a page</p>")
     found = Signed(folder, shutil.copytree(keys, tmp_path / "keys"))

@@ -382,13 +382,13 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert done.closing == f"SIMULATED ACCEPTED 1/1 devices as h100-sxm at quick {worth}"
     assert done.out.count("SIMULATED") >= 3, "header, table, closing line"
     assert len(done.out.splitlines()) <= 40
-    assert done.record["run"]["simulated"]["node"].endswith("node.yaml")
+    assert done.record["info"]["simulated"]["node"].endswith("node.yaml")
     assert done.record["closing"]["result"] == "ACCEPTED"
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     uuid = done.record["devices"][0]["uuid"]
     rehearsal, earlier = (earlier_records.read(tmp_path / "next", rehearsal=each) for each in (True, False))
     assert [entry["devices"] for entry in rehearsal.of([uuid])] == [[uuid]], "a rehearsal of the next one"
-    assert (earlier.of([uuid]), earlier.last_accelerators(done.record["run"]["host"])) == ([], None)
+    assert (earlier.of([uuid]), earlier.last_accelerators(done.record["info"]["host"])) == ([], None)
 
 
 @pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")

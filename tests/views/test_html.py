@@ -198,7 +198,7 @@ def row_of(name: str, text: str, metric: str = "matmul.bf16") -> tuple[str, list
 
 def test_a_row_has_all_that_a_value_can_be_compared_with() -> None:
     found = record()
-    found.run["level"] = "quick"
+    found.info["level"] = "quick"
     reason, (_, name, _, value, of_peak, limit, margin, healthy, neighbours, _) = row_of(
         f"gpu{SLOW}", page.page(found, None)
     )
@@ -292,14 +292,14 @@ def test_a_record_without_an_end_says_so() -> None:
 
 def test_a_simulated_node_is_told_first() -> None:
     found = record()
-    found.run["simulated"] = {"node": "node.yaml", "faults": []}
+    found.info["simulated"] = {"node": "node.yaml", "faults": []}
     text = words(page.page(found, None, "no file"))
     assert text.startswith("SIMULATED REJECTED: "), "the title of the page"
     assert "The node is a simulated one" in text
 
 
 def test_a_node_without_devices_has_a_report() -> None:
-    found = Run(run={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, result=Result.NOT_JUDGED))
+    found = Run(info={"host": "n"}, closing=Closing(line="NOT JUDGED nothing", exit=6, result=Result.NOT_JUDGED))
     assert "No device was found." in words(page.page(found, None, "nothing was measured"))
 
 

@@ -29,8 +29,8 @@ from pytest_accel.run.record_files import RecordFiles
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
     "SKU": lambda run: run.sku.get("name"),
-    "platform": lambda run: run.run.get("platform"),
-    "level": lambda run: run.run.get("level"),
+    "platform": lambda run: run.info.get("platform"),
+    "level": lambda run: run.info.get("level"),
     "threshold files": lambda run: ", ".join(
         f"{name} {str(sha)[:12]}" for name, sha in sorted(run.sku.get("files", {}).items())
     ),

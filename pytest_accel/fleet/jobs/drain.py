@@ -129,7 +129,7 @@ def too_old(run: Run | None, started: str, at: datetime, most: float) -> str:
     began = moment(started)
     if began and began > at + AHEAD:
         return f"its run began in the future, {started}: set the clock of the node and measure it again"
-    ended = moment(run.run.get("ended", "")) if run else None
+    ended = moment(run.info.get("ended", "")) if run else None
     rejected = ended if ended and ended <= at + AHEAD else began
     if rejected is None:
         return "when it was rejected is not known: measure it again"

@@ -68,7 +68,7 @@ class SeriesRun:
 def of_record(number: int, run: Run, last: str) -> SeriesRun:
     """Return the run whose record this is; `last` is the time of its last reading."""
     whole = run.finished and not (run.circumstances and run.circumstances.texts("time"))
-    terms = terms_of(run.run.get("level", ""), run.run.get("platform", ""), run.software)
+    terms = terms_of(run.info.get("level", ""), run.info.get("platform", ""), run.software)
     files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
     devices = " ".join(sorted(each.uuid for each in run.devices))
     return SeriesRun(
@@ -76,7 +76,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         run.state,
         whole,
         seconds_of(run) if whole else 0.0,
-        run.run.get("boot", ""),
+        run.info.get("boot", ""),
         last,
         None if run.simulated else _loaded(run),
         run.closing.line,
@@ -90,15 +90,15 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
 
 
 def _epochs(run: Run) -> tuple[float, float]:
-    return run.run.get("epochs", (0.0, 0.0))
+    return run.info.get("epochs", (0.0, 0.0))
 
 
 def seconds_of(run: Run) -> float:
     """Return how long a run took by CLOCK_MONOTONIC, 0 if it did not end; of a simulated node by its own if ahead."""
-    began, ended = moment(run.started), moment(run.run.get("ended", ""))
+    began, ended = moment(run.started), moment(run.info.get("ended", ""))
     first, last = _epochs(run)
     took = (ended.timestamp() - last) - (began.timestamp() - first) if began and ended else 0.0
-    return max(took, run.run.get("seconds", {}).get("device", 0.0)) if run.simulated else took
+    return max(took, run.info.get("seconds", {}).get("device", 0.0)) if run.simulated else took
 
 
 def clock_set(run: Run) -> str:
@@ -117,16 +117,16 @@ def _loaded(run: Run) -> tuple[float, float] | None:
 
 def directly(before: Run, boot: str, now: float) -> bool:
     """Return True if a run that begins `now` (CLOCK_MONOTONIC of this boot) follows directly on another."""
-    ended = moment(before.run.get("ended", ""))
-    if ended is None or before.run.get("boot") != boot:
+    ended = moment(before.info.get("ended", ""))
+    if ended is None or before.info.get("boot") != boot:
         return False
     return 0 <= now - (ended.timestamp() - _epochs(before)[1]) <= DIRECTLY
 
 
 def counts(before: Run, boot: str, epoch: float) -> tuple[dict[str, CountedEntry], HostCountedEntry | None]:
     """Return the last counts of the run before, of devices and host, at their times by a run that has this `epoch`."""
-    shift = epoch - before.run.get("epochs", (epoch,))[0] if before.run.get("boot") == boot else 0.0
-    devices, host = before.run.get("counted", {}), before.run.get("host_counted")
+    shift = epoch - before.info.get("epochs", (epoch,))[0] if before.info.get("boot") == boot else 0.0
+    devices, host = before.info.get("counted", {}), before.info.get("host_counted")
     moved = {uuid: CountedEntry(at=each["at"] + shift, numbers=each["numbers"]) for uuid, each in devices.items()}
     return moved, HostCountedEntry(at=host["at"] + shift, answers=host["answers"]) if host else None
 

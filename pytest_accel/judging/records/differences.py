@@ -237,8 +237,8 @@ def _of_host(first: Run, last: Run, *, whole: bool) -> Iterator[Difference]:
         if about.unit != "GB" or abs(new - old) > NEAR_SAME * abs(old):
             yield from _fact(NODE, f"host.{name}", old, new, about.unit)
     yield from _fact(NODE, "host", first.host, last.host)
-    before, after = ({"level": one.run.get("level"), "platform": one.run.get("platform"),
-                      **one.run.get("environment", {}).get("kept", {})} for one in (first, last))  # fmt: skip
+    before, after = ({"level": one.info.get("level"), "platform": one.info.get("platform"),
+                      **one.info.get("environment", {}).get("kept", {})} for one in (first, last))  # fmt: skip
     for name in sorted({*before, *after}):
         yield from _fact("run", name, before.get(name) or "not set", after.get(name) or "not set")
 

@@ -94,7 +94,7 @@ def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
 def of_run(session: Session) -> list[tuple[str, str]]:
     """Return the properties of the whole run, with the devices that were chosen."""
     node, devices, record = session.asked.node, session.found.devices, session.ledger.record
-    run, closing = record.run, record.closing
+    run, closing = record.info, record.closing
     return _pairs({
         "closing": closing.line,
         "result": Result.words(closing.result),
