@@ -103,7 +103,8 @@ class ClosingPlugin:
             if self._errors == Errors():
                 self._errors.broken.append("pytest reports a failure that belongs to no test")
         if stopped_by == TIME_LIMIT:
-            return self.finish(cut_short=True)
+            self._session.rule_out("time", self._session.deadline.ended)
+            return self.finish()
         if exitstatus in JUDGED and not stopped_by:
             never = [item for item in collection.items if measures(item) and item not in reports.ran]
             collection.note_missing(never, "never run")
@@ -115,7 +116,7 @@ class ClosingPlugin:
             why = "no test was collected"
         return self.finish(why, ended=int(exitstatus))
 
-    def finish(self, interrupted: str | None = None, ended: int = 2, *, cut_short: bool = False) -> Closing:
+    def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
         """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
         passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
         own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
@@ -123,7 +124,7 @@ class ClosingPlugin:
         end = Circumstances(
             broken_tests=broken, failed_tests=failed, own_tests=own, interrupted=interrupted, ended=ended
         )
-        return self._session.finish(end, self._loaded, cut_short=cut_short)
+        return self._session.finish(end, self._loaded)
 
 
 class Planning:

@@ -190,20 +190,17 @@ class Session:
 
     # -- the record
 
-    def finish(
-        self, end: Circumstances | None = None, loaded: Sequence[tuple[str, str]] = (), *, cut_short: bool = False
-    ) -> Closing:
+    def finish(self, end: Circumstances | None = None, loaded: Sequence[tuple[str, str]] = ()) -> Closing:
         """End the processes, complete the record, and return the closing line.
 
         `end` holds what pytest knows of the end: why it ended early, and the tests that ended badly or were the user's
         own. `loaded` has the names of files, plugins and variables that may change what the run does, and each in full.
-        A run that its time limit `cut_short` is judged by what it reached.
+        A run that its time limit cut short is judged by what it reached.
         """
         end = end or Circumstances()
         self._judge_changes()
-        if cut_short:
+        if any(reason.kind == "time" for reason in self.against):
             self._keep_unreached()
-            self.rule_out("time", self.deadline.ended)
         elif end.interrupted is None:
             self._judge_counters()
         self.stop()
