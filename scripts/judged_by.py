@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from pytest_accel.core.device_facts import GROUPS, IDENTITY, DeviceFact
+from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.metrics import parse
@@ -46,7 +46,7 @@ NOTHING = {
     "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
 }
 """The reason for each metric that nothing judges."""
-READ_ONCE = frozenset(IDENTITY) | {
+READ_ONCE = frozenset(GROUPS["Identity and place"]) | {
     "memory_numa_node",
     "virtualization",
     "confidential",

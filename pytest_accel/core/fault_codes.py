@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
+from pytest_accel.core.data_file import read
 
 
 class Severity(str, Enum):
@@ -58,19 +56,12 @@ class FaultCode:
     """The metrics whose verdicts have this code; `*` stands for any text."""
 
 
-def _read() -> dict[str, list[FaultCode]]:
-    """Return the codes of the file beside this module, by the heading that they stand under."""
-    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    headings: dict[str, list[dict[str, Any]]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    return {heading: [_code(**row) for row in rows] for heading, rows in headings.items()}
-
-
 def _code(severity: str, action: str, metrics: Sequence[str] = (), **texts: str) -> FaultCode:
     return FaultCode(severity=Severity(severity), action=Action(action), metrics=tuple(metrics), **texts)
 
 
-HEADINGS = _read()
-"""The codes by heading."""
+HEADINGS = {heading: [_code(**row) for row in rows] for heading, rows in read(__file__).items()}
+"""The codes by the heading that they stand under in the file, and on the page."""
 TABLE = tuple(code for codes in HEADINGS.values() for code in codes)
 """All codes."""
 BY_NAME = {code.name: code for code in TABLE}
