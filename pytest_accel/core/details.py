@@ -93,8 +93,8 @@ class ProbeDetails(TypedDict, total=False):
     account: CollectiveAccount
     """collective: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
     cells: Mapping[str, Cell]
-    """peer_copy: the row of the sender by the receiver's UUID. Read by causes/peer_matrix, which puts `row` and
-    `worst_pair` in its place."""
+    """peer_copy: the row of the sender by the receiver's UUID. Read by causes/peer_matrix, which puts `row` in its
+    place."""
 
     compared_products: int
     """exact_matmul: the number of products that were compared. For the record, as the four below."""
@@ -348,9 +348,7 @@ class JudgingDetails(TypedDict, total=False):
     """counters: what was reported. Written by facts/error_reports."""
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
-    causes/peer_matrix, as the one below."""
-    worst_pair: str
-    """peer_copy: the pair that the device is judged by, by name."""
+    causes/peer_matrix."""
     fabric: FabricPart
     """fabric.pairs: what the fabric run concluded of the node. Written by run/fabric, read by verdicts/references."""
 

@@ -5,9 +5,10 @@ A run that measures nothing shows its plan instead.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import shlex
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,17 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Closing
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin import closing_lines, page_file, screen
+from pytest_accel.plugin import page_file, screen
 from pytest_accel.plugin.collection import Collection
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
 from pytest_accel.plugin.stash import SESSION, measures
 from pytest_accel.run import signature
-from pytest_accel.run.record import findings_of
+from pytest_accel.run.record import findings_of, places_of
+from pytest_accel.run.session import Session
 from pytest_accel.views import fabric, plan, terminal
+from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 
 JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -36,6 +39,8 @@ JUDGED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 TEST_NOT_FOUND = "a test that was named was not found"
 PYTEST_FAILED = "an internal error of pytest"
 """The reason why a run ended early, if no other is known."""
+Tests = Mapping[tuple[str, str, str], str]
+"""Name of the test that asked for a verdict, by the key of the verdict."""
 
 
 class ClosingPlugin:
@@ -69,7 +74,7 @@ class ClosingPlugin:
         session.exitstatus = closing.exit  # whatever another plugin made of it
         closing_file.write(closing.line)
         width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
-        lines = closing_lines.lines(self._session, self._reports.tests, closing, width, full=full)
+        lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
         options, file = self._session.asked.options, ledger.folder.file
         if options.report and file:
             lines.append(page_file.write(ledger.record, file.parent, options.report))
@@ -178,3 +183,41 @@ def _signed(folder: Path, key: Path) -> terminal.Line:
     except (WrongUse, OSError) as error:
         later = shlex.join(["pytest-accel", "sign", str(folder), "--key", str(key)])
         return f"not signed: {printable(str(error))}; later: {later}", "yellow"
+
+
+def _last_lines(
+    session: Session, tests: Tests, closing: Closing, width: int | None, *, full: bool
+) -> list[terminal.Line]:
+    """Return the closing line and what follows it, each only where there is one.
+
+    They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
+    stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
+    """
+    ledger, folder = session.ledger, session.ledger.folder
+    run, together = ledger.record.info, session.asked.options.fabric  # no node leads on by itself from a fabric run
+    took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
+    took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
+    found, places = findings_of(ledger.record), places_of(ledger.record)
+    steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
+    return [
+        *terminal.closing_lines(closing, ledger.verdicts, width),
+        *terminal.folded(steps, width),
+        *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
+        *terminal.finds_lines(closing, width),
+        *terminal.folded(took, width),
+        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
+        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
+    ]
+
+
+def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
+    """Return the command that measures again what the closing line names; the page of the first run stays."""
+    named = [tests[each.key] for each in closing.named if each.key in tests]
+    if not named:
+        return []
+    command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
+    left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("-k", "--accel-output", "--accel-hours"):
+        left_out.add_argument(option)
+    words = [*left_out.parse_known_args(command)[1], "-k", " or ".join(dict.fromkeys(named))]
+    return [(f"again: {shlex.join(words)}", "")]

@@ -34,8 +34,11 @@ def with_evidence(
     summary = summarise(readings)
     outside = telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
     notes = excuses(None if load else outside, load)
-    details: Details = {**measurement.details, **_shares(measurement, device, sku, summary, earlier)}
-    details["telemetry"] = summary
+    details: Details = {**measurement.details, "telemetry": summary}
+    if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
+        details["of_clock"] = clock
+    if (alone := results.of_alone(measurement, earlier)) is not None:
+        details["of_alone"] = alone
     if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
         details["clock_losses"] = lost
     if little := telemetry.unproven(measurement.metric, device, readings):
@@ -56,22 +59,6 @@ def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Seq
 def excuses(disturbance: str | None, load: str | None) -> tuple[Note, ...]:
     """Return what excuses a shortfall from outside: another user of the device, a load before the run."""
     return tuple(note for note in (Note("load", load or ""), Note("disturbed", disturbance or "")) if note.text)
-
-
-def _shares(
-    measurement: Measurement,
-    device: Device,
-    sku: Sku | None,
-    summary: TelemetrySummary,
-    earlier: Sequence[Measurement],
-) -> Details:
-    """Return the value beside what it can be compared with; what is not known is left out."""
-    found: Details = {}
-    if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
-        found["of_clock"] = clock
-    if (alone := results.of_alone(measurement, earlier)) is not None:
-        found["of_alone"] = alone
-    return found
 
 
 # -- compares a matrix product with the peak at the clock that the device really held. Pure

@@ -122,12 +122,11 @@ def _own(
     details: Details = {
         **row.details,
         "row": {names[receiver]: rate for (sender, receiver), rate in matrix.items() if sender == me},
-        "worst_pair": f"{names[pair[0]]} to {names[pair[1]]}",
     }
     del details["cells"]
     details.pop("ends", None)  # those of the row's own slowest pair, which may be another one
     why = _why(me, mine, guilty, matrix, names)
-    causes = [f"{details['worst_pair']}; {why}"] if mine else []
+    causes = [f"{names[pair[0]]} to {names[pair[1]]}; {why}"] if mine else []
     causes += [STAGED] if cell.get("direct") is False else []
     return replace(
         row,

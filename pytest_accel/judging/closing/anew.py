@@ -32,9 +32,9 @@ def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
 
 def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     """Yield each verdict that is another one by its own attempts and its own limit."""
-    names, with_it = Names.of(run.devices), {"software": run.software, "not_repeated": run.not_repeated}
-    spread_of = run.sku.get("spread", {}).get
-    attempts = RunAttempts.of(run.measurements, run.devices, spread_of=spread_of, past_of=past_of, **with_it)
+    names, spread_of = Names.of(run.devices), run.sku.get("spread", {}).get
+    attempts = RunAttempts.of(run.measurements, run.devices, spread_of=spread_of, past_of=past_of)
+    attempts = replace(attempts, software=run.software, not_repeated=run.not_repeated)
     for verdict in run.verdicts:
         place = verdict.metric, verdict.subject
         its = of_then(attempts.measured.get(place, []), verdict)

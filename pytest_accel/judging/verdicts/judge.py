@@ -29,8 +29,6 @@ _OF_TROUBLE = {
 Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "str | None"]
 """A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
 there is one, and the attempts of the like devices, the measurement's own included."""
-Why = Callable[[Measurement], "str | None"]
-"""The same for one limit and one set of like devices."""
 
 
 def stored_cause(
@@ -74,7 +72,7 @@ class _Case:
 
     limit: Limit | None
     software: Mapping[str, Any]
-    explain: Why
+    explain: Callable[[Measurement], str | None]
 
     def by_itself(self, measured: Sequence[Measurement], attempts: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
