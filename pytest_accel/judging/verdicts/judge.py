@@ -55,9 +55,8 @@ def judge(
     the versions in use, for which `floor_in_force` gives the floor. `explain` is called for the cause of a shortfall
     only.
     """
-
     case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.near))
-    if len(attempts) > 1 and not attempts[-1].trouble:
+    if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
     verdict = _by_limit(attempts, case, background.not_repeated)
     later = held(verdict, attempts, background)
