@@ -85,7 +85,7 @@ def nights_found(metric: str, loss: float, seed: int) -> dict[str, list[int]]:
             if result.short(metric, None):
                 for one in again:
                     result.add(one)
-                result.close()
+                result.end_rounds()
             for device in DEVICES:
                 if result.judged(metric, device.uuid, None).status in (Status.MARGINAL, Status.FAIL):
                     found[which if device.index == 0 else "healthy"].append(number)

@@ -75,7 +75,7 @@ def node(row: classes.ClassRow, limits: Sequence[tuple[Sku, Limit]], seed: str, 
                 result.add(_measured(limit, subject, share, draw, go))
             if not result.short(limit.metric, limit):
                 break
-        result.close()
+        result.end_rounds()
         verdicts += [result.judged(limit.metric, each, limit) for each in subjects]
     return verdicts
 

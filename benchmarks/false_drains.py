@@ -250,7 +250,7 @@ def _judged(
         last = node.go(family, night, 1)
         for one in last:
             result.add(one)
-        result.close()
+        result.end_rounds()
     for one in last:
         if not one.notes:
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)

@@ -222,7 +222,7 @@ def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], RunAtt
         if result.short(metric, limit):
             for one in node.go(metric):
                 result.add(one)
-        result.close()
+        result.end_rounds()
         found += [result.judged(metric, one.subject, limit) for one in template_]
         every.measured.update(result.measured)
     return found, every

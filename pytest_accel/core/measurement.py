@@ -169,8 +169,8 @@ class Measurement:
     conditions: Mapping[str, Any] = field(default_factory=dict)
     trouble: Trouble | None = None
     notes: tuple[Note, ...] = ()
-    """What a verdict takes into account besides the value: excuses of a shortfall and doubts (verdicts/excuses.py), the
-    cause where it is known already, what changed, where and when."""
+    """What a verdict takes into account besides the value, of the kinds of `reasons.NOTES`: excuses of a shortfall and
+    doubts (verdicts/excuses.py), the cause where it is known already, what changed, where and when."""
     how: str = "together"
     """How the devices worked: "together" (at once, or in turn as the probe says), or this one "alone"."""
     started: float = 0.0

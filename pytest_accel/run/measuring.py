@@ -45,8 +45,8 @@ STARTING_SECONDS = 5.0
 OF_COUNTERS = ("counters.", "host_counters.")
 """Prefixes of metrics that count events since the first probe."""
 
-Judged = tuple[str, "Limit | None"]
-"""A metric, and the limit that it is judged by if there is one."""
+ToJudge = tuple[str, "Limit | None"]
+"""A metric that is to be judged, and its limit; None for a metric without one."""
 
 
 class Measuring:
@@ -80,7 +80,7 @@ class Measuring:
         """Return the seconds that a measurement may take on all devices."""
         return self.budget(request.declaration, request.metric) * self._turns(request)
 
-    def _measured(self, request: Request) -> list[Device]:
+    def _devices_for(self, request: Request) -> list[Device]:
         """Return the devices that a probe is run on."""
         barred = self._barred(request.declaration)
         return [device for device in self._devices if device.uuid not in barred]
@@ -211,17 +211,17 @@ class Measuring:
 
     # -- again
 
-    def _short(self, attempts: RequestAttempts, limits: Sequence[Judged]) -> list[Verdict]:
+    def _short(self, attempts: RequestAttempts, to_judge: Sequence[ToJudge]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
-        return [verdict for metric, limit in limits for verdict in attempts.short(metric, limit)]
+        return [verdict for metric, limit in to_judge for verdict in attempts.short(metric, limit)]
 
-    def repeat(self, attempts: RequestAttempts, request: Request, limits: Sequence[Judged]) -> None:
+    def repeat(self, attempts: RequestAttempts, request: Request, to_judge: Sequence[ToJudge]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
 
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
-        declared, short = request.declaration, self._short(attempts, limits)
+        declared, short = request.declaration, self._short(attempts, to_judge)
         if declared.fact or declared.runs == "nodes" or not short:  # a fabric run repeats by itself
             return
         floors = [each.floor for each in short if each.floor is not None]
@@ -236,15 +236,15 @@ class Measuring:
         if self._deadline.over:
             self._leave(attempts, self._deadline.stopped)
             return
-        subjects = {each.subject for each in self._short(attempts, limits)}
-        attempts.close()
+        subjects = {each.subject for each in self._short(attempts, to_judge)}
+        attempts.end_rounds()
         if declared.runs == "together" and len(self._devices) > 1:
-            measured = len(self._measured(request))
+            measured = len(self._devices_for(request))
             self._alone(attempts, request, self._repeats.single_out(declared, subjects, measured))
 
     def _leave(self, attempts: RequestAttempts, why: str) -> None:
         """Note that there is no time to measure again."""
-        attempts.close(why)
+        attempts.end_rounds(why)
         self._ledger.record.not_repeated.update(attempts.not_repeated)
         self.save(attempts)
 
@@ -305,7 +305,7 @@ class Measuring:
             outcomes.append(outcome)
 
         try:
-            self._pool.measure(call, [alone] if alone else self._measured(request), keep)
+            self._pool.measure(call, [alone] if alone else self._devices_for(request), keep)
         finally:
             lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
             call = replace(call, ended=clock.now(), lost=lost)
@@ -381,11 +381,11 @@ class Measuring:
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(attempts: RequestAttempts, request: Request, binding: Mapping[str, Limit]) -> list[Judged]:
+def of_siblings(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
-    own = binding if request.judged_by_sku else {}
+    own = required if request.judged_by_sku else {}
     siblings = sorted({metric for metric, _ in attempts.measured} - {request.metric})
     return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]

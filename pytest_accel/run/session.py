@@ -120,20 +120,20 @@ class Session:
         not have or cannot use, and ProbeError for a bug in the probe.
         """
         __tracebackhide__ = True
-        binding = self.found.terms.required
+        required = self.found.terms.required
         request = request_of(function, given, metric, self.found.terms.sku, self.found.terms.level)
-        own = binding.get(request.metric) if request.judged_by_sku else None
-        limits = [replace(each, metric=request.metric) for each in (own, *markers) if each]
-        warns = all(each.warns for each in limits)
-        if skipped := self.measuring.skipped(request, subject, binding=not warns):
+        own = required.get(request.metric) if request.judged_by_sku else None
+        limits = [replace(limit, metric=request.metric) for limit in (own, *markers) if limit]
+        binding = any(not limit.warns for limit in limits)
+        if skipped := self.measuring.skipped(request, subject, binding=binding):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         attempts = self.measuring.attempts(request)
-        every = [*((request.metric, each) for each in limits or (None,)), *of_siblings(attempts, request, binding)]
-        self.measuring.repeat(attempts, request, every)
+        to_judge = [(request.metric, limit) for limit in limits or (None,)]
+        self.measuring.repeat(attempts, request, [*to_judge, *of_siblings(attempts, request, required)])
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
-            judged = [attempts.judged(request.metric, subject, each) for each in (limits or (None,))]
-            verdicts = [self.ledger.keep(each) for each in judged]
+            judged = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
+            verdicts = [self.ledger.keep(verdict) for verdict in judged]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
         return verdicts

@@ -271,7 +271,7 @@ def test_a_marginal_distance_is_measured_again_once() -> None:
     for device in devices:
         result.add(one(90.0 if device.index == 4 else 100.0, device.uuid))
     assert [each.subject for each in result.short("matmul.fp16", None)] == ["GPU-4"]
-    result.close()
+    result.end_rounds()
     assert result.short("matmul.fp16", None) == []
 
 

@@ -62,7 +62,7 @@ def verdicts(
             result.add(one)
         if not result.short(node.metric, limit):
             break
-    result.close()
+    result.end_rounds()
     return result, [result.judged(node.metric, device.uuid, limit) for device in DEVICES]
 
 

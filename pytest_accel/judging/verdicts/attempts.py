@@ -62,8 +62,8 @@ class RunAttempts:
 class RequestAttempts(RunAttempts):
     """The attempts at the metrics of one probe under one set of conditions."""
 
-    closed: bool = False
-    """True once no further attempt is made."""
+    rounds_ended: bool = False
+    """True once all devices are measured together no more. One alone may be, which clears nothing."""
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     _unrecorded: list[Measurement] = field(default_factory=list)
@@ -121,9 +121,9 @@ class RequestAttempts(RunAttempts):
         given.append((limit, dict(self.software), self.verdict(place, limit)))
         return given[-1][-1]
 
-    def close(self, not_repeated: str = "") -> None:
-        """Make no further attempt; `not_repeated` says why the run has no time to measure again what falls short."""
-        self.closed = True
+    def end_rounds(self, not_repeated: str = "") -> None:
+        """Note that there is no further round; `not_repeated` says why there is no time to repeat what falls short."""
+        self.rounds_ended = True
         self.not_repeated = {metric: not_repeated for metric, _ in self.measured} if not_repeated else {}
         self._verdicts.clear()
 
@@ -134,7 +134,7 @@ class RequestAttempts(RunAttempts):
         """
         verdicts = [
             self._verdict((name, subject), limit)
-            for (name, subject), attempts in ({} if self.closed else self.measured).items()
+            for (name, subject), attempts in ({} if self.rounds_ended else self.measured).items()
             if name == metric and not any(attempt.trouble for attempt in attempts)
         ]
         return [verdict for verdict in verdicts if verdict.behind or verdict.status is Status.FAIL]

@@ -16,7 +16,7 @@ from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background
 from pytest_accel.judging.verdicts.excuses import doubted, excused
 from pytest_accel.judging.verdicts.like_devices import Attempts, together, usable, value_of
 from pytest_accel.judging.verdicts.limit import compare, information
-from pytest_accel.judging.verdicts.references import held
+from pytest_accel.judging.verdicts.references import beside_references
 
 _OF_TROUBLE = {
     "device": Status.FAIL,
@@ -51,7 +51,8 @@ def judge(
 
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
     it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
-    in any attempt stays a failure, and so does a shortfall that could not be measured again. `software` maps names to
+    in any attempt stays a failure, and so does a shortfall whose repeat broke off, unless something from outside did
+    that. A shortfall that there was no time to repeat is INCONCLUSIVE, unless it is far off. `software` maps names to
     the versions in use, for which `floor_in_force` gives the floor. `explain` is called for the cause of a shortfall
     only.
     """
@@ -59,10 +60,12 @@ def judge(
     if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
     verdict = _by_limit(attempts, case, background.not_repeated)
-    later = held(verdict, attempts, background)
-    failed_beside = later.status is Status.FAIL is not verdict.status
-    cause = case.cause(fallen_short(attempts, later)) if failed_beside else []
-    return later.because(*(reason for reason in cause if reason not in later.reasons))
+    beside = beside_references(verdict, attempts, background)  # neighbours, the own past, other nodes
+    if verdict.status is Status.FAIL or beside.status is not Status.FAIL:
+        return beside
+    return beside.because(
+        *(cause for cause in case.cause(fallen_short(attempts, beside)) if cause not in beside.reasons)
+    )
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,10 @@ class _Case:
     software: Mapping[str, Any]
     explain: Callable[[Measurement], str | None]
 
-    def by_itself(self, measured: Sequence[Measurement], attempts: int) -> Verdict:
+    def by_itself(self, measured: Sequence[Measurement], rounds: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
         assert self.limit
-        verdict = compare(measured[-1], self.limit, attempts, self.software)
+        verdict = compare(measured[-1], self.limit, rounds, self.software)
         if verdict.status is Status.FAIL and verdict.margin is not None:
             verdict = verdict.because(*self.cause([measured[-1], *fallen_short(measured[:-1], verdict)]))
         return excused(verdict, measured[-1])
@@ -172,7 +175,7 @@ def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -
     return verdict
 
 
-def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, attempts: int) -> Verdict:
+def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, rounds: int) -> Verdict:
     """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     if trouble.kind == "bug":
         raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
@@ -184,7 +187,7 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, a
         reasons=(WrongData(trouble.reason) if trouble.wrong else note,),
         unit=measurement.unit,
         limit=limit,
-        attempts=attempts,
+        attempts=rounds,
         device_failed=trouble.kind == "device",
         event=trouble.event,
         blamed=trouble.blamed,

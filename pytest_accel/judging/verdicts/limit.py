@@ -45,13 +45,13 @@ ENOUGH_TO_LEAVE_OUT = 8
 """From so many samples on the slowest is left out of the interval (not of the value)."""
 
 
-def compare(measurement: Measurement, limit: Limit, attempts: int, software: Mapping[str, Any]) -> Verdict:
+def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict on one measurement that has no trouble, by the floor in force.
 
-    `attempts` is the number of times that the metric had been measured by then, `software` maps names to versions.
+    `rounds` is the number of times that the metric had been measured by then, `software` maps names to versions.
     """
     floor = floor_in_force(limit, software, measurement.conditions)
-    verdict = _compared(measurement, limit, floor, attempts)
+    verdict = _compared(measurement, limit, floor, rounds)
     value, published = finite(verdict.value), floor.bound.published
     if verdict.status is Status.FAIL:
         excuses = (why for why, least in floor.excuses if math.isinf(least) or (value is not None and value >= least))
@@ -64,15 +64,15 @@ def compare(measurement: Measurement, limit: Limit, attempts: int, software: Map
     return verdict
 
 
-def _compared(measurement: Measurement, stated: Limit, floor: Floor, attempts: int) -> Verdict:
+def _compared(measurement: Measurement, stated: Limit, floor: Floor, rounds: int) -> Verdict:
     """Return the verdict on a measurement by the bounds in force of a stated limit."""
     limit = floor.bound
-    base = replace(information(measurement, stated, attempts), status=Status.FAIL, reasons=(), basis=floor.basis)
+    base = replace(information(measurement, stated, rounds), status=Status.FAIL, reasons=(), basis=floor.basis)
     why = _incomparable(measurement, limit)
     if why:
         return base.because(why, status=Status.UNMEASURED)
     if not limit.bounded:
-        return information(measurement, stated, attempts)
+        return information(measurement, stated, rounds)
     if limit.equals is not None or limit.one_of:
         return _compare_fact(base, limit.one_of or (limit.equals,))
     if limit.version is not None:
@@ -85,7 +85,7 @@ def _compared(measurement: Measurement, stated: Limit, floor: Floor, attempts: i
     return verdict.because(*_by_other_algorithm(measurement, limit)) if verdict.status is Status.FAIL else verdict
 
 
-def information(measurement: Measurement, limit: Limit | None = None, attempts: int = 1) -> Verdict:
+def information(measurement: Measurement, limit: Limit | None = None, rounds: int = 1) -> Verdict:
     """Return the verdict on a metric that nothing bounds: its value, if there is one."""
     value = measurement.value
     absent = value is None or (isinstance(value, float) and not math.isfinite(value))
@@ -99,7 +99,7 @@ def information(measurement: Measurement, limit: Limit | None = None, attempts: 
         next_run=measurement.next_run,
         of_peak=measurement.of_peak.mean if measurement.of_peak else None,
         limit=limit,
-        attempts=attempts,
+        attempts=rounds,
     )
 
 

@@ -33,7 +33,7 @@ from pytest_accel.judging.verdicts.like_devices import (
 )
 
 
-def held(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
+def beside_references(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     """Return the verdict on a device or node after it was held against its neighbours, its own past and other nodes."""
     return _among_nodes(_against_past(_beside(verdict, attempts, background), attempts, background), attempts)
 
