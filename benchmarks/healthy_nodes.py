@@ -119,7 +119,7 @@ class Node:
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
         granted = self._repeats.together(declared, wanted, repeats.least(declared, first))
         if not granted:
-            result.leave(self._repeats.spent(declared))
+            result.end_rounds(self._repeats.spent(declared))
             return
         self._repeats.spend(declared, granted)
         for found in self._go(limit.metric, limit, declared, granted / turns, result, again=True):

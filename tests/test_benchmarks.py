@@ -60,14 +60,14 @@ def test_where_time_goes_splits_the_wall_clock(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     seconds = {"wall": 40.0, "starting": 6.0, "preparing": 3.0, "warm_up": 5.0, "measuring": 15.0, "checks": 1.0}
     run_entry = {"seconds": {**seconds, "waiting": 0.0, "rest": 10.0}, "probes": {"matmul.bf16": {"measuring": 2.5}}}
-    record.write_text(json.dumps({"state": "finished", "run": run_entry}))
+    record.write_text(json.dumps({"state": "finished", "info": run_entry}))
 
     done = run("where_time_goes.py", str(record))
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"^rest +10\.00 s +25\.0%", done.stdout, re.MULTILINE)
     assert re.search(r"^matmul\.bf16 +0\.00 +0\.00 +2\.50 +0\.00$", done.stdout, re.MULTILINE)
-    record.write_text(json.dumps({"state": "running", "run": {}}))
+    record.write_text(json.dumps({"state": "running", "info": {}}))
     assert "has not ended (state: running)" in run("where_time_goes.py", str(tmp_path)).stderr
 
 

@@ -115,15 +115,8 @@ class _Again:
     def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
-        self.attempts = RunAttempts.of(
-            record.measurements,
-            record.devices,
-            spread_of=terms.spread_of,
-            past_of=kept_in(record.baseline),
-            explain=explaining(record.devices),
-            software=record.software,
-            not_repeated=record.not_repeated,
-        )
+        past_of, explain = kept_in(record.baseline), explaining(record.devices)
+        self.attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explain)
         for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
             old = self.attempts.measured.get((fact.metric, fact.subject), [])
             old[:] = [replace(each, value=fact.value) for each in old]
@@ -150,8 +143,6 @@ class _Again:
             return replace(why, limit=limit)
         if not attempts:
             return self._not_measured(place, limit, old)
-        if any(each.trouble and each.trouble.kind == "bug" for each in attempts):
-            return _unmeasured(place, limit, Note("probe_failed"))
         of_file = limit is not None and limit.declared_by is not DeclaredBy.MARKER
         if of_file and (other := other_conditions(attempts[-1], terms.sku)):
             return _unmeasured(place, limit, Note("other_conditions", other))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+OF_COUNTERS = ("counters.", "host_counters.")
+"""Prefixes of metrics that count events since the first probe."""
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -16,12 +16,13 @@ from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair
+from pytest_accel.core.metrics import OF_COUNTERS
 from pytest_accel.core.reasons import NoBudget, Note, Reason
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.causes.diagnosis import explaining
-from pytest_accel.judging.causes.evidence import excuses, with_evidence
+from pytest_accel.judging.causes.evidence import from_outside, with_evidence
 from pytest_accel.judging.closing import series
 from pytest_accel.judging.facts import delivery, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
@@ -41,9 +42,6 @@ from pytest_accel.skus.peaks import peak, why_not_applicable
 
 STARTING_SECONDS = 5.0
 """Seconds that a repeat may need beside its measuring, which the time limit of the run has to leave."""
-
-OF_COUNTERS = ("counters.", "host_counters.")
-"""Prefixes of metrics that count events since the first probe."""
 
 ToJudge = tuple[str, "Limit | None"]
 """A metric that is to be judged, and its limit; None for a metric without one."""
@@ -325,9 +323,9 @@ class Measuring:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
         if call.runs == "ranks":
             disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
-            notes = excuses(disturbed, next((why for device in self._devices if (why := self._load(device))), None))
+            load = next((why for device in self._devices if (why := self._load(device))), None)
             for measurement in results.per_node(outcomes, call, self._peak):
-                noted = replace(measurement, notes=(*measurement.notes, *notes))
+                noted = replace(measurement, notes=(*measurement.notes, *from_outside(disturbed, load)))
                 attempts.add(results.foreseen(noted, self._terms.sku))
         else:
             measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]

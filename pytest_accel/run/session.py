@@ -20,7 +20,9 @@ from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.closing import series
+from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.fabric.run import FabricRun
@@ -171,13 +173,15 @@ class Session:
                 self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit))
 
     def _keep_unreached(self) -> None:
-        """Keep a verdict on every required limit that the run did not reach within its time limit."""
-        required = self.found.terms.circumstances(self.ledger.record.software).required
-        for metric, subject, origin in () if self.narrowed else required:
-            if not self.ledger.status((metric, subject, origin)) and (limit := self.found.terms.limits.get(metric)):
-                limit = replace(limit, metric=metric, origin=origin)
-                why = Note("out_of_time", self.deadline.unreached)
-                self.ledger.keep(Verdict(metric, subject, Status.UNMEASURED, (why,), limit=limit))
+        """Keep a verdict on every required limit that no test asked for in time, by what was measured of it."""
+        record, terms, past_of = self.ledger.record, self.found.terms, self.ledger.baseline.past_of
+        attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explaining(record.devices))
+        why = Note("out_of_time", self.deadline.unreached)
+        for metric, subject, origin in () if self.narrowed else terms.circumstances(record.software).required:
+            if not self.ledger.status((metric, subject, origin)) and (limit := terms.limits.get(metric)):
+                place, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
+                unreached = Verdict(*place, Status.UNMEASURED, (why,), limit=limit)
+                self.ledger.keep(attempts.verdict(place, limit) if place in attempts.measured else unreached)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""

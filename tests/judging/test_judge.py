@@ -25,7 +25,7 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.probes.device.collectives import excuses
+from pytest_accel.probes.device.collectives import excusing
 
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 CEILING = Limit("soak.droop", "1", ceiling=0.05)
@@ -117,7 +117,7 @@ def test_another_algorithm_is_the_cause_of_a_shortfall() -> None:
 @tabled("settings, chosen", "data/judging/judge.yaml")
 def test_an_algorithm_that_the_user_chose_blames_no_part(settings: dict[str, Any], chosen: str) -> None:
     conditions = {"algorithm": "ring", "backend": "nccl", **settings}
-    notes = tuple(excuses(conditions))
+    notes = tuple(excusing(conditions))
     verdict = judge([found(600, conditions=conditions, notes=notes)], BY_NVLS)
     assert verdict.status is (Status.INCONCLUSIVE if chosen else Status.FAIL)
     assert verdict.reasons[1:] == (OTHER, *([Note("chosen", chosen)] if chosen else []))
@@ -130,7 +130,7 @@ def test_a_shortfall_by_a_file_that_restricts_collectives_names_the_setting(
 ) -> None:
     """Unlike the environment, NCCL's own files reach the workers."""
     conditions = {"backend": "nccl", "conf_files": {"/etc/nccl.conf": {name: text}}}
-    notes = tuple(excuses(conditions))
+    notes = tuple(excusing(conditions))
     verdict = judge([found(600, notes=notes)], FLOOR)
     assert verdict.status is (Status.INCONCLUSIVE if restricts else Status.FAIL)
     assert (verdict.reasons[-1] == Note("restricted", f"{name}={text} in /etc/nccl.conf")) == restricts
@@ -228,10 +228,12 @@ def test_a_trouble_is_a_status_with_its_reason(kind: str, limit: Limit | None, e
     assert Note("trouble", TROUBLES[kind].reason) in verdict.reasons
 
 
-def test_a_value_beside_a_trouble_is_not_judged_and_a_bug_is_no_verdict() -> None:
+def test_a_value_beside_a_trouble_is_not_judged_and_a_bug_says_nothing_of_the_device() -> None:
     assert not any(judge([found(730.0, trouble=each)], FLOOR).status.holds for each in (LOST, NEED, EXTERNAL))
-    with pytest.raises(ValueError, match="a bug in the probe cannot be judged: KeyError"):
-        judge([found(trouble=Trouble("bug", "KeyError: 'x'"))], FLOOR)
+    bug = found(trouble=Trouble("bug", "KeyError: 'x'"))
+    for attempts in ([bug], [BAD, bug]):
+        verdict = judge(attempts, FLOOR)
+        assert (verdict.status, verdict.reasons) == (Status.UNMEASURED, (Note("probe_failed"),))
 
 
 def test_without_a_limit_a_value_is_information() -> None:

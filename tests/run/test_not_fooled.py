@@ -22,11 +22,13 @@ from as_user import write
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import CallTrouble, Outcome
+from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.verdict import Status
+from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.verdict import Result, Status
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device.torch_device import Compute
+from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record
 from pytest_accel.run.session import Session
@@ -81,6 +83,52 @@ def test_a_counter_that_a_later_probe_raised_is_judged_anew(here: Callable[..., 
     assert (early.status, kept.status) == (Status.PASS, Status.FAIL)
     assert "gpu1: counters.ecc_uncorrectable 1, expected 0, during matmul.fp8" in closing.line
     assert in_process.objections(run) == (), "or judging the record again would find something else"
+
+
+def test_a_counter_that_was_asked_for_before_any_probe_is_judged_by_its_last_reading(
+    here: Callable[..., Session],
+) -> None:
+    """The reading before the first probe says nothing, and is no attempt that a later one repeats."""
+    run = here()
+    asked = ({"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
+    (early,) = run.check(probes.counters, *asked)
+    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
+    (late,) = run.check(probes.counters, *asked)
+    assert (early.status, late.status, sentence_of(late)) == (Status.UNMEASURED, Status.PASS, "0")
+    run.finish()
+    assert in_process.objections(run) == ()
+
+
+def test_what_was_measured_counts_although_the_time_was_over_before_its_test(here: Callable[..., Session]) -> None:
+    """The first test of a probe measures all devices; the time limit may come before those of the others."""
+    run = here("slow-memory, device: 1, by: 0.3")
+    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
+    run.deadline.limit = 900.0
+    run.rule_out("time", run.deadline.ended)
+    closing = run.finish()
+    assert closing.result is Result.REJECTED
+    (short,) = [verdict for verdict in run.ledger.verdicts if verdict.rejects and verdict.metric == "stream.triad"]
+    assert short.subject == run.found.devices[1].uuid
+    unreached = {sentence_of(verdict) for verdict in run.ledger.verdicts if verdict.metric == "matmul.bf16"}
+    assert unreached == {run.deadline.unreached}
+    assert in_process.objections(run) == ()
+
+
+# -- what a probe of the user's own says
+
+
+def excusing(device: Compute) -> ProbeResult:
+    """A probe that finds little, and says why that is no fault."""
+    result = ProbeResult("excusing", "GB/s", samples=[1.0] * 5, conditions={"environment": 3})
+    result.notes = [Note("load", "I say so"), Note("doubt", "I do not know"), "not even a note"]  # type: ignore[list-item]
+    return result
+
+
+def test_a_probe_of_the_users_own_excuses_nothing(here: Callable[..., Session]) -> None:
+    run = here()
+    floor = Limit("excusing", "GB/s", floor=100.0, declared_by=DeclaredBy.MARKER)
+    (verdict,) = run.check(excusing, {}, run.found.devices[0].uuid, [floor])
+    assert (verdict.status, sentence_of(verdict)) == (Status.FAIL, "1 GB/s, floor 100 GB/s (-99.0%)")
 
 
 # -- what stops a test

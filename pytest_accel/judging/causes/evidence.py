@@ -33,7 +33,7 @@ def with_evidence(
     """
     summary = summarise(readings)
     outside = telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
-    notes = excuses(None if load else outside, load)
+    notes = from_outside(None if load else outside, load)
     details: Details = {**measurement.details, "telemetry": summary}
     if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
         details["of_clock"] = clock
@@ -56,7 +56,7 @@ def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Seq
     return [each for each in readings if each["at"] >= since]
 
 
-def excuses(disturbance: str | None, load: str | None) -> tuple[Note, ...]:
+def from_outside(disturbance: str | None, load: str | None) -> tuple[Note, ...]:
     """Return what excuses a shortfall from outside: another user of the device, a load before the run."""
     return tuple(note for note in (Note("load", load or ""), Note("disturbed", disturbance or "")) if note.text)
 

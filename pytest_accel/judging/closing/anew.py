@@ -33,8 +33,7 @@ def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
 def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     """Yield each verdict that is another one by its own attempts and its own limit."""
     names, spread_of = Names.of(run.devices), run.sku.get("spread", {}).get
-    attempts = RunAttempts.of(run.measurements, run.devices, spread_of=spread_of, past_of=past_of)
-    attempts = replace(attempts, software=run.software, not_repeated=run.not_repeated)
+    attempts = RunAttempts.of_run(run, spread_of, past_of)
     for verdict in run.verdicts:
         place = verdict.metric, verdict.subject
         its = of_then(attempts.measured.get(place, []), verdict)

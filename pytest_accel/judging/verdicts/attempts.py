@@ -9,6 +9,7 @@ from typing import Any
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
+from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, PastOf, SpreadOf, no_past, no_spread
@@ -46,6 +47,12 @@ class RunAttempts:
         """Return the attempts of a run on these devices; `judged_with` has further fields."""
         measured = grouped(measurements, lambda measurement: (measurement.metric, measurement.subject))
         return cls(measured, {device.uuid: kind_of(device) for device in devices}, **judged_with)
+
+    @classmethod
+    def of_run(cls, run: Run, spread_of: SpreadOf, past_of: PastOf, explain: Explain = stored_cause) -> RunAttempts:
+        """Return the attempts of a run, with its devices, software, and what it had no time to repeat."""
+        attempts = cls.of(run.measurements, run.devices, software=run.software, not_repeated=run.not_repeated)
+        return replace(attempts, spread_of=spread_of, past_of=past_of, explain=explain)
 
     def background(self, place: Place) -> Background:
         """Return what a metric of a device is compared with besides its limit."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.measurement import Measurement, Trouble
+from pytest_accel.core.metrics import OF_COUNTERS
 from pytest_accel.core.reasons import Alone, Note, Repeated, WrongData
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
@@ -23,6 +24,7 @@ _OF_TROUBLE = {
     "need": Status.UNMEASURED,
     "external": Status.INCONCLUSIVE,
     "not_applicable": Status.NOT_APPLICABLE,
+    "bug": Status.UNMEASURED,
 }
 
 
@@ -31,11 +33,7 @@ Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "str | Non
 there is one, and the attempts of the like devices, the measurement's own included."""
 
 
-def stored_cause(
-    measurement: Measurement,
-    limit: Limit | None = None,  # noqa: ARG001  the signature of `Explain`, as the next line
-    others: Sequence[Attempts] = (),  # noqa: ARG001
-) -> str | None:
+def stored_cause(measurement: Measurement, *_: object) -> str | None:
     """Return the cause that the measurement itself notes, or None."""
     return measurement.noted("cause") or None
 
@@ -56,6 +54,8 @@ def judge(
     the versions in use, for which `floor_in_force` gives the floor. `explain` is called for the cause of a shortfall
     only.
     """
+    if len(attempts) > 1 and attempts[-1].metric.startswith(OF_COUNTERS):  # each reading counts from the first probe on
+        return replace(judge(attempts[-1:], limit, software, explain, background), attempts=len(attempts))
     case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.near))
     if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
@@ -63,9 +63,8 @@ def judge(
     beside = beside_references(verdict, attempts, background)  # neighbours, the own past, other nodes
     if verdict.status is Status.FAIL or beside.status is not Status.FAIL:
         return beside
-    return beside.because(
-        *(cause for cause in case.cause(fallen_short(attempts, beside)) if cause not in beside.reasons)
-    )
+    cause = case.cause(fallen_short(attempts, beside))
+    return beside.because(*(note for note in cause if note not in beside.reasons))
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     # the attempts made on all devices together; all attempts if there is none
     limit, rounds = case.limit, together(attempts) or list(attempts)
     for attempt in attempts:
-        if attempt.trouble and attempt.trouble.kind == "device":
+        if attempt.trouble and attempt.trouble.kind in ("device", "bug"):
             return _troubled(attempt, attempt.trouble, limit, len(rounds))
     last, measured = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
     verdict = case.by_itself(measured, len(rounds)) if limit and measured else None
@@ -177,9 +176,8 @@ def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -
 
 def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, rounds: int) -> Verdict:
     """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
-    if trouble.kind == "bug":
-        raise ValueError(f"{measurement.metric}: a bug in the probe cannot be judged: {trouble.reason}")
     note = Note("left_out" if trouble.untried else "trouble", trouble.reason)
+    note = Note("probe_failed") if trouble.kind == "bug" else note  # which says nothing of the device
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,

@@ -81,8 +81,8 @@ HARMLESS = {("NCCL_P2P_DISABLE", "0"), ("NCCL_SHM_DISABLE", "0")}
 """Values of such settings that restrict nothing."""
 
 
-def excuses(conditions: Mapping[str, Any]) -> list[Note]:
-    """Return the user's settings among the conditions of a measurement that excuse a slow collective.
+def excusing(conditions: Mapping[str, Any]) -> list[Note]:
+    """Return the user's settings among the conditions of collectives (`Rank.collectives`) that excuse a slow one.
 
     "chosen" is one that chose the algorithm, "restricted" one that makes collectives slower. Those of the environment
     do not reach the workers; those of NCCL's own files do.

@@ -186,9 +186,11 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])
-    compute.sustained = declaration_for(probe).sustained
+    declared, settings = declaration_for(probe), collectives.excusing(compute.collectives) if ranks else []
+    compute.sustained = declared.sustained
     try:
         for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):
+            result.notes = [*(result.notes if declared.packaged else ()), *settings]  # a user's probe excuses nothing
             pipe.send("result", **dataclasses.asdict(result))
         pipe.send("done")
     finally:
@@ -211,7 +213,6 @@ def _results(returned: Any, metric: str, common: dict[str, Any]) -> Iterator[Pro
         elif isinstance(each, ProbeResult):
             each.metric = each.metric or metric
             each.conditions = {**each.conditions, **common}
-            each.notes += collectives.excuses(each.conditions)
             yield each
         else:
             raise TypeError(f"a probe returns samples or the result of device.sample(), not {type(each).__name__}")

@@ -142,11 +142,9 @@ class SensorClient:
         """Return the facts of the host by name: {"value": ...}, or the reason under "unreadable" or "absent"."""
         self._wake_sensor()
         answer = self._ask("host", "host", names=list(names))
-        if "trouble" in answer:
-            silent = {"unreadable": f"the host could not be read: {answer['trouble'].reason}"}
-            return dict.fromkeys(names, silent)
-        facts: dict[str, Message] = answer["facts"]
-        return facts
+        why = answer["trouble"].reason if "trouble" in answer else "the sensor left it out"
+        silent, facts = {"unreadable": f"the host could not be read: {why}"}, answer.get("facts", {})
+        return {name: facts.get(name, silent) for name in names}
 
     def host_counted(self, metric: str) -> Measurement:
         """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
