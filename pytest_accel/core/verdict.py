@@ -115,7 +115,7 @@ class Comparison:
     at_clock: bool = False
     """True if the rates at the clock that each device held are compared."""
     status: Status = Status.PASS
-    """The status that the verdict has by it at best; PASS where it is no finding, or where the limit failed already."""
+    """The status that the verdict has by it at best; PASS where it does not count, or the limit failed already."""
     at_first: bool = False
     """True if the repeat does not show it any more."""
     since: Since | None = None

@@ -1,7 +1,7 @@
 """The distance of a value behind a reference, what the distance means, and how a repeat confirms it. Pure.
 
 A value is held against one of the `ReferenceKind`s. `distance` says how much speed is lost, `RULES` from where on a
-loss is a finding and from where on it fails, and `confirm` what the rounds of a run show together. Every comparison of
+loss counts and from where on it fails, and `confirm` what the rounds of a run show together. Every comparison of
 speeds is made here: that of a run, of records, of the nights of a fleet, and of the devices of a calibration.
 docs/comparison.md has the table.
 """
@@ -40,7 +40,7 @@ OF_WIDTH, OF_RAW_WIDTH = 2.0, 3.0
 """A product fails this many times the widest published range inside a healthy node behind the others: the range at one
 clock for a product at its clock, that at any clock for one as it is."""
 OF_ONE_NODE = 1.5
-"""The factor on the loss that is a finding behind like devices, where another tool showed the spread on one node or on
+"""The factor on the loss that counts behind like devices, where another tool showed the spread on one node or on
 another product: products of eight MI100 lie 1.4 times as far apart as those of eight H200 (superbench-results v0.2.1).
 """
 ALIKE: tuple[ReferenceKind, ...] = ("neighbours", "elsewhere")
@@ -60,9 +60,9 @@ class Fails(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """From where on a loss of speed is a finding, and from where on it fails. Losses are fractions, `inf` is never.
+    """From where on a loss of speed counts, and from where on it fails. Losses are fractions, `inf` is never.
 
-    With a known spread a loss is a finding from `sigmas` standard deviations of the distance on, at least from `least`;
+    With a known spread a loss counts from `sigmas` standard deviations of the distance on, at least from `least`;
     without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
     It fails from `fail_sigmas` on, at least from the `fails` of the spread.
     """
@@ -145,7 +145,7 @@ class Reference:
 class Distance:
     """How far a value is behind its reference: the share of speed `lost`, negative for a faster one.
 
-    It is a finding above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
+    It counts above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
     """
 
     lost: float
@@ -156,7 +156,7 @@ class Distance:
 
     @property
     def status(self) -> Status:
-        """FAIL, MARGINAL, or PASS if the distance is no finding."""
+        """FAIL, MARGINAL, or PASS if the distance does not count."""
         if self.lost > self.fails_from or self.far:
             return Status.FAIL
         return Status.MARGINAL if self.lost > self.allowed else Status.PASS
@@ -186,7 +186,7 @@ def distance(value: float, unit: str, family: Family, reference: Reference) -> D
 
 
 def allowed(family: Family, reference: Reference) -> tuple[float, float]:
-    """Return the losses from which on a value is a finding, and from which on it fails (`RULES`).
+    """Return the losses from which on a value counts as behind, and from which on it fails (`RULES`).
 
     Behind like devices a known spread never finds less than an unknown one.
     """
@@ -227,7 +227,7 @@ class Confirmed:
 def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confirmed | None:
     """Return what the distances of all rounds show together, oldest first; None if that is nothing.
 
-    A round that could not be compared is None. The mildest round decides: a finding counts if every round shows it.
+    A round that could not be compared is None. The mildest round decides: a loss counts if every round shows it.
     One that would FAIL and that another round does not show is MARGINAL; one that no other round could confirm, or that
     there was no time to repeat (`not_repeated` says why), is INCONCLUSIVE. Beyond `FAR` one round is enough.
     """
