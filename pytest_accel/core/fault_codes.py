@@ -24,7 +24,7 @@ class Severity(str, Enum):
 
 
 class Action(str, Enum):
-    """What to do next, in one word for programs."""
+    """The next step for a device, as one word that a program can match."""
 
     RETURN = "return"
     RESET = "reset"

@@ -35,8 +35,8 @@ class Floor:
     bound: Limit
     basis: Basis | None = None
     excuses: tuple[tuple[Reason, float], ...] = ()
-    """What makes a value that breaks the bound INCONCLUSIVE, each with the value from which on it does: software older
-    than that of the bound, down to the limit's own floor; a ring, where the algorithm of a collective is not stated."""
+    """The facts that make a value beyond the bound INCONCLUSIVE, each with the worst value that it excuses: software
+    older than that of the bound, down to the limit's own floor; a ring, if the run states no algorithm."""
     unknown: tuple[OtherVersion, ...] = ()
     """The versions that are not known. They excuse nothing."""
 

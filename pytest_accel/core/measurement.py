@@ -28,7 +28,7 @@ LEFT_OUT: Final = "left out"
 """The event of a metric that was not tried because of an earlier failure, which has a verdict of its own."""
 
 TroubleKind = Literal["device", "need", "external", "not_applicable", "bug"]
-"""Whose fault a `Trouble` is."""
+"""The kinds of `Trouble`, by the cause: see there."""
 
 Event = Literal["", "hung", "crashed", "lost", "uncorrectable", "left out"]
 """How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
@@ -169,8 +169,8 @@ class Measurement:
     conditions: Mapping[str, Any] = field(default_factory=dict)
     trouble: Trouble | None = None
     notes: tuple[Note, ...] = ()
-    """What a verdict takes into account besides the value, of the kinds of `reasons.NOTES`: excuses of a shortfall and
-    doubts (verdicts/excuses.py), the cause where it is known already, what changed, where and when."""
+    """Facts beside the value that a verdict takes into account, each of a kind in `reasons.NOTES`: excuses of a
+    shortfall and doubts (verdicts/excuses.py), a known cause, changes, places and times."""
     how: str = "together"
     """How the devices worked: "together" (at once, or in turn as the probe says), or this one "alone"."""
     started: float = 0.0

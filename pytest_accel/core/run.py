@@ -111,7 +111,7 @@ class Circumstances:
 
     @property
     def narrowed(self) -> list[str]:
-        """What narrowed the run, so that missing verdicts are expected; empty if nothing did."""
+        """The texts on a narrowed run, in which missing verdicts are expected; empty for a whole run."""
         return self.texts("tests", "filter")
 
 

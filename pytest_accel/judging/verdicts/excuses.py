@@ -1,7 +1,7 @@
-"""What the notes of a measurement make of its verdict: excuses of a shortfall, doubts about a value that holds. Pure.
+"""Notes of a measurement change its verdict: an excuse softens FAIL, a doubt softens PASS. Pure.
 
-Whoever knows of an excuse notes it in the measurement: the worker the settings of the collectives, the idle gate a load
-before the run, the sensor another user of the device. The table here says what each kind is worth.
+The worker notes the settings of collectives; the idle gate notes a load before the run; the sensor notes another user
+of the device. The table here gives each kind of note its status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Applies = Callable[[Verdict, Measurement], bool]
 
 @dataclass(frozen=True)
 class Excuse:
-    """What a kind of note makes of FAIL, where it applies."""
+    """The status that a kind of note gives to FAIL, and the condition for it."""
 
     status: Status
     applies: Applies
@@ -38,7 +38,7 @@ EXCUSES: Mapping[str, Excuse] = {
     "load": Excuse(Status.MARGINAL, lambda verdict, its: verdict.margin is not None and bool(its.samples), most=0.95),
     "disturbed": Excuse(Status.INCONCLUSIVE, lambda *_: True),
 }
-"""What each kind of excuse is worth. The first one that applies counts."""
+"""The excuses by the kind of their note. The first one that applies counts."""
 
 
 def excused(verdict: Verdict, measurement: Measurement) -> Verdict:

@@ -74,7 +74,7 @@ class ProbeResult:
     conditions: dict[str, Any] = field(default_factory=dict)
     details: ProbeDetails = field(default_factory=ProbeDetails)
     notes: list[Note] = field(default_factory=list)
-    """What a verdict takes into account besides the value, as `Measurement.notes`."""
+    """Facts beside the value that a verdict takes into account, as `Measurement.notes`."""
     subject: str | None = None
     wrong: str | None = None
     """Sentence about wrong data from the device. It fails the device, and no repeat clears it."""
