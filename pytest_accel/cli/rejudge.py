@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.closing.anew import of_then
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.facts import delivery
+from pytest_accel.judging.facts import delivery, diagnostics
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.verdicts.attempts import Place, RunAttempts
@@ -56,7 +56,8 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
         record = _compared_with(boards, record)
     listed = record.packing_list
     names_nodes = (listed.get("sha256", ""), listed.get("names_nodes", False)) if listed else None
-    terms = replace(terms, devices=tuple(record.devices), listed=names_nodes)
+    diagnosed = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
+    terms = replace(terms, devices=tuple(record.devices), listed=names_nodes, diagnosed=diagnosed)
     judged = _Again(record, terms, terms.required)
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms)

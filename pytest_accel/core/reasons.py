@@ -23,6 +23,7 @@ NOTES: Mapping[str, str] = {
     "changed": "{text}",
     "at": "at {text}",
     "during": "during {text}",
+    "noticed": "noticed: {text}",
     "cause": "{text}",
     "cause_before": "in an earlier attempt {text}",
     # why a value was not judged
@@ -77,6 +78,7 @@ class Note(Reason):
     """A reason without figures. `text` is what a probe, a driver or a setting said about it, empty where nothing did.
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
+    "noticed": what the vendor's diagnostic only warns of.
     "cause_before": the cause that an attempt before the repeat shows, where the repeat shows none.
     "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
     "island", "nobody_named": what a fabric run says of a slow node that it does not blame.

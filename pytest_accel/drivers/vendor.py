@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from pytest_accel.drivers.diagnostics import Diagnostic
 from pytest_accel.drivers.interface import Driver, Hint, NoLibrary
 from pytest_accel.drivers.visibility import Visibility
 
@@ -97,6 +98,8 @@ class Vendor:
     """The number of telemetry readings of each device in a second while it works."""
     equal_rates: bool = True
     """True if some parts run eight bits no faster than sixteen: the lint of a datasheet then accepts equal rates."""
+    diagnostic: Diagnostic | None = None
+    """The vendor's own diagnostic program; None if there is none."""
 
     def driver(self, shown: Sequence[Hint]) -> Driver:
         """Open the management library. `shown` is what the machine shows of all vendors. Raises DriverProblem."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_accel.judging.facts import diagnostics
 from pytest_accel.plugin import interrupts
 from pytest_accel.plugin.stash import SUBJECT
 from pytest_accel.run.options import plans_only
@@ -58,12 +59,14 @@ class Collection:
         return [item for item in made if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
-        """Return False for a packaged test over no fact, or of another kind of run: between nodes, or of one."""
+        """Return False for a packaged test that this run does not need: over no fact, or of another kind of run."""
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
         if not isinstance(item, pytest.Item) or (position := place(item)) is None:
             return True
+        if ORDER[position] == "test_vendor_diagnostic":
+            return diagnostics.METRIC in self._session.found.terms.required
         return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:

@@ -26,6 +26,7 @@ from pytest_accel.probes.peer_copy import peer_copy as peer_copy
 from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
 from pytest_accel.probes.soak import soak as soak
 from pytest_accel.probes.stream import stream as stream
+from pytest_accel.probes.vendor_diagnostic import vendor_diagnostic as vendor_diagnostic
 
 _names = sorted(each.name for each in declare.declarations() if each.packaged)
 __all__ = ["HOST_COUNTERS", *_names]  # noqa: PLE0604  they are strings

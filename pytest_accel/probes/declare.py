@@ -22,10 +22,11 @@ from pytest_accel.core.sku import UNITS
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 _signature = cache(inspect.signature)  # a threshold file asks a thousand times
 
-RUNS = ("together", "in_turn", "ranks", "nodes", "peers", "facts")
+RUNS = ("together", "in_turn", "ranks", "nodes", "peers", "facts", "program")
 """Ways to run a probe. "together": on every device at once. "in_turn": made ready at once, and measured on one device
 after the other. "ranks": the devices form one process group. "nodes": those of several nodes do, in a fabric run.
-"peers": one process sees all devices. "facts": read by the sensor, not measured."""
+"peers": one process sees all devices. "facts": read by the sensor, not measured. "program": a program of the vendor has
+the devices to itself."""
 
 PARTS = ("compute", "memory", "host", "link")
 """Parts of a device that a probe may stress: its units and their clock, its memory, its link to the host, its links to

@@ -20,11 +20,12 @@ from pytest_accel.core.metrics import OF_COUNTERS
 from pytest_accel.core.reasons import NoBudget, Note, Reason
 from pytest_accel.core.sku import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
+from pytest_accel.drivers.diagnostics import NoReport, Report
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.causes.evidence import from_outside, with_evidence
 from pytest_accel.judging.closing import series
-from pytest_accel.judging.facts import delivery, preconditions, results
+from pytest_accel.judging.facts import delivery, diagnostics, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
@@ -32,11 +33,13 @@ from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
+from pytest_accel.probes.vendor_diagnostic import LEVELS as DIAGNOSTIC_LEVELS
 from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.vendor_programs import VendorPrograms
 from pytest_accel.skus import budgets
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
@@ -54,6 +57,7 @@ class Measuring:
         self._asked, self._found, self._pool, self._deadline = asked, found, pool, pool.deadline
         self._ledger, self._fabric = ledger, fabric
         self._devices, self._terms, self._repeats = found.devices, found.terms, Repeats(found.terms.level)
+        self.vendor_programs = VendorPrograms(asked, found, pool, ledger.folder)
         self._idle_check: IdleCheck | None = None
         self._attempts: dict[tuple[str, str], RequestAttempts] = {}
         """Those at every probe, by the key of its request."""
@@ -149,6 +153,8 @@ class Measuring:
             if request.runs == "nodes":
                 attempts.add(self._fabric.measure(request))
                 self.save(attempts)
+            elif request.runs == "program":
+                self._diagnose(attempts, request)
             else:
                 self._measure(attempts, request)
             self._attempts[request.key] = attempts
@@ -220,7 +226,7 @@ class Measuring:
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
         declared, short = request.declaration, self._short(attempts, to_judge)
-        if declared.fact or declared.runs == "nodes" or not short:  # a fabric run repeats by itself
+        if declared.fact or declared.runs in ("nodes", "program") or not short:  # a fabric run repeats by itself
             return
         floors = [each.floor for each in short if each.floor is not None]
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
@@ -311,6 +317,19 @@ class Measuring:
             with self._pool.timeline.on("checks"):
                 self._gather(attempts, outcomes, call)
                 self.save(attempts)
+
+    def _diagnose(self, attempts: RequestAttempts, request: Request) -> None:
+        """Add what the vendor's diagnostic says of each device."""
+        began, devices = clock.now(), self._devices_for(request)
+        level = request.conditions["level"] or DIAGNOSTIC_LEVELS[self._terms.level]
+        report: Report | str
+        try:
+            report = self.vendor_programs.diagnosed(level, devices, self.expected(request))
+        except NoReport as why:
+            report = str(why)
+        for measurement in diagnostics.measured(report, devices, level):
+            attempts.add(replace(measurement, started=began, ended=clock.now()))
+        self.save(attempts)
 
     def _own(self, request: Request, metric: str) -> bool:
         """Return whether a metric that a probe found is its own, or is measured within it at the level of the run."""

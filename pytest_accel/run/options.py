@@ -64,6 +64,9 @@ class Options:
     output: Path | None = None
     waivers: Path | None = None
     expect: Path | None = None
+    diag: Path | None = None
+    """The output of the vendor's diagnostic that takes the place of running it."""
+    bug_report: bool = False
     baseline: str = AUTO
     patience: float = 60.0
     time_limit: float | None = None
@@ -165,6 +168,20 @@ def add_options(parser: pytest.Parser) -> None:
         "(index or PCI address), model, uuid, node_serial and returned. A device that is not on it, or is listed for "
         "another node, rejects the node, and so does a board that is listed for this node and absent. One whose column "
         "returned is not empty was sent back before, and the closing line names it.",
+    )
+    add(
+        "--accel-diag",
+        metavar="FILE",
+        type=_file,
+        help="Output of the vendor's diagnostic, made on this node since it was booted (dcgmi diag -r 3 -j > FILE), in "
+        "place of running it. A device that failed in it fails. Without this option the diagnostic is run where a "
+        "threshold file has a limit on diag.vendor.",
+    )
+    add(
+        "--accel-bug-report",
+        action="store_true",
+        help="If the node is rejected, run the vendor's report (nvidia-bug-report.sh, rocm_techsupport.sh) before "
+        "anything is reset, and keep it beside the record, where 'pytest-accel claim' packs it. It needs root.",
     )
     add(
         "--accel-with",

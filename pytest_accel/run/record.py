@@ -40,6 +40,10 @@ TELEMETRY = "telemetry.jsonl"
 PACKED = f"{TELEMETRY}.gz"
 """The name of the same file once the run has ended."""
 LOGS = "logs"
+DIAGNOSTIC = "vendor-diagnostic.json"
+"""The output of the vendor's diagnostic."""
+BUG_REPORTS = ("vendor-bug-report.log.gz", "vendor-bug-report.log")
+"""The names of the vendor's bug report, packed and not."""
 
 
 def sku_entry(sku: Sku, asked: str | None, metrics: Collection[str] = ()) -> SkuEntry:
@@ -179,7 +183,7 @@ def _text(record: Run) -> str:
     return structured.lines(plain)
 
 
-def replace_file(path: Path, text: str, *, sync: bool = True, mode: int = 0o666) -> None:
+def replace_file(path: Path, text: str | bytes, *, sync: bool = True, mode: int = 0o666) -> None:
     """Replace a file atomically. Raises OSError and leaves the old file as it was."""
     temporary = _temporary(path, text, sync=sync, mode=mode)
     try:
@@ -189,7 +193,7 @@ def replace_file(path: Path, text: str, *, sync: bool = True, mode: int = 0o666)
         raise
 
 
-def _temporary(path: Path, text: str, *, sync: bool = True, mode: int = 0o666) -> Path:
+def _temporary(path: Path, text: str | bytes, *, sync: bool = True, mode: int = 0o666) -> Path:
     """Write `text` to a new file beside `path` and return its path. Raises OSError, and leaves no file then.
 
     Nobody can have put a link in its place, since its name cannot be guessed and it must not exist.
@@ -197,8 +201,8 @@ def _temporary(path: Path, text: str, *, sync: bool = True, mode: int = 0o666) -
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
             file.flush()
             if sync:
                 os.fsync(file.fileno())

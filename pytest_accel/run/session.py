@@ -207,6 +207,8 @@ class Session:
             self._keep_unreached()
         elif end.interrupted is None:
             self._judge_counters()
+            if self.asked.options.bug_report and any(verdict.rejects for verdict in self.ledger.verdicts):
+                self.ledger.record.notes.append(self.measuring.vendor_programs.bug_report())
         self.stop()
         ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
         ledger.complete(interrupted=end.interrupted is not None)

@@ -207,6 +207,7 @@ def settled(asked: Asked, discovery: Discovery, output: Path | None = None) -> F
     usual = node.platform.name if node and not options.sku else AUTO
     listed = (boards.sha256, bool(boards.by_node)) if boards else None
     judged = asked.wanted.settled(sku, discovery.devices, platform=usual, listed=listed)
+    judged = replace(judged, diagnosed=options.diag is not None)
     if sku is None:
         return Found(discovery, judged, judged.devices, (), (*against, Against("unasked", "no SKU was recognised")))
     notes = _notes(sku, discovery.devices, judged.devices)

@@ -22,7 +22,10 @@ from pytest_accel.run.record_files import RecordFiles
 STATEMENT, SUMS = "statement.json", "SHA256SUMS"
 PAGE = "report.html"
 """The name of the page beside its record (--accel-report)."""
-BESIDE = (record.TELEMETRY, record.PACKED, summaries.SUMMARY, PAGE)
+BESIDE = (
+    *(record.TELEMETRY, record.PACKED, summaries.SUMMARY, PAGE),
+    *(record.DIAGNOSTIC, *record.BUG_REPORTS),
+)
 """The files beside a record that are read as a part of it."""
 TYPE = "https://in-toto.io/Statement/v1"
 """https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md"""

@@ -23,7 +23,7 @@ from pytest_accel.core.sku import Basis, Limit, Platform, Sku, Spread, expected_
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.facts import delivery, partitions
+from pytest_accel.judging.facts import delivery, diagnostics, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
 from pytest_accel.skus import loader, packing_list, products, readiness, requirements
@@ -58,6 +58,8 @@ class Terms:
     named: bool = False
     doubt: str | None = None
     """The reason why the platform is uncertain, None if it was named or is the usual one."""
+    diagnosed: bool = False
+    """True if the output of the vendor's diagnostic was given."""
 
     @cached_property
     def limits(self) -> dict[str, Limit]:
@@ -67,7 +69,7 @@ class Terms:
         made = {metric: limit.at_level(self.level) for metric, limit in made.items()}
         if self.listed:
             made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
-        return made
+        return {diagnostics.METRIC: diagnostics.OF_GIVEN, **made} if self.diagnosed and self.sku else made
 
     @cached_property
     def required(self) -> dict[str, Limit]:

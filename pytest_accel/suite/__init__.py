@@ -18,9 +18,9 @@ FIRST = (
 )
 """The modules that run first. Links come before collectives, so that a faulty link explains a slow collective."""
 
-LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_counters")
+LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_vendor_diagnostic", "test_counters")
 """The modules that run last. The soak comes after all that should run on cool devices. Exact products and the memory
-test follow it, on hot devices. The error counters come last, to cover all of it."""
+test follow it, on hot devices, then the vendor's diagnostic. The error counters come last, to cover all of it."""
 
 IN_FABRIC = ("test_inventory", "test_health", "test_host", "test_collectives", "test_fabric", "test_counters")
 """The modules of a fabric run: a node that fails its own checks takes no part. `test_fabric` is in no other run."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,21 @@ class WorkerPool:
             self.progress.done()
             self.sensor.rest(min(patience, self.patience))
         self._count(request.metric, links="link" in request.declaration.stresses)
+
+    @contextmanager
+    def ended_for(self, metric: str) -> Iterator[None]:
+        """End every worker for a program that has the devices to itself, and read the error counters around it."""
+        if not self.sensor.counters.readings:
+            self._count("the start")
+        for group, worker in self._workers.items():
+            if worker.ended is None:
+                worker.kill("a program of the vendor has the devices to itself")
+                self._ended(group, worker)
+        self._ranks = []
+        with self.timeline.on("measuring"):
+            yield
+        self.progress.done()
+        self._count(metric)
 
     def count_links(self) -> None:
         """Read the counters of the links, unless nothing was measured since they were read."""

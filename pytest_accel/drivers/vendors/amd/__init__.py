@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.diagnostics import Diagnostic, Program
 from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor, importing
+from pytest_accel.drivers.vendors.amd import agfhc
 from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries
 
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -87,4 +89,10 @@ VENDOR = Vendor(
     # host's memory, if the peer is not visible in the process (ROCm/rocm-systems PR 8136, modelscope/ms-swift PR 9627)
     torch=TorchKind("cuda", "nccl", hip=True, ranks_see_all=True),
     equal_rates=False,
+    diagnostic=Diagnostic(
+        Program("/opt/amd/agfhc/agfhc", "AMD gives AGFHC to its customers", "agfhc_*/results.json"),
+        agfhc.arguments,
+        agfhc.read,
+        bug_report=Program("rocm_techsupport.sh", "install rocm_techsupport"),
+    ),
 )

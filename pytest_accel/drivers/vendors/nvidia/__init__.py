@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import Device
+from pytest_accel.drivers.diagnostics import Diagnostic, Program
 from pytest_accel.drivers.vendor import DISPLAY_3D, VGA, TorchKind, Vendor, importing
+from pytest_accel.drivers.vendors.nvidia import dcgmi
 from pytest_accel.drivers.visibility import Visibility
 
 CUDA = "CUDA_VISIBLE_DEVICES"
@@ -45,4 +47,10 @@ VENDOR = Vendor(
     visibility=CudaVisibility(),
     torch=TorchKind("cuda", "nccl"),
     equal_rates=False,
+    diagnostic=Diagnostic(
+        Program("dcgmi", "install NVIDIA DCGM (datacenter-gpu-manager-4-cuda12 or -cuda13)"),
+        dcgmi.arguments,
+        dcgmi.read,
+        bug_report=Program("nvidia-bug-report.sh", "it comes with the driver", "nvidia-bug-report.log.gz"),
+    ),
 )

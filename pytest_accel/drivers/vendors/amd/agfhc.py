@@ -1,0 +1,65 @@
+"""The results of AMD's GPU Field Health Check (agfhc), by its file results.json. Pure.
+
+Sources: ROCm/device-metrics-exporter, pkg/testrunner/agfhc.go and docs/configuration/agfhc.md (arguments, the keys that
+are read here, subjects, recipes).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pytest_accel.core.printable import printable
+from pytest_accel.drivers.diagnostics import NoReport, Outcome, Report, TestResult
+
+RECIPE = re.compile(r"all_lvl([1-5])")
+"""The recipes of a level, which take about 5, 10, 30, 60 and 120 minutes."""
+OUTCOMES: Mapping[str, Outcome] = {"passed": "pass", "skipped": "skip", "queued": "skip"}
+MOST = 500
+"""Characters of the words of a test."""
+
+
+def arguments(level: int, indices: Sequence[int]) -> list[str]:
+    """Return the arguments of `agfhc` for the recipe of a level on devices; all devices without any."""
+    chosen = ["-i", *map(str, indices)] if indices else []
+    return ["-r", f"all_lvl{level}", *chosen, "-o", "."]
+
+
+def read(text: str) -> Report:
+    """Return what the results say. Raises NoReport for a text without any."""
+    try:
+        found = dict(json.loads(text))
+        asked = found.get("program_args") or {}
+        devices = [_index(name) for name in asked.get("device_ids") or ()]
+        tests = (found.get("test_results") or {}).values()
+        results = [result for test in tests for result in _results(test, devices)]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise NoReport("results.json is damaged") from None
+    if not results:
+        raise NoReport("results.json has no result")
+    recipe = RECIPE.search(json.dumps(asked))
+    return Report(results, int(recipe[1]) if recipe else 1)
+
+
+def _results(test: Mapping[str, Any], devices: Sequence[str]) -> Iterator[TestResult]:
+    """Yield the result of a test for each device.
+
+    The subject says whose a failure is: "GPU-00:GPU-01", SYSTEM (no GPU can be named), PROGRAM (a fault of the tool) or
+    UNKNOWN.
+    """
+    name, subject = printable(str(test.get("test")), MOST), str(test.get("primary_action_subject") or "UNKNOWN")
+    outcome = OUTCOMES.get(str(test.get("state")).lower())
+    named = [_index(part) for part in subject.split(":") if part.startswith("GPU-")]
+    if outcome is None:
+        words = printable(f"{subject}: {test.get('primary_suggested_action') or 'no action stated'}", MOST)
+        failed: Outcome = "untested" if subject == "PROGRAM" else "fail"
+        yield from (TestResult(name, failed, words, device) for device in named or [""])
+    passed = [device for device in devices if outcome or (named and device not in named)]
+    yield from (TestResult(name, outcome or "pass", device=device) for device in passed)
+
+
+def _index(name: str) -> str:
+    """Return the index in the name of a device: "GPU-01" is 1."""
+    return str(int(re.sub(r"\D", "", str(name))))

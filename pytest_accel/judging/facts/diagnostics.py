@@ -1,0 +1,58 @@
+"""Makes measurements of what the vendor's diagnostic said of each device. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_accel.core.measurement import Device, Measurement, Trouble
+from pytest_accel.core.reasons import Note
+from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.drivers.diagnostics import Report, TestResult
+
+METRIC, PASS = "diag.vendor", "pass"
+"""The metric, and its value for a device that passes."""
+OF_GIVEN = Limit(METRIC, "text", equals=PASS, origin="--accel-diag", declared_by=DeclaredBy.RUN)
+"""The limit where an output was given to the run and no file has a limit."""
+
+
+def measured(report: Report | str, devices: Sequence[Device], level: int) -> Iterator[Measurement]:
+    """Yield the measurement of each device by the report of a diagnostic at a level, or by why there is none."""
+    for device in devices:
+        own = [] if isinstance(report, str) else _of_device(report, device)
+        failed = _words(own, "fail")
+        why = report if isinstance(report, str) else "" if failed else _untested(own, level)
+        yield Measurement(
+            METRIC,
+            device.uuid,
+            "text",
+            None if why else failed or PASS,
+            conditions={"level": level},
+            trouble=Trouble("need", why) if why else None,
+            notes=tuple(Note("noticed", words) for words in [_words(own, "note")] if words),
+        )
+
+
+def _of_device(report: Report, device: Device) -> list[TestResult]:
+    """Return the results of a device, which the program calls by an index, and those of the node."""
+    index = next((each for each, serial in report.serials.items() if serial == device.serial), str(device.index))
+    return [result for result in report.results if result.device in ("", index)]
+
+
+def _words(results: Sequence[TestResult], outcome: str) -> str:
+    """Return the tests with an outcome, each with the words of the program."""
+    return "; ".join(f"{result.test}: {result.words or outcome}" for result in results if result.outcome == outcome)
+
+
+def _untested(results: Sequence[TestResult], level: int) -> str:
+    """Return why a device without a failure has not passed either; empty if it has.
+
+    From level 2 on, a test of the hardware has to have passed: where a setting stops the program, and on a product that
+    it does not support, it skips them all.
+    """
+    if undone := _words(results, "untested"):
+        return f"could not be tested: {undone}"
+    hardware = [result for result in results if result.hardware and result.device]
+    if level > 1 and not any(result.outcome in ("pass", "note") for result in hardware):
+        skipped = ", ".join(dict.fromkeys(result.test for result in hardware)) or "none is in its output"
+        return f"no test of the hardware was run: {skipped}"
+    return "" if results else "its output does not name the device"

@@ -1,0 +1,159 @@
+"""Runs the programs of a vendor, its diagnostic and its bug report, each with a deadline, and reads what they say.
+
+A program gets an interrupt, as by Ctrl-C, at its deadline and when pytest ends, however it ends: `dcgmi` then stops the
+load that nv-hostengine has begun for it (NVIDIA/DCGM v4.6.0, dcgmi/Diag.cpp, handle_signal_during_diag).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from pytest_accel.core import untrusted
+from pytest_accel.core.measurement import Device
+from pytest_accel.core.untrusted import BadFile
+from pytest_accel.drivers import registry
+from pytest_accel.drivers.diagnostics import PRINTED, Diagnostic, NoReport, Program, Report
+from pytest_accel.run import record
+from pytest_accel.run.options import Refused
+from pytest_accel.run.processes.supervisor import TICK
+from pytest_accel.run.processes.worker_pool import WorkerPool
+from pytest_accel.run.record_folder import RecordFolder
+from pytest_accel.run.setup import Asked, Found
+
+STOPPING_SECONDS = 30.0
+"""Seconds that a program has to end after an interrupt; `dcgmi` waits 25 s for its load to end."""
+START = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 2, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""The program of `python` that has the kernel interrupt what it becomes when pytest ends (PR_SET_PDEATHSIG, SIGINT)."""
+
+BUG_REPORT_SECONDS = 900.0
+"""Seconds that the vendor's bug report may take; on a sick device it may never end."""
+GZIP = b"\x1f\x8b"
+"""The first bytes of a packed file (RFC 1952)."""
+
+Tick = Callable[[float], None]
+"""A function that is called a few times a second with the seconds that a program has run."""
+
+
+def call(program: Program, arguments: Sequence[str], folder: Path, seconds: float, tick: Tick) -> tuple[bytes, str]:
+    """Run a program in a new folder for at most `seconds`; return its results, and how it ended in words.
+
+    Raises NoReport where it is absent, does not end in time, or leaves no results.
+    """
+    path, said = shutil.which(program.name), " ".join([Path(program.name).name, *arguments])
+    if path is None:
+        raise NoReport(f"{program.name} is not installed: {program.install}")
+    folder.mkdir()
+    with (folder / PRINTED).open("xb") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", START, path, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            start_new_session=True,
+        )
+    began, status = time.monotonic(), None
+    try:
+        while status is None and (spent := time.monotonic() - began) < seconds:
+            tick(spent)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = process.wait(TICK)
+    finally:
+        _stop(process)
+    if status is None:
+        raise NoReport(f"{said} did not end within {seconds:.0f} s and was stopped")
+    ended = f"{said} ended with exit status {status}"
+    try:
+        return untrusted.read_bytes(max(folder.glob(program.results)), most=untrusted.LOG_BYTES), ended
+    except (ValueError, BadFile):
+        raise NoReport(f"{ended} and left no {program.results}; see {folder / PRINTED}") from None
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program that has not ended, and kill it if it does not end by that."""
+    for end in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, end)
+                process.wait(STOPPING_SECONDS)
+
+
+class VendorPrograms:
+    """The programs of the vendor of a run's devices. Raises Refused for a given output that is not of these."""
+
+    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+        self._found, self._pool, self._folder = found, pool, folder
+        self._known = registry.vendor(found.terms.sku.vendor).diagnostic if found.terms.sku else None
+        file, serials = asked.options.diag, [device.serial or "" for device in found.devices]
+        self._given = given(self._known, file, serials) if file and self._known else None
+
+    def diagnosed(self, level: int, devices: Sequence[Device], seconds: float) -> Report:
+        """Return what the diagnostic says at a level, by a given output or by running it; raises NoReport."""
+        if (known := self._known) is None:
+            raise NoReport("no diagnostic of this vendor is known")
+        if self._given:
+            report, raw = self._given
+            if report.level < level:
+                raise NoReport(f"the output has tests of level {report.level}; level {level} is required")
+        else:
+            every = len(devices) == len(self._found.discovery.devices)
+            words = known.arguments(level, [] if every else [device.index for device in devices])
+            raw, ended = self._call(known.program, words, seconds)
+            try:
+                report = known.read(raw.decode(errors="replace"))
+            except NoReport as why:
+                raise NoReport(f"{ended}: {why}") from None
+        self._folder.keep(record.DIAGNOSTIC, raw)
+        return report
+
+    def bug_report(self) -> str:
+        """Run the vendor's bug report, and return a sentence that says where it is, or why there is none."""
+        if self._known is None:
+            return "no bug report of the vendor is known"
+        try:
+            raw, _ = self._call(self._known.bug_report, (), BUG_REPORT_SECONDS)
+        except NoReport as why:
+            return f"no bug report of the vendor: {why}"
+        name = record.BUG_REPORTS[not raw.startswith(GZIP)]
+        self._folder.keep(name, raw)
+        return f"the vendor's bug report is {name} beside the record"
+
+    def _call(self, program: Program, words: Sequence[str], seconds: float) -> tuple[bytes, str]:
+        """Call a program with its progress on the screen, while it has the devices to itself. Raises NoReport."""
+        name = Path(program.name).name
+        seconds = min(seconds, self._pool.deadline.left)
+        with self._pool.ended_for(name):
+            folder = self._pool.logs or self._pool.meeting
+            return call(
+                program, words, folder / name, seconds, partial(self._pool.progress.timed, name, expected=seconds)
+            )
+
+
+def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[Report, bytes]:
+    """Return what the output of an earlier run says, and the output. Raises Refused where it may not be of this node.
+
+    `serials` are those of the devices. A device may have been exchanged before the host was booted last.
+    """
+    try:
+        raw = untrusted.read_bytes(file)
+        report = diagnostic.read(raw.decode(errors="replace"))
+    except BadFile as bad:
+        raise Refused(*bad.behind("--accel-diag")) from None
+    except NoReport as why:
+        raise Refused(f"--accel-diag: {file} holds no results: {why}") from None
+    if file.stat().st_mtime < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME):
+        raise Refused(f"--accel-diag: {file} was made before this host was booted: run the diagnostic again")
+    if not report.serials or not all(serials):
+        raise Refused(f"--accel-diag: {file}, or a device, states no serial number: it may be of other devices")
+    if missing := set(serials) - set(report.serials.values()):
+        raise Refused(f"--accel-diag: {file} does not hold the device with the serial number {min(missing)}")
+    return report, raw
