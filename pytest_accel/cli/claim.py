@@ -26,8 +26,8 @@ from pytest_accel.views import claim
 
 DESCRIPTION = """Pack what a supplier needs to take a device back: a text for the ticket with our finding and the
 vendor's own words, the record with its signature, the telemetry and the kernel's lines of that device, the record of
-its last good run, and the command that shows the fault again. Files such as the output of nvidia-bug-report.sh are
-added by --attach."""
+its last good run, and the command that shows the fault again. The outputs of the vendor's diagnostic and bug report are
+packed where they lie beside the record (--accel-bug-report); other files are added by --attach."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("file", metavar="RECORD", type=Path, help="a record.json, or the folder that holds it")
     option("--device", metavar="NAME", required=True, help="the device: its name (gpu3), serial number or UUID")
     option("--output", metavar="FILE", type=Path, required=True, help="the archive to write: a new file, .tar.gz")
-    text = "a file to add, such as nvidia-bug-report.log.gz; may be given several times"
+    text = "a file to add, such as a picture of the slot; may be given several times"
     option("--attach", metavar="FILE", type=Path, action="append", default=[], help=text)
 
 

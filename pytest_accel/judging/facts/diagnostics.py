@@ -19,7 +19,7 @@ def measured(report: Report | str, devices: Sequence[Device], level: int) -> Ite
     """Yield the measurement of each device by the report of a diagnostic at a level, or by why there is none."""
     for device in devices:
         own = [] if isinstance(report, str) else _of_device(report, device)
-        failed = _words(own, "fail")
+        failed, noticed = _words(own, "fail"), _words(own, "note", "pass")
         why = report if isinstance(report, str) else "" if failed else _untested(own, level)
         yield Measurement(
             METRIC,
@@ -28,7 +28,7 @@ def measured(report: Report | str, devices: Sequence[Device], level: int) -> Ite
             None if why else failed or PASS,
             conditions={"level": level},
             trouble=Trouble("need", why) if why else None,
-            notes=tuple(Note("noticed", words) for words in [_words(own, "note")] if words),
+            notes=(Note("noticed", noticed),) if noticed else (),
         )
 
 
@@ -38,9 +38,10 @@ def _of_device(report: Report, device: Device) -> list[TestResult]:
     return [result for result in report.results if result.device in ("", index)]
 
 
-def _words(results: Sequence[TestResult], outcome: str) -> str:
-    """Return the tests with an outcome, each with the words of the program."""
-    return "; ".join(f"{result.test}: {result.words or outcome}" for result in results if result.outcome == outcome)
+def _words(results: Sequence[TestResult], *outcomes: str) -> str:
+    """Return the tests with one of the outcomes and the words of the program; a test that passes has seldom any."""
+    told = [result for result in results if result.outcome in outcomes and (result.words or result.outcome != "pass")]
+    return "; ".join(f"{result.test}: {result.words or result.outcome}" for result in told)
 
 
 def _untested(results: Sequence[TestResult], level: int) -> str:
@@ -52,7 +53,7 @@ def _untested(results: Sequence[TestResult], level: int) -> str:
     if undone := _words(results, "untested"):
         return f"could not be tested: {undone}"
     hardware = [result for result in results if result.hardware and result.device]
-    if level > 1 and not any(result.outcome in ("pass", "note") for result in hardware):
+    if level > 1 and not any(result.outcome == "pass" for result in hardware):
         skipped = ", ".join(dict.fromkeys(result.test for result in hardware)) or "none is in its output"
         return f"no test of the hardware was run: {skipped}"
     return "" if results else "its output does not name the device"

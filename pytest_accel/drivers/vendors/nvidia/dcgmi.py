@@ -128,7 +128,7 @@ def _outcome(result: Mapping[str, Any], *, of_device: bool, beside: bool) -> Out
         configured = all(error.get("error_severity") == CONFIGURED for error in errors)
         return "note" if configured or not of_device else "untested"
     if status == "pass":
-        return "note" if errors else "pass"
+        return "pass"
     if not errors and not of_device:
         return "note"
     return "untested" if beside else "fail"
