@@ -22,11 +22,11 @@ class Request(NamedTuple):
 
 
 def requests() -> list[Request]:
-    """Every measurement that the suite asks a device or the node for; neither facts nor what is between nodes."""
+    """Every measurement that each run asks a device or the node for; neither facts, nor between nodes, nor on demand."""
     asked = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:
-        if not declaration_for(probe).fact and declaration_for(probe).runs != "nodes":
+        if declaration_for(probe).runs not in ("facts", "nodes", "program"):
             chosen = {name: value for name, value in given.items() if value is not None}
             conditions, _ = conditions_of(probe, {}, chosen)
             asked.append(Request(probe, conditions, metric or declaration_for(probe).metric.format(**conditions)))

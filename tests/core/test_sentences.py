@@ -78,6 +78,7 @@ def test_every_note_of_the_code_has_its_words() -> None:
     [
         ((reasons.Compared("floor"), Note("disturbed", "a")), ["2500 GB/s, floor 2700 GB/s (-7.4%)", "disturbed: a"]),
         ((Note("value"), reasons.MayTrain(60.0)), ["2500 GB/s, up 1 min, may still train"]),
+        ((Note("value"), Note("noticed", "memory: 3 errors")), ["2500 GB/s, noticed: memory: 3 errors"]),
         ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("warns")),
          ["a, at p0, during x", "a warning, which rejects nothing"]),
         ((), []),

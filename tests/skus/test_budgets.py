@@ -32,7 +32,9 @@ def existing(sku: Sku) -> list[tuple[Declaration, str]]:
     return [each for each in measurements() if why_not_applicable(sku, each[1], platform) is None]
 
 
-MEASURING = {each.name: each for each in declarations() if each.packaged and not each.fact and each.runs != "nodes"}
+MEASURING = {
+    each.name: each for each in declarations() if each.packaged and each.runs not in ("facts", "nodes", "program")
+}
 NAMES = [
     *MEASURING,
     *(f"{name}.{variant}" for name, each in MEASURING.items() for variant in each.budgets_of),
