@@ -22,6 +22,7 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import delivery, diagnostics
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
+from pytest_accel.judging.facts.telemetry import SOAK_METRICS
 from pytest_accel.judging.verdicts.attempts import Place, RunAttempts
 from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.smallest_losses import of_run
@@ -157,8 +158,9 @@ class _Again:
         return _unmeasured(place, limit, Note("not_in_record"))
 
     def _peaked(self, measurement: Measurement) -> Measurement:
-        """Return the measurement with the peak of today's datasheet; a peak that was measured with it stays."""
-        if self.terms.sku is None or (measurement.peak and measurement.peak.samples):
+        """Return the measurement with the peak of today's datasheet; one that was measured or read with it stays."""
+        beside = measurement.peak and (measurement.peak.samples or measurement.metric in SOAK_METRICS)
+        if self.terms.sku is None or beside:
             return measurement
         peak = peaks.peak(self.terms.sku, measurement.metric, self.terms.platform)
         return replace(measurement, peak=Peak(*peak) if peak else None)

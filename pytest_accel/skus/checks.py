@@ -78,8 +78,8 @@ def check_limits(root: Located, mistakes: Mistakes) -> None:
         at = replace(stated, data={**stated.data, **stated.data["warn"].data}) if ALONE in bounds else stated
         if ALONE in bounds:
             del at.data["warn"]
-            if declared and not declared.fact:
-                only = "only a fact may warn alone; what others published of a rate or a time is one of figures"
+            if declared and not declared.fact and unit_of(metric) != "W":
+                only = "only a fact or a power may warn alone; a published rate or time is one of the figures"
                 mistakes.add(stated.data["warn"], f"{key}.warn: {only}")
         limit = at.plain()
         if not {*bounds_of(at)} & {*BOUNDS}:

@@ -221,6 +221,16 @@ def test_a_fraction_is_held_against_the_datasheet_of_today_or_a_peak_that_was_me
     assert judge_again(old, corrected).verdicts == old.verdicts
 
 
+def test_a_power_is_held_against_the_limit_that_was_in_force_in_the_run() -> None:
+    bound = Limit("soak.power", "of peak", floor=0.9, warns=True, source=SOURCE)
+    reached = Measurement("soak.power", "GPU-0", "W", 390.0, peak=Peak(400.0, "the power limit in force"))
+    old = ran(measurements=[*measured(), reached])
+    new = judge_again(old, terms(sku(limits={**sku().limits, "soak.power": bound})))
+    assert status(new, "soak.power") is Status.PASS
+    tighter = sku(limits={**sku().limits, "soak.power": replace(bound, floor=0.98)})
+    assert status(judge_again(old, terms(tighter)), "soak.power") is Status.MARGINAL
+
+
 def test_a_device_that_was_lost_stays_lost() -> None:
     lost = Trouble("device", "its worker process died")
     measurements = [replace(each, trouble=lost) if each.metric == "soak.rate" else each for each in measured()]

@@ -137,6 +137,52 @@ def test_no_v100_of_a_cluster_reaches_its_target() -> None:
     assert max(int(row["celsius"]) for row in table("longhorn_v100.csv")) == 82
 
 
+# -- power
+
+
+def power(sku: str, watts: float, facts: Mapping[str, float]) -> Verdict:
+    """Return the verdict on the mean power of a device with these facts."""
+    gauge = {"min": watts, "mean": watts, "max": watts}
+    return heat("soak.power", sku, TelemetrySummary(seconds=300.0, power_w=gauge), facts)  # type: ignore[typeddict-item]
+
+
+def test_h100_under_the_power_cap_pass() -> None:
+    rows = [row for row in table("h100_telemetry.csv") if int(row["busy_samples"])]
+    held = [row for row in rows if int(row["busy_sw_power_cap"]) > 0.99 * int(row["busy_samples"])]
+    verdicts = [power("h100-sxm", float(row["mean_w_busy"]), {"power_limit_w": 700.0}) for row in held]
+    assert [verdict.status for verdict in verdicts] == [Status.PASS] * 12
+    assert min(float(verdict.value or 0) for verdict in verdicts) > 0.97 * 700
+
+
+def test_v100_that_do_not_reach_their_power_limit_are_the_slowest_of_their_cluster() -> None:
+    rows = sorted(table("longhorn_v100.csv"), key=lambda row: float(row["tflops"]))
+    found = [power("h100-sxm", float(row["watts"]), {"power_limit_w": 300.0}).status for row in rows]
+    assert [place for place, status in enumerate(found) if status is not Status.PASS] == [0, 3]
+    assert set(found) == {Status.PASS, Status.MARGINAL}
+    assert len(found) == 392
+
+
+@pytest.mark.parametrize(
+    ("watts", "enforced", "expected"),
+    [
+        (640.0, 700.0, Status.PASS),
+        (620.0, 700.0, Status.MARGINAL),
+        (392.0, 400.0, Status.PASS),
+        (620.0, 0.0, Status.NOT_APPLICABLE),
+    ],
+)
+def test_power_is_held_against_the_limit_in_force(watts: float, enforced: float, expected: Status) -> None:
+    """An operator may set a lower one than the datasheet's; where none is known, nothing is judged."""
+    assert power("h100-sxm", watts, {"power_limit_w": enforced}).status is expected
+
+
+def test_a_part_that_healthy_loads_do_not_bring_to_its_power_limit_has_no_bound() -> None:
+    """A B300 multiplies bf16 at 1037 W of 1100 for 20 s, and at 1039 W for 30 minutes, without the cap."""
+    free = {row["rung"] for row in table("b300_rungs.csv") if "power" not in row["reasons_seen"]}
+    assert {"prec-bf16", "soak-30min", "tensor-only-cublas"} <= free
+    assert "soak.power" not in limits("b300-sxm")
+
+
 # -- neighbours
 
 

@@ -13,7 +13,7 @@ from pytest_accel.views import lint_report
 
 ROWS = tables("skus/own-files")
 
-TODAY = "2026-11-26"
+TODAY = "2026-11-29"
 SOURCE = "source: {kind: measured, by: us, date: 2026-11}"
 
 

@@ -7,8 +7,10 @@ import pytest
 import shipped
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.measurement import NODE, Device
+from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.sku import DeclaredBy, Figure, Limit, Platform, Sku, Source
+from pytest_accel.core.verdict import Status
+from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import Readiness, half_not_excluded, required_part
@@ -67,6 +69,24 @@ def test_a_node_is_in_a_virtual_machine_if_all_its_devices_say_so() -> None:
 
 def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
     assert set(requirements.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm"])
+@pytest.mark.parametrize(
+    ("metric", "value", "expected"),
+    [
+        ("host.memory", 2163.4, Status.PASS),  # a node of eight H100 with 32 modules of 64 GiB (MIT, ehwprobe)
+        ("host.memory", 2163.4 * 31 / 32, Status.FAIL),
+        ("host.cpus", 224, Status.PASS),
+        ("host.cpus", 112, Status.PASS),  # a thread for each core
+        ("host.cpus", 56, Status.FAIL),
+    ],
+)
+def test_a_dgx_has_the_host_that_its_builder_states(name: str, metric: str, value: float, expected: Status) -> None:
+    sku = shipped.load(name)
+    limit = requirements.limits(sku, sku.platforms["dgx"], 8)[metric]
+    assert judge([Measurement(metric, NODE, limit.unit, value)], limit).status is expected
+    assert metric not in requirements.limits(sku, sku.platforms["hgx8"], 8)
 
 
 def test_missing_devices_are_required_too() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.fact_metrics import THERMAL_FACTS, held_c, thermal_margin
-from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Trouble
+from pytest_accel.core.measurement import EVERYTHING_ELSE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.stats import significant
 
@@ -284,6 +284,8 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
         if value is None and trouble is None:
             trouble = _unread(name, device)
         bare = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
+        if name == "power_w" and (watts := device.facts.get("power_limit_w")):
+            bare = replace(bare, peak=Peak(watts, "the power limit in force"))
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
                 text = f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s"

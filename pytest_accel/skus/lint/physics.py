@@ -14,6 +14,7 @@ from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 from pytest_accel.skus.lint.platforms import memory_rate
 
 RATES = ("TFLOPS", "TOPS", "GB/s")
+POWER = "soak.power"
 LOWEST = 0.4
 """Fraction of the hardware's maximum: every published floor below it turned out to be an error or a cut-down part."""
 HALF_RATE = 512
@@ -39,7 +40,7 @@ def reach(sku: Sku, limit: Limit, platform: Platform) -> tuple[float, str] | Non
     if parse(limit.metric).probe == "all_reduce":
         rate = _per_device(platform, int(limit.conditions.get("ranks") or platform.devices or 0))
         return None if rate is None else (rate, "link rate")
-    if limit.metric == "soak.power":
+    if limit.metric == POWER:
         watts = platform.power_watts or sku.datasheet.power.get("watts")
         return (watts, "the power limit") if watts else None
     return peaks.peak(sku, peaks.measured_as(sku, limit.metric), platform)
