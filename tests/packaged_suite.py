@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 
 def requests() -> list[Request]:
-    """Every measurement that each run asks a device or the node for; neither facts, nor between nodes, nor on demand."""
+    """Every measurement that each run asks a device or the node for: no facts, nothing between nodes or on demand."""
     asked = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **given: Any) -> None:

@@ -50,6 +50,7 @@ HOST_FACTS = {
     "cpus": HostFact("count", "processors online", f"{_CPU}/online"),
     "numa_nodes": HostFact("count", "NUMA nodes", f"{_NODE}/online"),
     "memory": HostFact("GB", "memory of the machine", "/proc/meminfo"),
+    "nvme": HostFact("count", "NVMe drives", "/sys/class/nvme/*/transport"),
     "cpus_usable": HostFact("count", "processors that this process may run on", "/proc/self/status"),
     "cpu_quota": HostFact("count", "processors that the time quota of this process is worth",
                           "cpu.max or cpu.cfs_quota_us of its cgroups"),

@@ -150,6 +150,15 @@ def memory(root: Path) -> float:
     return _memory_bytes(root) / 1e9
 
 
+@fact(machine="the guest's own")
+def nvme(root: Path) -> int:
+    """Return the number of NVMe drives on the PCI bus; others are reached over a network."""
+    folder = root / "sys/class/nvme"
+    if not folder.is_dir():
+        raise Absent(f"there is no {shown(folder)}")
+    return sum(maybe(path / "transport") == "pcie" for path in folder.iterdir())
+
+
 def _memory_bytes(root: Path) -> int:
     return int(matched(root / "proc/meminfo", r"^MemTotal:\s+(\d+) kB", " has no MemTotal")[1]) * 1024
 
