@@ -18,7 +18,7 @@ from pytest_accel.skus import loader
 SIMULATED_VENDORS = ("nvidia", "amd")
 """Vendors whose management library can be simulated."""
 
-NOT_OF = {"amd": stated.OF_NVIDIA, "nvidia": stated.OF_AMD}
+NOT_OF = {"amd": stated.ONLY_ON["nvidia"], "nvidia": stated.ONLY_ON["amd"]}
 """Faults that cannot be simulated on the devices of a vendor. They are refused, because a rehearsal in which nothing
 happens would look like a pass."""
 

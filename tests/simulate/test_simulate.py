@@ -69,7 +69,7 @@ def modelled(write: Callable[..., str], tmp_path: Path) -> Callable[..., Model]:
 
 def of_amd(fault: str) -> dict[str, str]:
     """The head of a node file of two AMD devices where only those have the fault."""
-    return {"head": "sku: mi300x\nplatform: pair"} if fault in stated.OF_AMD else {}
+    return {"head": "sku: mi300x\nplatform: pair"} if fault in stated.ONLY_ON["amd"] else {}
 
 
 # -- the node file
