@@ -61,5 +61,6 @@ def report(chosen: argparse.Namespace, form: str) -> int:
     if chosen.output:
         simulated = "SIMULATED " if made.simulated else ""
         result = printable(f"{simulated}{made.result.value}: {document.sentence(made)}")
-        print("\n".join([result, *(f"- {printable(each)}" for each in document.reasons(made)), str(chosen.output)]))
+        told = [*document.reasons(made), *document.unlike(made)]
+        print("\n".join([result, *(f"- {printable(each)}" for each in told), str(chosen.output)]))
     return made.result.exit

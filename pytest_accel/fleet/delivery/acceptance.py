@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_accel.core.verdict import Result
-from pytest_accel.fleet.delivery import boards
+from pytest_accel.fleet.delivery import alike, boards
+from pytest_accel.fleet.delivery.alike import Unlike
 from pytest_accel.fleet.delivery.boards import Board, Difference
 from pytest_accel.fleet.delivery.records import ACCEPTED, MISSING, OPEN, REJECTED, TERMS, NodeRecord, Records
 from pytest_accel.skus.packing_list import NodeNames, PackingList
@@ -27,6 +28,8 @@ class Delivery:
     boards: Sequence[Board]
     differences: Sequence[Difference]
     """Boards that are twice, or not as the packing list has them."""
+    unlike: Sequence[Unlike]
+    """In what the nodes differ from each other."""
     absent: Sequence[str]
     """Nodes that are on the packing list, or that a fleet's run was asked to examine, and that have no record."""
 
@@ -59,6 +62,11 @@ class Delivery:
         }
 
     @property
+    def against(self) -> Sequence[Difference]:
+        """What is not as it should be about boards, and what rejects because nodes are unlike the others."""
+        return [*self.differences, *(Difference(each.words, rejects=True) for each in self.unlike if each.rejects)]
+
+    @property
     def unalike(self) -> list[str]:
         """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
         return [name for name in JUDGED_BY if len(self.terms[name]) > 1]
@@ -74,7 +82,7 @@ class Delivery:
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
-        if self.of_nodes[REJECTED] or any(each.rejects for each in self.differences):
+        if self.of_nodes[REJECTED] or any(each.rejects for each in self.against):
             return Result.REJECTED
         unalike = self.partly_simulated or self.differences or self.unalike
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or unalike or self.records.refused
@@ -86,6 +94,8 @@ def delivery(name: str, records: Records, packing_list: PackingList | None, expe
 
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
+    unlike = alike.unlike(records.nodes)
+    records = replace(records, nodes=[alike.against(each, unlike) for each in records.nodes])
     hosts = [each.host for each in records.nodes]
     seen = boards.boards_of(records.nodes, packing_list)
     differences, absent = boards.twice(seen), []
@@ -93,7 +103,7 @@ def delivery(name: str, records: Records, packing_list: PackingList | None, expe
         differences += boards.against(packing_list, records.nodes, seen)
         absent = _absent([rows[0].node for rows in packing_list.by_node.values()], hosts)
     absent += _absent(expected, [*hosts, *absent])
-    return Delivery(name, records, packing_list, seen, differences, absent)
+    return Delivery(name, records, packing_list, seen, differences, unlike, absent)
 
 
 def _absent(expected: Iterable[str], hosts: Iterable[str]) -> list[str]:
