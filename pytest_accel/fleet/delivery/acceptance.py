@@ -27,7 +27,7 @@ class Delivery:
     packing_list: PackingList | None
     boards: Sequence[Board]
     differences: Sequence[Difference]
-    """Boards that are twice, or not as the packing list has them."""
+    """Boards that are twice, or not as the packing list has them; nodes that are unlike the others and rejected."""
     unlike: Sequence[Unlike]
     """In what the nodes differ from each other."""
     absent: Sequence[str]
@@ -62,11 +62,6 @@ class Delivery:
         }
 
     @property
-    def against(self) -> Sequence[Difference]:
-        """What is not as it should be about boards, and what rejects because nodes are unlike the others."""
-        return [*self.differences, *(Difference(each.words, rejects=True) for each in self.unlike if each.rejects)]
-
-    @property
     def unalike(self) -> list[str]:
         """The terms of the judgement in which nodes differ: then they were not accepted for the same."""
         return [name for name in JUDGED_BY if len(self.terms[name]) > 1]
@@ -82,7 +77,7 @@ class Delivery:
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
-        if self.of_nodes[REJECTED] or any(each.rejects for each in self.against):
+        if self.of_nodes[REJECTED] or any(each.rejects for each in self.differences):
             return Result.REJECTED
         unalike = self.partly_simulated or self.differences or self.unalike
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or unalike or self.records.refused
@@ -102,6 +97,7 @@ def delivery(name: str, records: Records, packing_list: PackingList | None, expe
     if packing_list:
         differences += boards.against(packing_list, records.nodes, seen)
         absent = _absent([rows[0].node for rows in packing_list.by_node.values()], hosts)
+    differences += [Difference(each.words, rejects=True) for each in unlike if each.rejects]
     absent += _absent(expected, [*hosts, *absent])
     return Delivery(name, records, packing_list, seen, differences, unlike, absent)
 

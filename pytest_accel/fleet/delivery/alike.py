@@ -30,23 +30,15 @@ from pytest_accel.judging.verdicts.history import parts_of
 from pytest_accel.judging.verdicts.like_devices import family_of
 
 KIND, BOARD = "kind", "inventory.pci_subsystem"
+# fmt: off
 FACTS: Mapping[str, str] = {
-    KIND: "kind",
-    BOARD: "board",
-    "inventory.driver_version": "driver",
-    "inventory.vbios": "VBIOS",
-    "inventory.inforom": "InfoROM",
-    "inventory.gsp_firmware": "GSP firmware",
-    "inventory.firmware": "firmware",
-    "inventory.firmware_bundle": "firmware bundle",
-    "host.nic_firmware": "NIC firmware",
-    "host.firmware": "BIOS",
-    "host.kernel_arguments": "boot arguments",
-    "kernel": "kernel",
-    "torch": "torch",
+    KIND: "kind", BOARD: "board", "inventory.driver_version": "driver", "inventory.vbios": "VBIOS",
+    "inventory.inforom": "InfoROM", "inventory.gsp_firmware": "GSP firmware", "inventory.firmware": "firmware",
+    "inventory.firmware_bundle": "firmware bundle", "host.nic_firmware": "NIC firmware", "host.firmware": "BIOS",
+    "host.kernel_arguments": "boot arguments", "kernel": "kernel", "torch": "torch",
 }
+# fmt: on
 """The facts that are compared, each with its name in a sentence: the kind of node, metrics, and software."""
-SOFTWARE = ("kernel", "torch")
 MOST_NAMED = 6
 """Nodes or values that one sentence names."""
 Key = TypeVar("Key")
@@ -80,12 +72,12 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
     """
     products, platform = Counter(device.product for device in run.devices), run.info.get("platform", "no platform")
     boards = " and ".join(f"{number} x {product}" for product, number in sorted(products.items()))
-    stated = [(KIND, NODE, f"{boards} on {platform}"), *((name, NODE, run.software.get(name)) for name in SOFTWARE)]
-    wanted = {*FACTS, *demanded}
-    of_node = (each for each in run.measurements if each.subject == NODE and each.metric in wanted)
-    stated += [(each.metric, NODE, each.value) for each in of_node]
-    for metric in wanted & FACT_METRICS.keys():
-        for device in run.devices:
+    of_host = [(each.metric, each.value) for each in run.measurements if each.subject == NODE]
+    of_node = {KIND: f"{boards} on {platform}", **run.software, **dict(of_host)}
+    stated: list[tuple[str, str, object]] = []
+    for metric in dict.fromkeys((*FACTS, *demanded)):
+        stated += [(metric, NODE, of_node.get(metric))]
+        for device in run.devices if metric in FACT_METRICS else ():
             maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
             stated.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
     known = grouped((each for each in stated if each[2] is not None), lambda each: each[0])
@@ -167,7 +159,7 @@ def _apart(value: str, usual: str) -> Sequence[str]:
 def _in_figures(nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
     """Yield the nodes of a kind, and the devices, that are behind their like, the metrics of a family together."""
     keys = dict.fromkeys(key for node in nodes for key in node.figures)
-    found = [each for key in keys for each in _in_figure(key, nodes)]
+    found = [each for key in keys for each in _in_figure(key, [node for node in nodes if key in node.figures])]
     for (family, *_), of in grouped(found, lambda each: (each[0], each[1].nodes, each[1].subjects)).items():
         worst = sorted((each for _, each in of), key=lambda each: -float(each.value))
         words = f"{worst[0].words} in {family} ({listed([each.metric for each in worst])})"
@@ -179,28 +171,22 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
 
     A node is behind by the median of its devices, or if most of them are, and explains those that are no worse.
     """
-    having = {node.name: node.figures[key] for node in nodes if key in node.figures}
-    every = {(name, uuid): value for name, values in having.items() for uuid, value in values.items()}
-    if len(having) < ENOUGH_ALIKE:
-        return
-    of_devices = _distances(key, every)
-    of_nodes = _distances(key, {name: median(values.values()) for name, values in having.items()})
-    for node in (node for node in nodes if key in node.figures):
-        behind = {uuid: far for uuid in node.figures[key] if (far := of_devices.get((node.name, uuid)))}
-        whole = of_nodes.get(node.name)
-        if not whole and 2 * len(behind) > len(having[node.name]):
-            whole = sorted(behind.values(), key=lambda far: far.lost)[(len(behind) - 1) // 2]
-        rows = [(NODE, node.name, whole, counted(len(having), "node"))] if whole else []
-        for uuid, far in behind.items():
-            if not whole or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed:
-                rows.append((uuid, f"{node.name} {Names.of(node.devices)[uuid]}", far, counted(len(every), "device")))
-        metric = parts_of(key)[0]
+    of_nodes = {(node.name, NODE): median(node.figures[key].values()) for node in nodes}
+    of_devices = {(node.name, uuid): value for node in nodes for uuid, value in node.figures[key].items()}
+    behind = {**_distances(key, of_devices), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
+    for node in nodes if behind else ():
+        found = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
+        if NODE not in found and 2 * len(found) > len(node.figures[key]):
+            found = {NODE: sorted(found.values(), key=lambda far: far.lost)[(len(found) - 1) // 2], **found}
+        whole, metric = found.get(NODE), parts_of(key)[0]
         known = {each.uuid for each in node.rejections if each.metric == metric}
-        for subject, where, far, of in rows:
-            if subject not in known:
-                words, rejects = f"{where} {far.lost:.1%} behind the median of {of}", far.status is Status.FAIL
-                middle, count = far.reference.middle, far.reference.count
-                yield far.family, Unlike(metric, (node.name,), (subject,), far.lost, middle, count, words, rejects)
+        for uuid, far in found.items():
+            worse = whole is None or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed
+            if uuid not in known and (uuid == NODE or worse):
+                place = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
+                words = f"{node.name}{place} {far.lost:.1%} behind the median of {far.reference.count}"
+                middle, count, rejects = far.reference.middle, far.reference.count, far.status is Status.FAIL
+                yield far.family, Unlike(metric, (node.name,), (uuid,), far.lost, middle, count, words, rejects)
 
 
 def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:

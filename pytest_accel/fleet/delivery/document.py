@@ -96,7 +96,7 @@ def _whole(of: Delivery) -> str:
 
 def reasons(of: Delivery) -> list[str]:
     """Return everything that keeps the delivery from being accepted, a sentence each; none if it is accepted."""
-    return [*_of_nodes(of), *(f"{each.words}." for each in of.against), *_of_whole(of)]
+    return [*_of_nodes(of), *(f"{each.words}." for each in of.differences), *_of_whole(of)]
 
 
 def _of_nodes(of: Delivery) -> Iterator[str]:

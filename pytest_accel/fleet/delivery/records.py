@@ -26,6 +26,7 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record_files import RecordFiles
+from pytest_accel.skus.packing_list import VERSIONS
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
     "SKU": lambda run: run.sku.get("name"),
@@ -152,8 +153,9 @@ def _node(run: Run) -> NodeRecord:
     told = folder_summary.of_series(own, run)
     ended = run.finished and told is own
     line = close(run.verdicts, around).line if ended else told.line or "the run did not end"
-    unread = [replace(each, facts={"unread": dict(each.facts.get("unread") or {})}) for each in run.devices]
-    devices = sorted(unread, key=lambda device: device.index)
+    listed = ("unread", *VERSIONS)  # what a packing list is compared with
+    bare = [replace(each, facts={name: each.facts.get(name) or {} for name in listed}) for each in run.devices]
+    devices = sorted(bare, key=lambda device: device.index)
     return NodeRecord(
         **{**vars(told), "line": line, "devices": devices},
         name=run.host,
