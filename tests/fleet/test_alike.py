@@ -93,7 +93,7 @@ def test_twelve_nodes_with_one_odd_firmware_one_slow_and_one_of_another_kind(
         one = smaller(number) if number == 11 else delivered(number, host=odd, lacks=lacks)
         save(judged(one), tmp_path / "records" / f"node{number}")
     status, found = told(tmp_path)
-    slow = "node9 5.3% behind the median of 88 in memory (stream.triad)"
+    slow = "node9 5.3% behind the median of 88 devices in memory (stream.triad)"
     firmware = f"unlike the other 10: node7 NIC firmware {ODD} ({USUAL})"
     kind = "node11 is the only node of its kind, and compared with no other: 4 x NVIDIA H100 80GB HBM3 on hgx4"
     assert (status, {each["words"] for each in found["unlike"]}) == (1, {slow, firmware, kind})
@@ -235,4 +235,4 @@ def test_a_thousand_nodes_with_one_that_is_slow() -> None:
     nodes[17] = replace(nodes[17], figures=figures)
     (found,) = alike.unlike(nodes)
     assert (found.nodes, found.subjects, found.rejects) == (("node17",), (NODE,), False)
-    assert found.words.endswith(" behind the median of 1000 in products (matmul.bf16)")
+    assert found.words.endswith(" behind the median of 1000 nodes in products (matmul.bf16)")

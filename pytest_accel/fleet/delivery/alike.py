@@ -184,8 +184,9 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
             worse = whole is None or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed
             if uuid not in known and (uuid == NODE or worse):
                 place = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
-                words = f"{node.name}{place} {far.lost:.1%} behind the median of {far.reference.count}"
                 middle, count, rejects = far.reference.middle, far.reference.count, far.status is Status.FAIL
+                like = "nodes" if uuid == NODE and (node.name, NODE) in behind else "devices"
+                words = f"{node.name}{place} {far.lost:.1%} behind the median of {count} {like}"
                 yield far.family, Unlike(metric, (node.name,), (uuid,), far.lost, middle, count, words, rejects)
 
 
