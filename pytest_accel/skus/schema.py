@@ -49,6 +49,7 @@ _deviation = yaml_nodes.number_that(
 _same_on_all = yaml_nodes.that(
     lambda found: isinstance(found, bool) or found == DELIVERY,
     f"true, false or {DELIVERY}",
+    type=["boolean", "string"],
     enum=[True, False, DELIVERY],
 )
 
