@@ -11,8 +11,9 @@ from pytest_accel.cli import rejudge
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku import DELIVERY, Sku
 from pytest_accel.core.words import listed
+from pytest_accel.fleet.delivery import alike
 from pytest_accel.fleet.delivery.records import NodeRecord, judged_again
 from pytest_accel.run import signature
 from pytest_accel.run.record import FILE
@@ -43,7 +44,14 @@ class Buyer:
         signer, not_proven = self._signer(run, files)
         if not found.rejects and (one.accepted or one.objection):
             found = replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
-        return replace(found, signed_by=signer)
+        demanded = self._demanded(run)
+        return replace(found, signed_by=signer, demanded=demanded, facts=alike.facts_of(run, demanded))
+
+    def _demanded(self, run: Run) -> list[str]:
+        """Return the facts that the buyer's file demands to be the same on all nodes of the delivery."""
+        platform = self.sku.platform_named(str(run.info.get("platform"))) if self.sku else None
+        limits = self.sku.limits_on(platform) if self.sku and platform else {}
+        return [metric for metric, limit in limits.items() if limit.same_on_all == DELIVERY and not limit.warns]
 
     def _signer(self, run: Run, files: RecordFiles) -> tuple[str, str]:
         """Return who signed a record, and why it is not proven; empty if it is."""

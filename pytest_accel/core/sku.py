@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final, Literal
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device, Value
 from pytest_accel.core.metrics import parse
+
+DELIVERY: Final = "delivery"
+"""The value of `same_on_all` that demands the same on all nodes of a delivery."""
 
 UNITS = (
     "TFLOPS",
@@ -202,8 +205,11 @@ class Limit:
     """The values that hold; empty for a limit of another kind."""
     version: str | None = None
     """The range of versions (">=550.54") that the value has to lie in."""
-    same_on_all: bool = False
-    """True if all devices of the node must have the same value; the one that differs from the majority fails."""
+    same_on_all: bool | Literal["delivery"] = False
+    """True if all devices of the node must have the same value; the one that differs from the majority fails.
+
+    "delivery" if all nodes of a delivery must have it besides; of a fact of the host, the run of a node cannot tell.
+    """
     warns: bool = False
     """True if the file states a `warn` alone, which is the bound here: breaking it is MARGINAL."""
     if_supported: bool = False

@@ -63,7 +63,7 @@ def joined(implied: Mapping[str, Limit], written: Mapping[str, Limit]) -> dict[s
     """
     written = {metric: limit for metric, limit in written.items() if limit.bounded or metric not in implied}
     both = {
-        metric: replace(implied[metric], same_on_all=True, if_supported=limit.if_supported)
+        metric: replace(implied[metric], same_on_all=limit.same_on_all, if_supported=limit.if_supported)
         for metric, limit in written.items()
         if metric in implied and limit.same_on_all and implied[metric].floor is not None
     }

@@ -50,9 +50,14 @@ class Listed:
     """The serial number of the node. It is shown, and compared with nothing: no library states it for all products."""
     returned: str = ""
     """The number (RMA) or the date of its return, if the board was sent back before."""
+    vbios: str = ""
+    inforom: str = ""
+    firmware_bundle: str = ""
     line: int = 0
 
 
+VERSIONS = ("vbios", "inforom", "firmware_bundle")
+"""The columns of facts of a device (`Device.facts`) that the list demands."""
 COLUMNS = tuple(each.name for each in fields(Listed) if each.name != "line")
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import DTYPES, TOPOLOGIES, UNITS, Source
+from pytest_accel.core.sku import DELIVERY, DTYPES, TOPOLOGIES, UNITS, Source
 from pytest_accel.core.yaml_nodes import Check, Located, Mistakes, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of
@@ -44,6 +44,13 @@ _deviation = yaml_nodes.number_that(
     f"a share of the value in (0, {MOST_SPREAD:g}]",
     exclusiveMinimum=0,
     maximum=MOST_SPREAD,
+)
+
+_same_on_all = yaml_nodes.that(
+    lambda found: isinstance(found, bool) or found == DELIVERY,
+    f"true, false or {DELIVERY}",
+    type=["boolean", "string"],
+    enum=[True, False, DELIVERY],
 )
 
 _source_keys = yaml_nodes.record_of(
@@ -113,7 +120,7 @@ _bounds: dict[str, Check] = {
     "equals": yaml_nodes.anything,
     "one_of": yaml_nodes.list_of(yaml_nodes.anything),
     "version": _range,
-    "same_on_all": flag,
+    "same_on_all": _same_on_all,
 }
 _alone = yaml_nodes.record_of(_bounds)
 _other_bounds = yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"), yaml_nodes.number))

@@ -11,7 +11,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import note_of, phrases, sentence_of
-from pytest_accel.core.sku import Basis, DeclaredBy, Limit
+from pytest_accel.core.sku import DELIVERY, Basis, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
@@ -470,7 +470,8 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
     parts = [f"= {limit.equals}"] if limit.equals is not None else []
     parts += [f"one of {', '.join(map(str, limit.one_of))}"] if limit.one_of else []
     parts += [limit.version] if limit.version is not None else []
-    parts += ["the same on all devices"] if limit.same_on_all else []
+    of = "nodes of the delivery" if limit.same_on_all == DELIVERY else "devices"
+    parts += [f"the same on all {of}"] if limit.same_on_all else []
     figures = ("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn)
     parts += [f"{word} {shown(each, unit)}" for word, each in figures if each is not None]
     parts += [f"{limit.warn_per_kelvin:g} more per K of warming"] if limit.warn_per_kelvin else []

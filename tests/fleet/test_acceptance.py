@@ -195,10 +195,11 @@ def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_p
     """Other software may be on some nodes; the document says so."""
     save(node(0), tmp_path / "records" / "node0")
     other = node(1)
-    save(replace(other, software={**other.software, "driver": "581"}), tmp_path / "records" / "node1")
+    save(replace(other, software={**other.software, "kernel": "6.9"}), tmp_path / "records" / "node1")
     status, text = made(tmp_path, form="md")
     assert status == 0
-    assert "- driver: 580.95.05 (1 node), 581 (1 node)" in text
+    assert "> no common kernel: 6.8 on node0, 6.9 on node1." in text
+    assert "- the same on all nodes: torch 2.7.0\n" in text
     save(at_level(node(2), "quick"), tmp_path / "records" / "node2")
     status, text = made(tmp_path, form="md")
     assert status == 6

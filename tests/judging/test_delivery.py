@@ -70,6 +70,18 @@ def test_a_device_whose_serial_cannot_be_read_is_not_judged_and_may_be_the_absen
     assert "absent, unless gpu1 is meant: 001 (line 3)" in sentence_of(found[NODE])
 
 
+def test_a_version_that_the_list_demands_is_compared_and_one_that_cannot_be_read_is_not_judged() -> None:
+    text = "serial,node,vbios,inforom\n000,n1,96.00.a5.00.03,\n001,n1,96.00.A5.00.03,G520\n"
+    usual = {"vbios": "96.00.A5.00.03", "inforom": "G520"}
+    other = {**usual, "vbios": "96.00.61.00.01"}
+    unread = {"vbios": "96.00.A5.00.03", "unread": {"inforom": "no permission"}}
+    found = [judged(text, [replace(GPUS[0], facts=usual), replace(GPUS[1], facts=facts)])["GPU-1"]
+             for facts in (usual, other, unread)]  # fmt: skip
+    assert [each.status for each in found] == [Status.PASS, Status.FAIL, Status.UNMEASURED]
+    assert "its vbios is 96.00.61.00.01, listed 96.00.A5.00.03" in sentence_of(found[1])
+    assert "001: the list (line 3) demands a version; inforom: no permission" in sentence_of(found[2])
+
+
 def test_processors_have_no_serial_number() -> None:
     cpus = [Device("CPU-0", 0, "cpu", "EPYC")]
     found = judged(WHOLE, cpus, sku="cpu")

@@ -62,7 +62,18 @@ def test_what_a_distance_to_another_reference_means(
 ) -> None:
     found = against(100.0, family, kind, **stated)
     assert found.allowed == pytest.approx(allowed, rel=2e-2 if "freedom" in stated else 2e-3)
-    assert found.fails_from == math.inf
+    assert found.fails_from == math.inf or (kind == "fleet" and found.fails_from >= found.allowed)
+
+
+def test_what_is_far_behind_a_fleet_fails_where_the_spread_is_known() -> None:
+    lost = {value: against(value, "memory", "fleet", spread=0.003, count=88) for value in (94.5, 98.1, 98.5)}
+    assert [each.status for each in lost.values()] == [Status.FAIL, Status.MARGINAL, Status.PASS]
+    assert against(94.5, "memory", "fleet", count=88).status is Status.PASS
+    few = against(94.5, "memory", "fleet", spread=0.003, count=4, freedom=1.1)
+    assert few.status is Status.PASS
+    assert few.fails_from > 1
+    assert against(77.0, "products", "fleet", spread=0.01, count=88).status is Status.MARGINAL
+    assert against(75.0, "products", "fleet", spread=0.01, count=88).status is Status.FAIL
 
 
 def test_half_of_the_speed_of_like_devices_fails_whatever_it_is() -> None:

@@ -10,7 +10,7 @@ import pytest
 import shipped
 from shipped import every as every_sku
 
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
 
 H100 = shipped.load("h100-sxm")
@@ -34,6 +34,13 @@ def test_what_the_datasheet_states_is_a_floor_with_its_own_source() -> None:
     assert power.source == H100.datasheet.source_of("power")
     assert power.origin == "datasheet of h100-sxm: power.watts"
     assert (power.warns, power.declared_by) == (False, DeclaredBy.RUN)
+
+
+def test_a_demand_on_all_nodes_of_a_delivery_keeps_the_floor_of_the_datasheet() -> None:
+    demanded = replace(H100.limits["inventory.clock_max"], same_on_all=DELIVERY)
+    limits = requirements.limits(replace(H100, limits={**H100.limits, demanded.metric: demanded}), HGX8, 8)
+    found = limits["inventory.clock_max"]
+    assert (found.floor, found.same_on_all) == (1980, DELIVERY)
 
 
 def test_a_shipped_file_overrides_nothing() -> None:

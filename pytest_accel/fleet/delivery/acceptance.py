@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_accel.core.verdict import Result
-from pytest_accel.fleet.delivery import boards
+from pytest_accel.fleet.delivery import alike, boards
+from pytest_accel.fleet.delivery.alike import Unlike
 from pytest_accel.fleet.delivery.boards import Board, Difference
 from pytest_accel.fleet.delivery.records import ACCEPTED, MISSING, OPEN, REJECTED, TERMS, NodeRecord, Records
 from pytest_accel.skus.packing_list import NodeNames, PackingList
@@ -26,7 +27,9 @@ class Delivery:
     packing_list: PackingList | None
     boards: Sequence[Board]
     differences: Sequence[Difference]
-    """Boards that are twice, or not as the packing list has them."""
+    """Boards that are twice, or not as the packing list has them; nodes that are unlike the others and rejected."""
+    unlike: Sequence[Unlike]
+    """In what the nodes differ from each other."""
     absent: Sequence[str]
     """Nodes that are on the packing list, or that a fleet's run was asked to examine, and that have no record."""
 
@@ -86,14 +89,17 @@ def delivery(name: str, records: Records, packing_list: PackingList | None, expe
 
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
+    unlike = alike.unlike(records.nodes)
+    records = replace(records, nodes=[alike.against(each, unlike) for each in records.nodes])
     hosts = [each.host for each in records.nodes]
     seen = boards.boards_of(records.nodes, packing_list)
     differences, absent = boards.twice(seen), []
     if packing_list:
         differences += boards.against(packing_list, records.nodes, seen)
         absent = _absent([rows[0].node for rows in packing_list.by_node.values()], hosts)
+    differences += [Difference(each.words, rejects=True) for each in unlike if each.rejects]
     absent += _absent(expected, [*hosts, *absent])
-    return Delivery(name, records, packing_list, seen, differences, absent)
+    return Delivery(name, records, packing_list, seen, differences, unlike, absent)
 
 
 def _absent(expected: Iterable[str], hosts: Iterable[str]) -> list[str]:

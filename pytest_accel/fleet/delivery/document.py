@@ -11,6 +11,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable_data
 from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
+from pytest_accel.fleet.delivery import alike
 from pytest_accel.fleet.delivery.acceptance import Delivery
 from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED
 from pytest_accel.views.html.page import PACKAGE, STYLES, asset, code, demand_extra, environment
@@ -49,6 +50,7 @@ def _data(of: Delivery) -> dict[str, Any]:
     return {
         **{key: getattr(of, key) for key in ("name", "simulated", "of_nodes", "of_devices", "terms", "absent")},
         "differences": [each._asdict() for each in of.differences],
+        "unlike": [each._asdict() for each in of.unlike],
         **{key: getattr(records, key) for key in ("older", "shared", "refused")},
         "nodes": [{key: getattr(each, key) for key in OF_NODE} for each in of.nodes],
         "boards": [{"node": each.node.name, **{key: getattr(each, key) for key in OF_BOARD}} for each in of.boards],
@@ -130,6 +132,7 @@ def notes(of: Delivery) -> list[str]:
         told.append(f"OTHER LIMITS than those of the shipped threshold file: {listed(others, MOST_NODES)}.")
     if before := [f"{each.name} ({', '.join(each.rejected_before)})" for each in accepted if each.rejected_before]:
         told.append(f"REJECTED BEFORE, and accepted now: {listed(before, MOST_NODES)}.")
+    told += unlike(of)
     told += [
         f"SEVERAL NODES named {host}: their records hold different devices. Give the nodes names; if a board of one "
         "node was exchanged, take its older record out of the folder."
@@ -139,13 +142,20 @@ def notes(of: Delivery) -> list[str]:
     return told + ([f"{counted(older, 'further record')} not counted: one of every node counts."] * bool(older))
 
 
+def unlike(of: Delivery) -> list[str]:
+    """Return in what the nodes differ and what rejects nothing."""
+    return [f"{each.words}." for each in of.unlike if not each.rejects]
+
+
 def head(of: Delivery) -> list[tuple[str, str]]:
     """Return name and value of what the delivery is."""
     days = sorted(each.day for each in of.nodes if each.day)
     period = " to ".join(dict.fromkeys([*days[:1], *days[-1:]])) or "no day stated"
     by = of.packing_list
     packing = f"{by.file}, {counted(len(by.rows), 'board')}, SHA-256 {by.sha256}" if by else ""
-    return [("records of", period), ("packing list", packing), *((name, _values(of, name)) for name in of.terms)]
+    same = "; ".join(alike.common(of.nodes))
+    terms = ((name, _values(of, name)) for name in of.terms)
+    return [("records of", period), ("packing list", packing), *terms, ("the same on all nodes", same)]
 
 
 def _values(of: Delivery, term: str) -> str:

@@ -26,6 +26,7 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.run import folder_summary, record, summaries
 from pytest_accel.run.record import FILE
 from pytest_accel.run.record_files import RecordFiles
+from pytest_accel.skus.packing_list import VERSIONS
 
 TERMS: Mapping[str, Callable[[Run], object]] = {
     "SKU": lambda run: run.sku.get("name"),
@@ -36,8 +37,6 @@ TERMS: Mapping[str, Callable[[Run], object]] = {
     ),
     "packing list of the runs": lambda run: run.packing_list.get("sha256"),
     "pytest_accel": lambda run: run.software.get("pytest_accel"),
-    "torch": lambda run: run.software.get("torch"),
-    "driver": lambda run: run.software.get("driver"),
 }
 """The terms on which all nodes of one delivery should be judged, each with what reads it from a record."""
 AGAIN = "judges another record again ({record}); a delivery counts what the runs themselves judged"
@@ -69,6 +68,10 @@ class NodeRecord(Summary):
     judged_on: Mapping[str, str] = field(default_factory=dict)
     """The `TERMS` that are known."""
     rejections: Sequence[Rejection] = ()
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The facts by which nodes are compared (`alike.facts_of`), by subject: a UUID, or "node"."""
+    demanded: Sequence[str] = ()
+    """The facts that the buyer's file demands to be the same on all nodes."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each threshold file that judged it."""
     objection: str = ""
@@ -146,12 +149,13 @@ def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
 
 def _node(run: Run) -> NodeRecord:
     """Return what is kept of a record. Raises what access to a missing part of it raises."""
-    around, own = run.circumstances or Circumstances(), summaries.summary(replace(run, measurements=[]))
+    around, own = run.circumstances or Circumstances(), summaries.summary(run)
     told = folder_summary.of_series(own, run)
     ended = run.finished and told is own
     line = close(run.verdicts, around).line if ended else told.line or "the run did not end"
-    unread = [replace(each, facts={"unread": dict(each.facts.get("unread") or {})}) for each in run.devices]
-    devices = sorted(unread, key=lambda device: device.index)
+    listed = ("unread", *VERSIONS)  # what a packing list is compared with
+    bare = [replace(each, facts={name: each.facts.get(name) or {} for name in listed}) for each in run.devices]
+    devices = sorted(bare, key=lambda device: device.index)
     return NodeRecord(
         **{**vars(told), "line": line, "devices": devices},
         name=run.host,

@@ -11,7 +11,8 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku import DeclaredBy, Limit, Sku
 from pytest_accel.core.words import listed
 from pytest_accel.drivers import registry
-from pytest_accel.skus.packing_list import Listed, PackingList, index_of, pci_address, same
+from pytest_accel.judging.facts.inventory import lacking
+from pytest_accel.skus.packing_list import VERSIONS, Listed, PackingList, index_of, pci_address, same
 
 SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
 METRICS = (SERIAL, DELIVERED)
@@ -51,15 +52,17 @@ class ListState(Enum):
     ELSEWHERE = "elsewhere"
     """Listed for another node of the list."""
     DIFFERENT = "different"
-    """Its UUID, model or slot is another."""
+    """Its UUID, model, slot or version is another."""
     BUT_FOR_ZEROS = "but for zeros"
     NODE_UNKNOWN = "node unknown"
     """The list has the board, and no row for the node that it is in."""
     NO_SERIAL = "no serial"
+    NO_VERSION = "no version"
+    """A version that the list demands cannot be read."""
     NOT_APPLICABLE = "not applicable"
 
 
-UNKNOWN = (ListState.BUT_FOR_ZEROS, ListState.NODE_UNKNOWN, ListState.NO_SERIAL)
+UNKNOWN = (ListState.BUT_FOR_ZEROS, ListState.NODE_UNKNOWN, ListState.NO_SERIAL, ListState.NO_VERSION)
 """The states in which nothing is known of the board: the list, or what can be read, has to become better."""
 
 
@@ -107,6 +110,10 @@ def standing(boards: PackingList, device: Device, host: str) -> OnList:
     if wrong := differences(row, device):
         words = f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}"
         return OnList(ListState.DIFFERENT, words, row)
+    for name in VERSIONS:
+        if getattr(row, name) and not device.facts.get(name):
+            why = lacking(device.facts, name).reason
+            return OnList(ListState.NO_VERSION, f"{serial}: the list (line {row.line}) demands a version; {why}", row)
     return OnList(ListState.AS_LISTED, AS_LISTED, row)
 
 
@@ -149,6 +156,10 @@ def differences(row: Listed, device: Device) -> list[str]:
         found.append(f"its UUID is {printable(device.uuid, SHOWN)}, listed {printable(row.uuid)}")
     if row.model and _words(row.model) != _words(device.model):
         found.append(f"its model is {printable(device.product, SHOWN)}, listed {printable(row.model)}")
+    for name in VERSIONS:
+        version, demanded = str(device.facts.get(name) or ""), getattr(row, name)
+        if version and demanded and same(version) != same(demanded):
+            found.append(f"its {name} is {printable(version, SHOWN)}, listed {printable(demanded)}")
     if row.slot and not in_slot(row.slot, device):
         found.append(f"it is in slot {device.index} ({device.pci_address or 'no PCI address'}), listed {row.slot}")
     return found

@@ -101,7 +101,11 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "elsewhere": {"other": _WIDE, "latency": _LATENCY},
     # products of one H200 differed by up to 2.9 % over five goes (stas00/ml-engineering, fast-mamf, 082816f)
     "past": _by_part(4.0, 0.02, 0.055),
-    "fleet": _by_part(6.0),
+    "fleet": {
+        **_by_part(6.0),
+        **dict.fromkeys(("memory", "host link", "peer links"), Rule(6.0, 0.01, math.inf, 6.0, Fails(0.02))),
+        "products": Rule(6.0, 0.02, math.inf, 6.0, Fails(0.24)),
+    },
     "known good": _by_part(5.0),
 }
 """The one table: what a distance means, by reference and family. A family that a reference does not name is "other"."""
@@ -197,7 +201,8 @@ def allowed(family: Family, reference: Reference) -> tuple[float, float]:
     if known:
         most, wider = found if reference.kind in ALIKE else math.inf, OF_ONE_NODE if reference.one_node else 1.0
         found = min(wider * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), most)
-        fails = min(max(rule.fail_sigmas * deviation, rule.fails.ours if reference.ours else rule.fails.other), fails)
+        least = rule.fails.ours if reference.ours else rule.fails.other
+        fails = min(max(_sigmas(rule.fail_sigmas, reference) * deviation, least), fails)
     if family == "products at the clock":
         fails = min(max(fails, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
     elif family == "products":

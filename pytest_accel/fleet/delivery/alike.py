@@ -1,0 +1,200 @@
+"""In what the nodes of a delivery differ: their kinds, their facts, and their figures by the one comparison. Pure.
+
+Nodes of one kind are compared with each other: the same devices, as many of them, on one platform. A fact that is
+unlike the others rejects only where the buyer's file demands it. The figures of the devices, and the medians of a
+node's devices, are held against their median over all nodes, by the rules of the reference "fleet".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+from pytest_accel.core.fact_metrics import FACT_METRICS
+from pytest_accel.core.fault_codes import of_metric
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import NODE, Names
+from pytest_accel.core.run import Run
+from pytest_accel.core.stats import ENOUGH_ALIKE
+from pytest_accel.core.verdict import Result, Status
+from pytest_accel.core.words import counted, listed
+from pytest_accel.fleet.delivery.records import NodeRecord, Rejection, place_of
+from pytest_accel.judging.facts.inventory import FIRMWARE, read
+from pytest_accel.judging.records.calibration import EFFICIENCY, deviation
+from pytest_accel.judging.verdicts.distance import Distance, Reference, distance
+from pytest_accel.judging.verdicts.history import parts_of
+from pytest_accel.judging.verdicts.like_devices import family_of
+
+KIND, BOARD = "kind", "inventory.pci_subsystem"
+# fmt: off
+FACTS: Mapping[str, str] = {
+    KIND: "kind", BOARD: "board", "inventory.driver_version": "driver", "inventory.vbios": "VBIOS",
+    "inventory.inforom": "InfoROM", "inventory.gsp_firmware": "GSP firmware", "inventory.firmware": "firmware",
+    "inventory.firmware_bundle": "firmware bundle", "host.nic_firmware": "NIC firmware", "host.firmware": "BIOS",
+    "host.kernel_arguments": "boot arguments", "kernel": "kernel", "torch": "torch",
+}
+# fmt: on
+"""The facts that are compared, each with its name in a sentence: the kind of node, metrics, and software."""
+MOST_NAMED = 6
+"""Nodes or values that one sentence names."""
+Key = TypeVar("Key")
+
+
+class Unlike(NamedTuple):
+    """Nodes with another value of a fact than most of their kind, or a node or device that is behind its like."""
+
+    metric: str
+    """One of the `FACTS`, another fact that is demanded, or the figure in which it is the farthest behind."""
+    nodes: Sequence[str]
+    """The names; none where no value of a fact is that of most, or there are fewer than three nodes."""
+    subjects: Sequence[str]
+    """The UUIDs of single devices, or NODE."""
+    value: str | float
+    """The value of a fact; of a figure the share of speed that is lost."""
+    usual: str | float
+    """The value that most have, empty if there is none; of a figure the median in its unit."""
+    number: int
+    """The nodes that have the usual value; of a figure the nodes, or devices, that the median is of."""
+    words: str
+    """The finding as a sentence without a full stop."""
+    rejects: bool = False
+
+
+def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the `FACTS` of a record, and those that are `demanded`, as far as they are known.
+
+    The keys are that of the fact and the subject. Firmware is compared on boards of one maker, whose id stands behind
+    the metric: "inventory.vbios 10de:16c1".
+    """
+    products, platform = Counter(device.product for device in run.devices), run.info.get("platform", "no platform")
+    boards = " and ".join(f"{number} x {product}" for product, number in sorted(products.items()))
+    of_host = [(each.metric, each.value) for each in run.measurements if each.subject == NODE]
+    of_node = {KIND: f"{boards} on {platform}", **run.software, **dict(of_host)}
+    stated: list[tuple[str, str, object]] = []
+    for metric in dict.fromkeys((*FACTS, *demanded)):
+        stated += [(metric, NODE, of_node.get(metric))]
+        for device in run.devices if metric in FACT_METRICS else ():
+            maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
+            stated.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
+    known = grouped((each for each in stated if each[2] is not None), lambda each: each[0])
+    return {key: {subject: str(value) for _, subject, value in some} for key, some in known.items()}
+
+
+def common(nodes: Sequence[NodeRecord]) -> list[str]:
+    """Return the `FACTS` that all nodes have alike, each with its value: "torch 2.7.0"."""
+    keys = nodes[0].facts.keys() - {KIND}
+    values = {key: {value for node in nodes for value in node.facts.get(key, {"": ""}).values()} for key in keys}
+    return sorted(f"{_name(key)} {value}" for key, (value, *others) in values.items() if value and not others)
+
+
+def unlike(nodes: Sequence[NodeRecord]) -> list[Unlike]:
+    """Return in what the nodes of a delivery differ: the kinds of nodes, then facts and figures of each kind."""
+    found = [*_in_fact(KIND, nodes)]
+    for alike in grouped(nodes, lambda node: node.facts[KIND][NODE]).values():
+        for key in dict.fromkeys(key for node in alike for key in node.facts):
+            found += _in_fact(key, [node for node in alike if key in node.facts])
+        found += _in_figures(alike)
+    return found
+
+
+def against(node: NodeRecord, found: Iterable[Unlike]) -> NodeRecord:
+    """Return a node with what rejects it because it is unlike the others."""
+    own = [each for each in found if each.rejects and node.name in each.nodes]
+    rejections = [*node.rejections]
+    for each in own:
+        code = of_metric(each.metric)
+        for device in map(node.by_uuid.get, each.subjects):
+            where = (device.uuid, place_of(device), device.serial or "") if device else (NODE, NODE, "")
+            rejections.append(Rejection(*where, each.metric, f"{code.code} {code.name}", each.words, code.do))
+    line = f"{node.line}; REJECTED here: {'; '.join(each.words for each in own)}"
+    return replace(node, result=Result.REJECTED, line=line, rejections=rejections) if own else node
+
+
+def _name(key: str) -> str:
+    metric = key.partition(" ")[0]
+    return FACTS.get(metric, metric)
+
+
+def _in_fact(key: str, nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
+    """Yield the nodes whose value of a fact is not that of most; those with the same one together."""
+    metric, name = key.partition(" ")[0], _name(key)
+    rejects = any(metric in node.demanded for node in nodes)
+    text_of = {node.name: " and ".join(sorted({*node.facts[key].values()})) for node in nodes}
+    (usual, most), *others = Counter(text_of.values()).most_common()
+    if others and (2 * most <= len(nodes) or len(nodes) < 3):
+        of_value = grouped(text_of, text_of.__getitem__)
+        told = [f"{text} on {of[0] if len(of) == 1 else counted(len(of), 'node')}" for text, of in of_value.items()]
+        words = f"no common {name}: {listed(told, MOST_NAMED)}"
+        yield Unlike(metric, (), (), listed(told, len(told)), "", most, words, rejects)
+        return
+
+    def apart(node: NodeRecord) -> tuple[str, ...]:
+        """Return the devices with another value, if other devices of the node have the usual one."""
+        found = tuple(uuid for uuid, value in node.facts[key].items() if value != usual)
+        return found if len(found) < len(node.facts[key]) else ()
+
+    odd = (node for node in nodes if text_of[node.name] != usual)
+    for (text, uuids), of in grouped(odd, lambda node: (text_of[node.name], apart(node))).items():
+        names = [node.name for node in of]
+        value = " and ".join(sorted({of[0].facts[key][uuid] for uuid in uuids})) or text
+        where = listed(names, MOST_NAMED) + "".join(f" {of[0].by_uuid[uuid].name}" for uuid in uuids)
+        own, other = _apart(value, usual)
+        words = f"unlike the other {most}: {where} {name} {own} ({other})"
+        if key == KIND and len(of) == 1:
+            words = f"{where} is the only node of its kind, and compared with no other: {value}"
+        yield Unlike(metric, names, uuids or (NODE,), value, usual, most, words, rejects)
+
+
+def _apart(value: str, usual: str) -> Sequence[str]:
+    """Return of two lists what only one of them has: of thirteen versions of firmware those that differ."""
+    own, other = (re.split("[;,] ", text) for text in (value, usual))
+    left = [part for part in own if part not in other], [part for part in other if part not in own]
+    return [", ".join(some) for some in left] if all(left) else (value, usual)
+
+
+def _in_figures(nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
+    """Yield the nodes of a kind, and the devices, that are behind their like, the metrics of a family together."""
+    keys = dict.fromkeys(key for node in nodes for key in node.figures)
+    found = [each for key in keys for each in _in_figure(key, [node for node in nodes if key in node.figures])]
+    for (family, *_), of in grouped(found, lambda each: (each[0], each[1].nodes, each[1].subjects)).items():
+        worst = sorted((each for _, each in of), key=lambda each: -float(each.value))
+        words = f"{worst[0].words} in {family} ({listed([each.metric for each in worst])})"
+        yield worst[0]._replace(words=words, rejects=any(each.rejects for each in worst))
+
+
+def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unlike]]:
+    """Yield the nodes and devices that are behind in a figure, with its family, unless their run rejects them for it.
+
+    A node is behind by the median of its devices, or if most of them are, and explains those that are no worse.
+    """
+    of_nodes = {(node.name, NODE): median(node.figures[key].values()) for node in nodes}
+    of_devices = {(node.name, uuid): value for node in nodes for uuid, value in node.figures[key].items()}
+    behind = {**_distances(key, of_devices), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
+    for node in nodes if behind else ():
+        found = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
+        if NODE not in found and 2 * len(found) > len(node.figures[key]):
+            found = {NODE: sorted(found.values(), key=lambda far: far.lost)[(len(found) - 1) // 2], **found}
+        whole, metric = found.get(NODE), parts_of(key)[0]
+        known = {each.uuid for each in node.rejections if each.metric == metric}
+        for uuid, far in found.items():
+            worse = whole is None or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed
+            if uuid not in known and (uuid == NODE or worse):
+                place = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
+                middle, count, rejects = far.reference.middle, far.reference.count, far.status is Status.FAIL
+                like = "nodes" if uuid == NODE and (node.name, NODE) in behind else "devices"
+                words = f"{node.name}{place} {far.lost:.1%} behind the median of {count} {like}"
+                yield far.family, Unlike(metric, (node.name,), (uuid,), far.lost, middle, count, words, rejects)
+
+
+def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:
+    """Return the distances that count behind the median of some values, whose spread is estimated from them."""
+    metric, unit, _ = parts_of(key)
+    middle, freedom = median(values.values()), max(1.0, EFFICIENCY * (len(values) - 1))
+    spread = deviation([*values.values()], middle) / middle
+    reference = Reference("fleet", middle, len(values), spread, freedom=freedom)
+    far = {place: distance(value, unit, family_of(metric, unit), reference) for place, value in values.items()}
+    return {place: each for place, each in far.items() if each and each.status is not Status.PASS}
