@@ -235,7 +235,8 @@ def ddp_step(
     for what, column in zip([*sums, "summed gradients", "new weights"], columns[1:], strict=True):
         common, count = Counter(column).most_common(1)[0]
         if 2 * count <= device.world:
-            result.wrong = f"{SAME} {what} differ between ranks, and no majority tells which are wrong: {_sets(column)}"
+            text = f"{SAME} {what} differ between ranks, and no majority tells which are wrong: {_sets(column)}"
+            result.wrong = result.wrong or text
         elif column[device.rank] != common:
             raise WrongResult(f"{SAME} its {what} differ from those of {count} of {device.world} ranks")
     return result
