@@ -56,22 +56,19 @@ class Training:
     def __init__(self, device: Compute, dtype: str, *, width: int, heads: int, sequence: int, batch: int) -> None:
         if width % heads:
             raise NotApplicable(f"width={width} is not a multiple of heads={heads}")
+        dtype = dtype_on(device, dtype)
+        shape = {"width": width, "heads": heads, "sequence": sequence, "batch": batch}
+        self.conditions = {"dtype": dtype, **shape, "optimizer": "AdamW", **device.blas}
         torch, size = device.torch, gemm.RESULT_BYTES[dtype]
         weights, activations = 12 * width**2, batch * sequence * (24 * width + 5 * heads * sequence)
         device.require_memory(size * (6 * weights + 2 * activations))
         blas.settle(torch, dtype, device.is_cpu or device.other)
         where = {"device": device.torch_device, "dtype": gemm.kind_of(device, dtype)}
         self._torch, self._heads = torch, heads
-        self.model = torch.nn.ModuleDict(
-            {
-                "norm": torch.nn.LayerNorm(width, **where),
-                "qkv": torch.nn.Linear(width, 3 * width, **where),
-                "out": torch.nn.Linear(width, width, **where),
-                "mlp_norm": torch.nn.LayerNorm(width, **where),
-                "up": torch.nn.Linear(width, 4 * width, **where),
-                "down": torch.nn.Linear(4 * width, width, **where),
-            }
-        )
+        sides = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
+        norms = {name: torch.nn.LayerNorm(width, **where) for name in ("norm", "mlp_norm")}
+        linear = {name: torch.nn.Linear(*each, **where) for name, each in sides.items()}
+        self.model = torch.nn.ModuleDict(norms | linear)
         self.model.forward = self._forward
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
         self._data, self._target = (torch.empty(batch, sequence, width, **where) for _ in range(2))
@@ -157,20 +154,12 @@ def training_step(
 
     Raises NotApplicable for a width that is no multiple of `heads`.
     """
-    dtype = dtype_on(device, dtype)
-    shape = {"width": width, "heads": heads, "sequence": sequence, "batch": batch}
-    training = Training(device, dtype, **shape)
+    training = Training(device, dtype, width=width, heads=heads, sequence=sequence, batch=batch)
     with blas.deterministic(device.torch) as doubts:
         first = training.sums(training.step())
     amount = operations(width=width, sequence=sequence, batch=batch) / 1e12
-    result = device.sample(
-        training.step,
-        amount=amount,
-        unit="TFLOPS",
-        metric="training.rate",
-        statistic="median",
-        conditions={"dtype": dtype, **shape, "optimizer": "AdamW", **device.blas},
-    )
+    how: dict[str, Any] = {"metric": "training.rate", "statistic": "median", "conditions": training.conditions}
+    result = device.sample(training.step, amount=amount, unit="TFLOPS", **how)
     quartiles = quantiles(result.seconds, n=4) if len(result.seconds) > 1 else result.seconds * 3
     result.details["step_ms"] = [significant(1e3 * each) for each in quartiles]
     training.begin()
@@ -208,20 +197,12 @@ def ddp_step(
     torch = device.torch
     if device.world < 2:
         raise NotApplicable("data-parallel training needs at least two devices")
-    dtype = dtype_on(device, dtype)
-    shape = {"width": width, "heads": heads, "sequence": sequence, "batch": batch}
-    training = Training(device, dtype, **shape)
+    training = Training(device, dtype, width=width, heads=heads, sequence=sequence, batch=batch)
     ids = None if device.is_cpu else [device.torch_device]
     ddp = torch.nn.parallel.DistributedDataParallel(training.model, device_ids=ids)
-    conditions = {"dtype": dtype, **shape, "optimizer": "AdamW", "ranks": device.world}
-    result = device.sample(
-        lambda: training.step(ddp),
-        amount=1.0,
-        unit="ms",
-        metric="ddp.step_ms",
-        collective=True,
-        conditions={**conditions, **device.blas, **device.collectives},
-    )
+    conditions = {**training.conditions, "ranks": device.world, **device.collectives}
+    how: dict[str, Any] = {"metric": "ddp.step_ms", "collective": True, "conditions": conditions}
+    result = device.sample(lambda: training.step(ddp), amount=1.0, unit="ms", **how)
     summed = training.sums(training.step(ddp))
     training.begin()
     with blas.deterministic(torch) as doubts, ddp.no_sync():
