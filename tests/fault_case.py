@@ -14,6 +14,9 @@ PRODUCTS = "matmul.fp64: 5, matmul.fp32: 5, matmul.tf32: 5, matmul.fp16: 5"
 """Time at `quick` for what is measured from `standard` on, so that a case takes a second all the same. The products are
 for cases that slow one of them down: together they would use up the time for repeats."""
 
+TRAINING = "training_step: 3, ddp_step: 1"
+"""The same for the cases that a training step catches."""
+
 NODES = {
     ("four", "four"): "4 H100",
     ("four", "two"): "2 H100",
@@ -78,6 +81,7 @@ class Case:
         single = self.platform == "single"
         own = own.replace("AT_QUICK", "quick, standard, long" if single else "standard, long")
         time = f"{TIME}, {PRODUCTS}" if single else TIME
+        time = f"{time}, {TRAINING}" if {"training.rate", "ddp.step_ms"} & set(self.caught_by) else time
         (folder / f"{self.sku}.yaml").write_text(f"{own}\nbudgets: {{quick: {{{time}}}}}\n", encoding="utf-8")
         node = folder / "node.yaml"
         head = f"sku: ./{self.sku}.yaml\nplatform: {self.platform}\n"

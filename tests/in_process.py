@@ -241,6 +241,7 @@ def _suite(dtypes: Sequence[str], mamf: Sequence[str]) -> Iterator[tuple[Any, di
     yield probes.memory_pattern, {}, None
     yield from ((probes.matmul, {"dtype": dtype}, None) for dtype in dtypes)
     yield from ((probes.matmul_mamf, {"dtype": dtype}, None) for dtype in mamf)
+    yield probes.training_step, {}, None
     yield from ((probes.peer_copy, {"direction": way}, None) for way in ("one_way", "both"))
     yield from ((probes.soak, {}, f"soak.{name}") for name in SOAK)
     yield from ((probes.exact_matmul, {"dtype": dtype}, None) for dtype in ("bf16", "fp32"))

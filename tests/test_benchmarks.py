@@ -36,6 +36,12 @@ PRINTED = {
     ("together.py", "--turns", "1", *TINY): [
         rf"^{metric} " for metric in (r"matmul\.fp32", r"host_copy_all\.h2d", r"host_copy_all\.d2h", r"stream\.read")
     ],
+    ("training.py", "--ranks", "4", "--turns", "1", "--seconds", "0.3"): [
+        r"^\| 4 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d{3} \| \d+\.\d\d \| equal \|$",
+        r"^\| 4 \| bit \| 1: in the same training step the bits of its gradients differ",
+        r"^\| 4 \| seed \| 1: in the same training step the bits of its loss differ",
+        r"^\| 4 \| 10% slower \| ",
+    ],
     ("search.py", "--dtype", "fp32", "--repeats", "1", "--shapes", "6", "--seconds", "0.3", "--block", "0.001"): [
         r"^ +1 +\d+\.\d\d s +\d+\.\d s +\d+\.\d{3} +\d+\.\d{3} ",
         "median share of the scan's winner",

@@ -106,7 +106,14 @@ class ProbeDetails(TypedDict, total=False):
     excluded_fault_rate_95: float
     """The rate of faults (in a product) that so many products without a fault exclude, at 95 %."""
     checksum: int
-    """exact_matmul: the checksum of the exact result, which is the same on all devices. Read by facts/results."""
+    """exact_matmul: the checksum of the exact result, which is the same on all devices; training_step: that of loss,
+    gradients and weights. Read by facts/results."""
+    checksum_of: str
+    """training_step: the kind of devices that have the same checksum; absent if all do. Read by facts/results."""
+    bits: str
+    """training_step, ddp_step: what the bits of a step were compared with, or why with nothing. For the record."""
+    step_ms: Sequence[float]
+    """training_step: the quartiles of the duration of a step in ms, block by block. For the record."""
     mismatches: Sequence[Mismatch]
     """exact_matmul, memory_pattern: the first mismatches. For the record."""
     covered_bytes: int

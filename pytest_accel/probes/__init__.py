@@ -7,7 +7,6 @@ processes.
 
 from pytest_accel.probes import declare
 from pytest_accel.probes.collectives import collective as collective
-from pytest_accel.probes.ddp_step import ddp_step as ddp_step
 from pytest_accel.probes.exact_matmul import exact_matmul as exact_matmul
 from pytest_accel.probes.fabric import fabric_pairs as fabric_pairs
 from pytest_accel.probes.facts import HOST_COUNTERS
@@ -26,6 +25,8 @@ from pytest_accel.probes.peer_copy import peer_copy as peer_copy
 from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
 from pytest_accel.probes.soak import soak as soak
 from pytest_accel.probes.stream import stream as stream
+from pytest_accel.probes.training import ddp_step as ddp_step
+from pytest_accel.probes.training import training_step as training_step
 from pytest_accel.probes.vendor_diagnostic import vendor_diagnostic as vendor_diagnostic
 
 _names = sorted(each.name for each in declare.declarations() if each.packaged)

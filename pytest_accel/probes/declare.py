@@ -73,14 +73,20 @@ class Cost:
 
     The value is `share` of `of`, which is the "peak" of the metric, the "link" rate of a device to all its peers, or
     another metric, whose name may hold conditions of the probe ("matmul.{dtype}"). `for_each_link` multiplies it by the
-    number of links that a device has in a mesh. With `operations`, a function of the probe's conditions that returns
-    floating-point operations, the value is the duration of that many operations at the rate `of` in TFLOPS, in ms.
+    number of links that a device has in a mesh. `operations` returns the floating-point operations of one call by the
+    probe's conditions; a metric in ms is the duration of that many at the rate in TFLOPS.
     """
 
     of: str
     share: float = 1.0
     for_each_link: bool = False
     operations: Callable[..., float] | None = None
+
+    def counted(self, conditions: Mapping[str, Any]) -> float:
+        """Return the operations of a call under the conditions of its probe; 0 where they are not known."""
+        if self.operations is None:
+            return 0.0
+        return self.operations(**{name: conditions[name] for name in _signature(self.operations).parameters})
 
 
 def _none(device: Any) -> None:

@@ -16,7 +16,7 @@ from pytest_accel.core.details import CollectiveAccount
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.stats import significant
 from pytest_accel.core.units import in_bytes
-from pytest_accel.probes.declare import declaration_for, declarations, finder_of
+from pytest_accel.probes.declare import Cost, declaration_for, declarations, finder_of
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.device.timing import Clock, Gate, Work, block_seconds
@@ -161,6 +161,8 @@ class SimulatedDevice(Compute):
         self._scale = math.prod(
             _amount(conditions[key], variant) / _amount(value, variant) for key, value in reduced.items()
         )
+        if isinstance(declared.cost, Cost) and (counted := declared.cost.counted(conditions)):
+            self._scale = counted / declared.cost.counted(small)
         self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
         self._begin(probe.__name__)
         try:

@@ -8,7 +8,6 @@ limits them, and blocks of 50 ms by 0.5 to 1 % with a lag-1 autocorrelation of 0
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import random
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.measurement import is_time
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
@@ -334,10 +334,10 @@ def _assumed(
         base = known[what].value if what in known else None
     if not base:
         return None
-    if cost.operations:
-        wanted = {name: conditions[name] for name in inspect.signature(cost.operations).parameters}
-        return Rate(cost.operations(**wanted) / (base * 1e12) * 1000, f"assumed: its operations at the rate of {what}")
+    assumed = f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {what}"
+    if cost.operations and is_time(declared.unit):
+        return Rate(cost.counted(conditions) / (base * cost.share * 1e9), f"{assumed}, for its operations")
     if cost.for_each_link:
         links = 1 if link.get("topology") == "switch" else max(1, node.devices - 1)
         return Rate(links * base, f"assumed: {what} on {links} links at once")
-    return Rate(base * cost.share, f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {what}")
+    return Rate(base * cost.share, assumed)

@@ -13,7 +13,7 @@ FIRST = (
     "test_matmul",
     "test_peer_copy",
     "test_collectives",
-    "test_ddp_step",
+    "test_training",
     "test_fabric",
 )
 """The modules that run first. Links come before collectives, so that a faulty link explains a slow collective."""

@@ -139,6 +139,7 @@ def test_the_family_of_a_metric() -> None:
         ("peer_copy.one_way", "GB/s"): "peer links",
         ("matmul.bf16", "TFLOPS"): "products",
         ("soak.rate", "TFLOPS"): "products",
+        ("training.rate", "TFLOPS"): "products",
         ("soak.power", "W"): "power",
         ("all_reduce.busbw@8GiB", "GB/s"): "collectives",
         ("ddp.step_ms", "ms"): "other",

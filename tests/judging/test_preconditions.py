@@ -48,7 +48,7 @@ def test_a_reason_stops_what_it_makes_meaningless_and_nothing_else(facts: dict[s
 
 def test_the_packaged_probes_say_what_they_stress() -> None:
     assert {"stream", "memory_pattern"} <= stressing("memory")
-    assert {"matmul", "matmul_best", "exact_matmul", "soak", "ddp_step"} <= stressing("compute")
+    assert {"matmul", "matmul_best", "exact_matmul", "soak", "training_step", "ddp_step"} <= stressing("compute")
     assert {"peer_copy", "peer_copy_all", "collective", "ddp_step"} <= stressing("link")
     assert not stressing("memory") & stressing("compute")
 

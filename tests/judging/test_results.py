@@ -231,6 +231,16 @@ def test_a_device_whose_exact_result_is_not_that_of_the_others_is_blamed(
     assert all(judge([found[place]], ZERO).status is Status.FAIL for place in blamed)
 
 
+def test_results_are_compared_among_devices_of_a_kind() -> None:
+    kinds = ["H100", "H100", "H200"]
+    every = [exact(gpu, checksum) for gpu, checksum in enumerate([7, 7, 8])]
+    of_kinds = [
+        replace(each, details={**each.details, "checksum_of": kind}) for each, kind in zip(every, kinds, strict=True)
+    ]
+    assert [place for place, each in enumerate(compared(of_kinds)) if each.trouble] == []
+    assert [place for place, each in enumerate(compared(every)) if each.trouble] == [2]
+
+
 def test_what_was_computed_wrongly_fails_whatever_a_repeat_says() -> None:
     """Of two devices one is wrong by the host's product: nobody has to ask which."""
     bad = exact(0, 8, wrong="3 wrong elements")

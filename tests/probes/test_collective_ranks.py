@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +22,9 @@ from pytest_accel.probes.device.torch_device import Compute
 pytestmark = pytest.mark.slow
 
 WORLD, FAULTY, SIZE = 4, 1, 2**20 + 64
+BLOCK: dict[str, Any] = {"width": 64, "heads": 4, "sequence": 16, "batch": 2}
+SLOWER = 0.3
+"""Seconds by which a slow rank takes longer for a step, as no step of this block does."""
 CALLS = {
     "all_reduce": ["all_reduce"],
     "all_gather": ["all_gather_single", "all_gather_into_tensor"],
@@ -57,11 +61,16 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
     device.join(meeting, rank, WORLD)  # the second time it is there already
     every = {each: partial(collective_on, device, each, SIZE) for each in OPERATIONS}
     timed = {each: probes.collective(device, operation=each, size="1MiB") for each in OPERATIONS}
-    step = probes.ddp_step(device, layers=2, width=64, batch=8)
+    step = partial(probes.ddp_step, device, **BLOCK)
+    timed_step, slow_step = step(), _slow(step) if rank == FAULTY else step()
+    gate.compute = None  # a step without the others
+    alone = [partial(probes.training_step, device, **BLOCK)(), _slow(partial(probes.training_step, device, **BLOCK))]
+    gate.compute = device
     answer: dict[str, Any] = {
         "rank": rank,
-        "step": ([once * 1000 for once in step.seconds], step.samples),
-        "blocks": [len(each.samples) for each in (*timed.values(), step)],
+        "step": timed_step,
+        "blocks": [len(each.samples) for each in (*timed.values(), timed_step)],
+        "slow": (slow_step.samples, [each.seconds for each in alone]),
         "per call": {name: each.samples[0] * each.seconds[0] for name, each in timed.items()},
         "conditions": {name: each.conditions for name, each in timed.items()},
         "right": {name: _said(made) for name, made in every.items()},
@@ -69,7 +78,9 @@ def _rank(rank: int, meeting: str, answers: Any) -> None:
         "nothing": {name: _said(made, _idle) for name, made in every.items()},
         "neighbour": _said(lambda: _shifted(every["all_gather"]())),
         "after": _said(partial(probes.collective, device, size="64KiB"), partial(_flipped, rank, after=1)),
-        "wrong step": _said(partial(probes.ddp_step, device, layers=1, width=16, batch=2), _off_by_one, ["broadcast"]),
+        "wrong step": {
+            name: _with(names if rank in ranks else {}, step) for name, (ranks, names) in WRONG_STEPS.items()
+        },
     }
     answers.put(answer)
     answers.close()
@@ -114,12 +125,69 @@ def _flipped(rank: int, collective: Callable[..., Any], after: int = 0) -> Calla
     return wrong
 
 
-def _off_by_one(collective: Callable[..., Any]) -> Callable[..., Any]:
-    def wrong(tensor: torch.Tensor, *more: Any, **how: Any) -> None:
-        collective(tensor, *more, **how)
-        tensor.view(-1)[-1] += 1
+class _FlipsABit(torch.nn.Linear):
+    """A layer of which the lowest bit of one number of the gradient is wrong."""
 
+    def __init__(self, inputs: int, outputs: int, **how: Any) -> None:
+        super().__init__(inputs, outputs, **how)
+        if outputs == 3 * inputs:
+            self.weight.register_hook(_flipped_once)  # type: ignore[no-untyped-call]
+
+
+def _flipped_once(gradient: torch.Tensor) -> torch.Tensor:
+    wrong = gradient.clone()
+    wrong.view(-1).view(torch.uint8)[8] ^= 1
     return wrong
+
+
+def _other_seed(seed: int, draw: Callable[[int], Any] = torch.manual_seed) -> Any:
+    return draw(seed + 1)
+
+
+class _Twice(torch.nn.parallel.DistributedDataParallel):
+    """A sum of gradients that arrives changed."""
+
+    def __init__(self, *model: Any, **how: Any) -> None:
+        super().__init__(*model, **how)
+        self.register_comm_hook(None, lambda _, bucket: self._changed(bucket))
+
+    @staticmethod
+    def _changed(bucket: Any) -> Any:
+        summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+        return summed.then(lambda done: _flipped_once(done.value()[0]))
+
+
+WRONG_STEPS: Mapping[str, tuple[Sequence[int], Mapping[str, Any]]] = {
+    "bit": ([FAULTY], {"nn.Linear": _FlipsABit}),
+    "seed": ([FAULTY], {"manual_seed": _other_seed}),
+    "two seeds": ([0, FAULTY], {"manual_seed": _other_seed}),
+    "sum": ([FAULTY], {"nn.parallel.DistributedDataParallel": _Twice}),
+}
+"""Faults of a training step: the ranks that have it, and what takes the place of names of torch there."""
+
+
+def _with(names: Mapping[str, Any], step: Callable[[], Any]) -> str:
+    """What is found wrong in a step, with other names in torch beneath it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, other in names.items():
+            patch.setattr(f"torch.{name}", other)
+        try:
+            return step().wrong or ""
+        except WrongResult as wrong:
+            return str(wrong)
+
+
+def _slow(step: Callable[[], Any]) -> Any:
+    """The result of a step whose optimizer takes a while longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        fast = torch.optim.AdamW.step
+
+        def late(optimizer: torch.optim.AdamW) -> None:
+            time.sleep(SLOWER)
+            fast(optimizer)
+
+        patch.setattr(torch.optim.AdamW, "step", late)
+        return step()
 
 
 def _idle(collective: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,10 +208,31 @@ def test_bus_bandwidth_is_counted_as_nccl_tests_do(found: list[dict[str, Any]]) 
 
 
 def test_a_step_of_training_is_timed_in_ms_and_compared_between_ranks(found: list[dict[str, Any]]) -> None:
+    for step in (answer["step"] for answer in found):
+        assert step.samples == pytest.approx([once * 1000 for once in step.seconds])
+        assert (step.wrong, step.conditions["ranks"], step.conditions["backend"]) == (None, WORLD, "gloo")
+        assert step.details["bits"].startswith("compared among devices of the kind a processor, 1 threads")
+
+
+@pytest.mark.parametrize(("fault", "what"), [("bit", "gradients"), ("seed", "loss"), ("sum", "summed gradients")])
+def test_the_rank_whose_step_has_other_bits_is_named(found: list[dict[str, Any]], fault: str, what: str) -> None:
+    said = [answer["wrong step"][fault] for answer in found]
+    text = f"in the same training step the bits of its {what} differ from those of 3 of 4 ranks"
+    assert said == [text if rank == FAULTY else "" for rank in range(WORLD)]
+
+
+def test_ranks_that_no_majority_acquits_are_listed(found: list[dict[str, Any]]) -> None:
     for answer in found:
-        expected, samples = answer["step"]
-        assert samples == pytest.approx(expected)
-        assert "parameter" in answer["wrong step"] or "gradient" in answer["wrong step"]
+        assert answer["wrong step"]["two seeds"].endswith(
+            "of loss differ between ranks, and no majority tells which are wrong: 0, 1 | 2, 3"
+        )
+
+
+def test_a_slow_rank_makes_all_slow_together_and_is_told_by_its_step_without_them(found: list[dict[str, Any]]) -> None:
+    for answer in found:
+        together, (alone, slow) = answer["slow"]
+        assert min(together) > SLOWER * 1000
+        assert min(slow) > SLOWER > min(alone)
 
 
 def test_all_ranks_end_after_the_same_block(found: list[dict[str, Any]]) -> None:

@@ -223,12 +223,17 @@ def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | N
 def compared(found: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements, with a device trouble for each whose checksum differs from the majority's.
 
-    The checksums of one metric are those of the same exact result on every device. Without a majority every device is
-    suspect, but for one that differs from those alone which are known to compute wrongly.
+    The checksums of one metric are those of the same result on every device of a kind. Without a majority every device
+    is suspect, but for one that differs from those alone which are known to compute wrongly.
     """
     sound = [each for each in found if "checksum" in each.details and not each.trouble]
-    groups = grouped(sound, lambda each: each.metric)
-    return [each if each not in sound else _odd(each, groups[each.metric]) for each in found]
+    groups = grouped(sound, _of_checksum)
+    return [each if each not in sound else _odd(each, groups[_of_checksum(each)]) for each in found]
+
+
+def _of_checksum(one: Measurement) -> tuple[str, str]:
+    """Return what measurements share whose checksums have to be equal."""
+    return one.metric, one.details.get("checksum_of", "")
 
 
 def _odd(one: Measurement, alike: Sequence[Measurement]) -> Measurement:

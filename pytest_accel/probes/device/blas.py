@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,28 @@ def repeatable(torch: Any) -> Iterator[None]:
     With ROCm, torch lets hipBLAS add with atomics unless it is set to be deterministic (getCurrentCUDABlasHandle in
     aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS is deterministic anyway.
     """
-    if not torch.version.hip:
+    with deterministic(torch) if torch.version.hip else contextlib.nullcontext():
         yield
-        return
+
+
+@contextlib.contextmanager
+def deterministic(torch: Any) -> Iterator[list[str]]:
+    """Make torch choose deterministic algorithms, within the context.
+
+    Yields a list that has, at the end, the words of torch on operations without one. Its warning on the workspaces of
+    cuBLAS is not among them: they matter where several streams multiply at a time (cuBLAS, 2.1.4).
+    """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    doubts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield doubts
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    texts = (str(each.message).partition(", but")[0] for each in caught)
+    doubts += sorted({text for text in texts if "deterministic implementation" in text})
 
 
 def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:

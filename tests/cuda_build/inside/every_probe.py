@@ -24,6 +24,7 @@ from pytest_accel.probes.device.torch_device import Compute
 
 SMALL = {"m": 64, "n": 64, "k": 64}
 SHAPE = {"bf16": [64, 64, 64], "fp8": [64, 64, 64]}
+BLOCK = {"width": 64, "heads": 4, "sequence": 16, "batch": 2}
 HOPPER = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 ALONE: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"matmul.{dtype}": (probes.matmul, {"dtype": dtype, **SMALL}) for dtype in HOPPER},
@@ -38,6 +39,7 @@ ALONE: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"host_copy.{way}": (probes.host_copy, {"direction": way, "mib": 2}) for way in ("d2h", "h2d", "both")},
     "host_copy_all": (probes.host_copy_all, {"direction": "both", "mib": 2}),
     "memory": (probes.memory_pattern, {"mib": 4}),
+    "training": (probes.training_step, BLOCK),
 }
 PEERS: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"peer_copy.{way}": (probes.peer_copy, {"direction": way, "mib": 2}) for way in ("one_way", "both")},
@@ -45,7 +47,7 @@ PEERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 RANKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "all_reduce": (probes.collective, {"size": "64KiB"}),
-    "ddp": (probes.ddp_step, {"layers": 2, "width": 64, "batch": 16}),
+    "ddp": (probes.ddp_step, BLOCK),
 }
 FULL: dict[str, tuple[Any, dict[str, Any]]] = {
     "full.mamf": (probes.matmul_mamf, {"dtype": "bf16", "shapes": {"bf16": [2048, 2048, 13312]}}),
