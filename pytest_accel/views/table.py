@@ -25,6 +25,8 @@ COUNTERS = "counters."
 HOST = ("host.", "host_counters.")
 FEW = 2
 """Up to this number of devices, each has a row of its own for every metric, unless these are more than `MOST_ROWS`."""
+MOST_IN_COLUMN = 40
+"""Characters of the longest text in the column of values."""
 MOST_ROWS = 30
 """Number of rows above which devices share rows and metrics without a limit are counted."""
 MOST_MARGINAL = 3
@@ -302,8 +304,9 @@ def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap:
 
 
 def _has_no_value(verdict: Verdict) -> bool:
-    """Return True for a failure without a value: its row tells the reason instead."""
-    return verdict.value is None and verdict.status.fails
+    """Return True for a failure without a value, or with one in many words: its row tells the reason instead."""
+    words = isinstance(verdict.value, str) and len(verdict.value) > MOST_IN_COLUMN
+    return (verdict.value is None or words) and verdict.status.fails
 
 
 def _told(group: Sequence[Verdict], also: int) -> str:
