@@ -45,6 +45,16 @@ def test_wheel_has_the_schemas_and_the_files_for_monitoring(dist: Path) -> None:
             assert "$schema" in json.loads(wheel.read(f"pytest_accel/{name}"))
 
 
+def test_wheel_has_the_tables_beside_the_modules(dist: Path) -> None:
+    """The modules read them when they are imported."""
+    tables = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "pytest_accel").rglob("*.yaml")}
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        inside = wheel.namelist()
+
+    assert {f"pytest_accel/core/{name}.yaml" for name in ("device_facts", "fact_metrics", "fault_codes")} <= tables
+    assert tables <= set(inside)
+
+
 def test_wheel_has_the_parts_of_the_html_report(dist: Path) -> None:
     """Templates, styles and scripts are inside, and the licence of the library that draws the plots."""
     folder = CHECKOUT / "pytest_accel/views/html"

@@ -16,11 +16,16 @@ from pytest_accel.core.data_file import read
 
 @dataclass(frozen=True)
 class DeviceFact:
-    """One fact. `used` says what it decides beside the metrics that judge it (`error_counters.judged_by`)."""
+    """One fact. `used` says what it decides beside the metrics that judge it (`error_counters.judged_by`).
+
+    `worse` is "less" or "more" if such a value is a loss, `right` the one value that is right if there is one.
+    """
 
     unit: str
     means: str
     used: str = ""
+    worse: str = ""
+    right: Any = None
 
 
 GROUPS = {
@@ -30,33 +35,13 @@ GROUPS = {
 DEVICE_FACTS = {name: fact for facts in GROUPS.values() for name, fact in facts.items()}
 NOW = GROUPS["State at the moment"]
 
-LESS_IS_WORSE = frozenset(
-    {
-        "compute_units", "cuda_cores", "memory_bus_bits", "memory_bytes", "power_limit_w", "power_limit_default_w",
-        "power_limit_max_w", "clock_max_mhz", "memory_clock_max_mhz", "clock_application_mhz", "pcie_width",
-        "pcie_gen_max", "pcie_width_max", "nvlink_count", "nvlink_up", "nvlink_gb_per_s", "xgmi_up", "xgmi_gb_per_s",
-        "host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate",
-    }
-)  # fmt: skip
-"""Facts of which a smaller value is a loss."""
-MORE_IS_WORSE = frozenset(
-    {
-        "ecc_uncorrectable_aggregate", "ecc_uncorrectable_volatile", "ecc_sram_uncorrectable_aggregate",
-        "ecc_sram_uncorrectable_volatile", "ecc_dram_uncorrectable_aggregate", "ecc_dram_uncorrectable_volatile",
-        "ecc_deferred_volatile", "remapped_uncorrectable", "retired_pages_uncorrectable", "bad_pages",
-        "bad_pages_pending", "bad_pages_unreservable", "pcie_fatal", "xgmi_down", "ecc_sram_threshold_exceeded",
-        "remap_pending", "remap_failure", "retired_pages_pending", "channel_repair_pending", "tpc_repair_pending",
-        "memory_unrepairable", "xgmi_uncorrectable", "host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks",
-    }
-)  # fmt: skip
-"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""
-RIGHT: Mapping[str, Any] = {
-    "ecc": True,
-    "recovery_action": "none",
-    "fabric_state": "completed",
-    "fabric_status": 0,
-    "fabric_faults": [],
-    "fabric_health": "healthy",
-    "xgmi_errors": "none",
+LESS_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "less"} | {
+    *("host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate")
 }
+"""Facts of which a smaller value is a loss."""
+MORE_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "more"} | {
+    *("host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks")
+}
+"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""
+RIGHT: Mapping[str, Any] = {name: fact.right for name, fact in DEVICE_FACTS.items() if fact.right is not None}
 """Facts with one value that is right."""

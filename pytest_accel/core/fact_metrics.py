@@ -1,7 +1,7 @@
 """The metrics that are made of the facts of a device: `inventory.*` (what it is) and `health.*` (its state). Pure.
 
 A driver reports facts in its own detail. This module alone decides which of them can have a limit, under which name
-and in which unit. A mode reads "enabled" or "disabled", a pending change counts as 1.
+and in which unit: fact_metrics.yaml has the tables. A mode reads "enabled" or "disabled", a pending change counts as 1.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
+from pytest_accel.core.data_file import read
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Value
 
@@ -34,29 +35,6 @@ class FactMetric:
     def facts(self) -> tuple[str, ...]:
         """The facts that it is computed from, needed or not."""
         return (*self.needs, *self.also)
-
-
-def _fact(name: str) -> FactMetric:
-    """Return the metric that is the fact itself, in its unit."""
-    return FactMetric(DEVICE_FACTS[name].unit, (name,), lambda value: value)
-
-
-def _mode(name: str) -> FactMetric:
-    return FactMetric("text", (name,), lambda on: "enabled" if on else "disabled")
-
-
-def _flag(name: str) -> FactMetric:
-    return FactMetric("count", (name,), int)
-
-
-def _below(lower: str, higher: str) -> FactMetric:
-    """Return the metric that is the difference of two power limits, 0 where the first is not the lower one."""
-    return FactMetric("W", (lower, higher), lambda now, usual: max(0.0, usual - now))
-
-
-def _changes(name: str) -> FactMetric:
-    """Return the metric that is 1 if a mode will change at the next reset or reboot, else 0."""
-    return FactMetric("count", (name, f"{name}_pending"), lambda now, pending: int(now != pending))
 
 
 SLOWDOWNS = {
@@ -104,10 +82,6 @@ def most_errors(total: int, *parts: int | None) -> int:
     The total of some devices leaves out places that have counters of their own.
     """
     return max(total, sum(each or 0 for each in parts))
-
-
-UNCORRECTABLE_PARTS = ("ecc_sram_uncorrectable_volatile", "ecc_dram_uncorrectable_volatile")
-"""Facts that count the uncorrectable errors of one place each."""
 
 
 def _narrowest(path: list[Mapping[str, int]]) -> int:
@@ -164,97 +138,40 @@ def held_c(facts: Mapping[str, Any]) -> float | None:
     return min(stated) if stated and "slowdown_margin_c" not in facts else None
 
 
-FACT_METRICS = {
-    "inventory.driver_version": _fact("driver_version"),
-    "inventory.cuda_version": _fact("cuda_version"),
-    "inventory.rocm_version": _fact("rocm_version"),
-    "inventory.firmware_bundle": _fact("firmware_bundle"),
-    "inventory.firmware": FactMetric("text", ("firmware",), _versions),
-    "inventory.vbios": _fact("vbios"),
-    "inventory.inforom": _fact("inforom"),
-    "inventory.gsp_firmware": _fact("gsp_firmware"),
-    "inventory.board_part": _fact("board_part"),
-    "inventory.pci_subsystem": _fact("pci_subsystem"),
-    "inventory.memory": FactMetric("GB", ("memory_bytes",), lambda size: size / 1e9),
-    "inventory.compute_units": _fact("compute_units"),
-    "inventory.power_limit": _fact("power_limit_w"),
-    "inventory.power_limit_default": _fact("power_limit_default_w"),
-    "inventory.power_limit_max": _fact("power_limit_max_w"),
-    "inventory.clock_max": _fact("clock_max_mhz"),
-    "inventory.memory_clock_max": _fact("memory_clock_max_mhz"),
-    "inventory.memory_bus": _fact("memory_bus_bits"),
-    "inventory.slowdown_temperature": _fact("slowdown_c"),
-    "inventory.shutdown_temperature": _fact("shutdown_c"),
-    "inventory.pcie_gen_max": _fact("pcie_gen_max"),
-    "inventory.pcie_width_max": _fact("pcie_width_max"),
-    "inventory.nvlink_count": _fact("nvlink_count"),
-    "inventory.nvlink_speed": _fact("nvlink_gb_per_s"),
-    "inventory.xgmi_speed": _fact("xgmi_gb_per_s"),
-    "inventory.xgmi_hive": _fact("xgmi_hive"),
-    "inventory.compute_partition": _fact("compute_partition"),
-    "inventory.memory_partition": _fact("memory_partition"),
-    "inventory.ecc": _mode("ecc"),
-    "inventory.mig": _mode("mig"),
-    "inventory.persistence": _mode("persistence"),
-    "inventory.compute_mode": _fact("compute_mode"),
-    "inventory.virtualization": _fact("virtualization"),
-    "inventory.confidential": _fact("confidential"),
-    "inventory.fabric_cluster": _fact("fabric_cluster"),
-    "inventory.fabric_clique": _fact("fabric_clique"),
-    "health.ecc_uncorrectable_volatile": FactMetric(
-        "count", ("ecc_uncorrectable_volatile",), most_errors, UNCORRECTABLE_PARTS
-    ),
-    "health.ecc_correctable_volatile": _fact("ecc_correctable_volatile"),
-    "health.ecc_deferred_volatile": _fact("ecc_deferred_volatile"),
-    "health.bad_pages": _fact("bad_pages"),
-    "health.bad_pages_pending": _fact("bad_pages_pending"),
-    "health.bad_pages_unreservable": _fact("bad_pages_unreservable"),
-    "health.bad_pages_of_threshold": FactMetric(
-        "1", ("bad_pages", "bad_pages_threshold"), lambda pages, threshold: pages / threshold
-    ),
-    "health.ecc_uncorrectable_aggregate": _fact("ecc_uncorrectable_aggregate"),
-    "health.ecc_sram_uncorrectable_aggregate": _fact("ecc_sram_uncorrectable_aggregate"),
-    "health.ecc_sram_threshold": _flag("ecc_sram_threshold_exceeded"),
-    "health.ecc_pending_change": _changes("ecc"),
-    "health.mig_pending_change": _changes("mig"),
-    "health.remapped_correctable": _fact("remapped_correctable"),
-    "health.remapped_uncorrectable": _fact("remapped_uncorrectable"),
-    "health.remap_pending": _flag("remap_pending"),
-    "health.remap_failure": _flag("remap_failure"),
-    "health.remap_banks_exhausted": FactMetric("count", ("remap_banks",), lambda banks: int(banks["none"])),
-    "health.retired_pages": FactMetric(
-        "count", ("retired_pages_correctable", "retired_pages_uncorrectable"), operator.add
-    ),
-    "health.retired_pages_pending": _flag("retired_pages_pending"),
-    "health.channel_repair_pending": _flag("channel_repair_pending"),
-    "health.tpc_repair_pending": _flag("tpc_repair_pending"),
-    "health.memory_unrepairable": _flag("memory_unrepairable"),
-    "health.recovery_action": _fact("recovery_action"),
-    "health.fabric": FactMetric("text", ("fabric_state", "fabric_status"), _fabric),
-    "health.fabric_faults": FactMetric("text", ("fabric_faults",), _fabric_faults, ("fabric_health",)),
-    "health.nvlink_up": _fact("nvlink_up"),
-    "health.xgmi_up": _fact("xgmi_up"),
-    "health.xgmi_down": _fact("xgmi_down"),
-    "health.xgmi_errors": _fact("xgmi_errors"),
-    "health.xgmi_uncorrectable": _fact("xgmi_uncorrectable"),
-    "health.nvlink_errors": FactMetric("count", ("nvlinks",), _link_errors),
-    "health.pcie_width": _fact("pcie_width"),
-    "health.pcie_lanes_lost": FactMetric("count", ("pcie_width", "pcie_path"), _lanes_lost),
-    "health.pcie_path_width": FactMetric("count", ("pcie_path",), _narrowest),
-    "health.pcie_replays": _fact("pcie_replays"),
-    "health.pcie_fatal": _fact("pcie_fatal"),
-    "health.clock_lock": FactMetric(
-        "text", ("reasons",), _clock_lock, ("clock_application_mhz", "clock_application_default_mhz", "clock_max_mhz")
-    ),
-    "health.perf_level": _fact("perf_level"),
-    "health.power_limit_lowered": _below("power_limit_requested_w", "power_limit_default_w"),
-    "health.power_limit_held": _below("power_limit_w", "power_limit_requested_w"),
-    "health.slowdown": FactMetric("text", ("reasons",), _slowdown),
-    "health.thermal_margin": FactMetric(
-        "K", ("temperature_c",), thermal_margin, ("margin_c", "slowdown_margin_c", "slowdown_c")
-    ),
-    "health.foreign_processes": FactMetric("count", ("processes",), len),
+FUNCTIONS: Mapping[str, Callable[..., Value | None]] = {
+    "below": lambda now, usual: max(0.0, usual - now),
+    "changes": lambda now, pending: int(now != pending),
+    "clock_lock": _clock_lock,
+    "count": len,
+    "exhausted": lambda banks: int(banks["none"]),
+    "fabric": _fabric,
+    "fabric_faults": _fabric_faults,
+    "flag": int,
+    "gigabytes": lambda size: size / 1e9,
+    "lanes_lost": _lanes_lost,
+    "link_errors": _link_errors,
+    "mode": lambda on: "enabled" if on else "disabled",
+    "most_errors": most_errors,
+    "narrowest": _narrowest,
+    "share": operator.truediv,
+    "slowdown": _slowdown,
+    "sum": operator.add,
+    "thermal_margin": thermal_margin,
+    "versions": _versions,
 }
+"""The functions that compute the metrics of fact_metrics.yaml, by the names that it calls them."""
+_TABLES = read(__file__)
+
+
+def _metric(row: str | Mapping[str, Any]) -> FactMetric:
+    """Return the metric of a row. One that is a name is the metric that is the fact itself, in its unit."""
+    if isinstance(row, str):
+        return FactMetric(DEVICE_FACTS[row].unit, (row,), lambda value: value)
+    return FactMetric(row["unit"], tuple(row["needs"]), FUNCTIONS[row["by"]], tuple(row.get("also", ())))
+
+
+FACT_METRICS: Mapping[str, FactMetric] = {metric: _metric(row) for metric, row in _TABLES["metrics"].items()}
+"""The metrics by name, in the order in which they are shown."""
 
 
 # -- values that a device can have
@@ -282,7 +199,7 @@ def sane(fact: Any, unit: str) -> Any:
 
 # -- error counters
 
-MINUTE, HOUR = 60.0, 3600.0
+HOUR = 3600.0
 INACTIVE = "inactive"
 """The state of a link that is down, and so has no counters."""
 
@@ -345,28 +262,26 @@ def asked_of_all(action: object, every: Sequence[object]) -> str | None:
 XGMI = ("none", "error", "multiple errors")
 """The error states of an AMD device's xGMI links since the last query, in order of severity."""
 
-ERROR_COUNTERS = {
-    "ecc_uncorrectable": Counter("ecc_uncorrectable_volatile", most_errors, also=UNCORRECTABLE_PARTS),
-    "ecc_corrected": Counter("ecc_correctable_volatile", unit="per h", per=HOUR),
-    "ecc_deferred": Counter("ecc_deferred_volatile"),
-    "bad_pages": Counter("bad_pages"),
-    "rows_remapped": Counter("remapped_uncorrectable"),
-    "rows_remapped_corrected": Counter("remapped_correctable"),
-    "remap_failure": Counter("remap_failure"),
-    "remap_pending": Counter("remap_pending"),
-    "recovery_asked": Counter("recovery_action", lambda action: int(action != "none")),
-    "pcie_fatal": Counter("pcie_fatal"),
-    "pcie_replays": Counter("pcie_replays", unit="per min", per=MINUTE),
-    "nvlink_down": Counter("nvlinks", lambda links: sum(each["state"] == INACTIVE for each in links)),
-    "fabric": Counter("fabric_state", _fabric_fault, also=("fabric_status", "fabric_faults", "fabric_health")),
-    "xgmi_down": Counter("xgmi_down"),
-    "nvlink_recovery": Counter("nvlinks", _links("recovery", "recovery_failed")),
-    "nvlink_replay": Counter("nvlinks", _links("replay")),
-    "nvlink_crc": Counter("nvlinks", _links("crc", "crc_data"), unit="per s", per=1.0),
-    "nvlink_effective": Counter("nvlinks", _links("effective"), unit="per h", per=HOUR),
-    "nvlink_symbol": Counter("nvlinks", _links("symbol")),
-    "xgmi_errors": Counter("xgmi_errors", XGMI.index),
-    "xgmi_uncorrectable": Counter("xgmi_uncorrectable"),
+READERS: Mapping[str, Callable[..., int]] = {
+    "asked": lambda action: int(action != "none"),
+    "fabric_fault": _fabric_fault,
+    "inactive": lambda links: sum(each["state"] == INACTIVE for each in links),
+    "most_errors": most_errors,
+    "number": int,
+    "xgmi_state": XGMI.index,
+}
+"""The functions that read the counters of fact_metrics.yaml, by the names that it calls them."""
+
+
+def _counter(
+    fact: str, by: str = "number", errors: Sequence[str] = (), also: Sequence[str] = (), **rate: Any
+) -> Counter:
+    """Return the counter of a row; `errors` are the counters of NVLinks that it sums."""
+    return Counter(fact, _links(*errors) if errors else READERS[by], also=tuple(also), **rate)
+
+
+ERROR_COUNTERS: Mapping[str, Counter] = {
+    name: _counter(row) if isinstance(row, str) else _counter(**row) for name, row in _TABLES["counters"].items()
 }
 """The counters by the variant of the metric `counters.*`.
 

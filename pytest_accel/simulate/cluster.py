@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from pytest_accel.core import untrusted, yaml_nodes
+from pytest_accel.core.data_file import read
 from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
@@ -44,31 +45,10 @@ class ClusterFaultKind:
     defaults: Mapping[str, float] = field(default_factory=dict)
 
 
-_SLOW: Final = {"by": 0.125}
 CLUSTER_FAULTS: Final[Mapping[str, ClusterFaultKind]] = {
-    "slow-node": ClusterFaultKind("Slow down every pair of the node.", "named as slow", ("node", "by"), _SLOW),
-    "dead-rail": ClusterFaultKind(
-        "Take down the NIC of one device: every pair loses its share.", "named as slow", ("node", "rail")
-    ),
-    "slow-leaf": ClusterFaultKind(
-        "Slow down the uplinks of a leaf switch.", "an island of its nodes", ("leaf", "by"), {"by": 0.25}
-    ),
-    "slow-pair": ClusterFaultKind(
-        "Slow down the path between two nodes.",
-        "named as a pair, if the two meet: always of up to 16 nodes",
-        ("nodes", "by"),
-        _SLOW,
-    ),
-    "wrong-data": ClusterFaultKind(
-        "Send other data than it should, in a share of the rounds.", "named for it", ("node", "share"), {"share": 1.0}
-    ),
-    "hung-node": ClusterFaultKind("Keep its worker from reaching the call.", "named as not reached", ("node",)),
-    "dead-link": ClusterFaultKind("Let every group of the node fail.", "named as out of reach", ("node",)),
-    "silent-node": ClusterFaultKind("Let its agent not answer.", "left out by name", ("node",)),
-    "late-node": ClusterFaultKind("Let it never arrive.", "left out by name", ("node",)),
-    "slow-fabric": ClusterFaultKind("Slow down all pairs alike.", "the floor, with nobody named", ("by",), _SLOW),
+    name: ClusterFaultKind(**kind) for name, kind in read(__file__).items()
 }
-
+"""The faults of cluster.yaml by name."""
 _CLUSTER_PARAMETERS: Final[Mapping[str, tuple[Check, str]]] = {
     "by": PARAMETERS["by"],
     "node": (whole, "number of the node, from 0 on"),

@@ -11,6 +11,7 @@ from judged_tables import tabled
 from worded import worded
 
 from pytest_accel.core import exits
+from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Run
@@ -133,6 +134,11 @@ def test_a_fact_that_differs_says_whether_it_is_a_loss(name: str, value: Any, di
     found = of(node(), node(gpu(0, facts={name: value}), gpu(1)))
     assert (only(found).where, only(found).what, only(found).direction) == (("gpu0",), name, direction)
     assert found.exit == (exits.REJECTED if direction is Direction.WORSE else exits.HOLDS)
+
+
+def test_every_fact_with_a_worse_side_names_one_that_is_compared() -> None:
+    """Another word in device_facts.yaml would make a loss no loss."""
+    assert {fact.worse for fact in DEVICE_FACTS.values()} == {"", "less", "more"}
 
 
 def test_what_all_devices_share_is_told_once_and_what_changes_by_itself_not_at_all() -> None:
