@@ -30,8 +30,8 @@ class Report:
     """What the output of a diagnostic says."""
 
     results: Sequence[TestResult]
-    level: int
-    """The highest level whose tests it holds."""
+    level: int | None = None
+    """The highest level whose tests were run, with those of all lower ones; None if the output does not tell."""
     serials: Mapping[str, str] = field(default_factory=dict)
     """The serial number of each device, by its index, as far as the program states them."""
 
@@ -62,7 +62,7 @@ class Diagnostic:
 
     program: Program
     arguments: Callable[[int, Sequence[int]], Sequence[str]]
-    """Returns the arguments for a level, and for the indices of devices (none: all)."""
+    """Returns the arguments for a level and for the indices of devices."""
     read: Callable[[str], Report]
     """Reads the text of its results. Raises NoReport."""
     bug_report: Program

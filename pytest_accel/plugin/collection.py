@@ -65,8 +65,8 @@ class Collection:
             return False
         if not isinstance(item, pytest.Item) or (position := place(item)) is None:
             return True
-        if ORDER[position] == "test_vendor_diagnostic":
-            return diagnostics.METRIC in self._session.found.terms.required
+        if ORDER[position] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
+            return False
         return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:

@@ -67,7 +67,7 @@ class Training:
         self._torch, self._heads = torch, heads
         sides = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
         norms = {name: torch.nn.LayerNorm(width, **where) for name in ("norm", "mlp_norm")}
-        linear = {name: torch.nn.Linear(*each, **where) for name, each in sides.items()}
+        linear = {name: torch.nn.Linear(*sizes, **where) for name, sizes in sides.items()}
         self.model = torch.nn.ModuleDict(norms | linear)
         self.model.forward = self._forward
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
@@ -161,7 +161,7 @@ def training_step(
     how: dict[str, Any] = {"metric": "training.rate", "statistic": "median", "conditions": training.conditions}
     result = device.sample(training.step, amount=amount, unit="TFLOPS", **how)
     quartiles = quantiles(result.seconds, n=4) if len(result.seconds) > 1 else result.seconds * 3
-    result.details["step_ms"] = [significant(1e3 * each) for each in quartiles]
+    result.details["step_ms"] = [significant(1e3 * seconds) for seconds in quartiles]
     training.begin()
     with blas.deterministic(device.torch):
         again = training.sums(training.step())
@@ -245,7 +245,7 @@ def _of_all_ranks(device: Compute, own: Sequence[int]) -> list[tuple[int, ...]]:
     sent = device.torch.tensor(own)
     received = [device.torch.empty_like(sent) for _ in range(device.world)]
     dist.all_gather(received, sent)
-    return list(zip(*(each.tolist() for each in received), strict=True))
+    return list(zip(*(numbers.tolist() for numbers in received), strict=True))
 
 
 def _sets(column: Sequence[int]) -> str:

@@ -328,7 +328,7 @@ class Measuring:
         except NoReport as why:
             report = str(why)
         for measurement in diagnostics.measured(report, devices, level):
-            attempts.add(replace(measurement, started=began, ended=clock.now()))
+            attempts.add(replace(measurement, metric=request.metric, started=began, ended=clock.now()))
         self.save(attempts)
 
     def _own(self, request: Request, metric: str) -> bool:

@@ -173,7 +173,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--accel-diag",
         metavar="FILE",
         type=_file,
-        help="Output of the vendor's diagnostic, made on this node since it was booted (dcgmi diag -r 3 -j > FILE), in "
+        help="Output of NVIDIA's diagnostic, made on this node since it was booted (dcgmi diag -r 3 -j > FILE), in "
         "place of running it. A device that failed in it fails. Without this option the diagnostic is run where a "
         "threshold file has a limit on diag.vendor.",
     )

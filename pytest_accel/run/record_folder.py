@@ -149,7 +149,8 @@ class RecordFolder:
     def keep(self, name: str, content: bytes) -> None:
         """Write a file of the run beside the record; on a full disk it stays in the logs alone."""
         with contextlib.suppress(OSError):
-            record.replace_file((self.path or Path()) / name, content)
+            if self.path:
+                record.replace_file(self.path / name, content)
 
     def take_back(self) -> None:
         """Remove the record of a run that never began, so that its folder can be used again."""

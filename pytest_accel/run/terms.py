@@ -69,7 +69,10 @@ class Terms:
         made = {metric: limit.at_level(self.level) for metric, limit in made.items()}
         if self.listed:
             made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
-        return {diagnostics.METRIC: diagnostics.OF_GIVEN, **made} if self.diagnosed and self.sku else made
+        stated = made.get(diagnostics.METRIC)
+        if self.diagnosed and self.sku and not (stated and self.level in stated.levels and not stated.warns):
+            made[diagnostics.METRIC] = diagnostics.OF_GIVEN
+        return made
 
     @cached_property
     def required(self) -> dict[str, Limit]:

@@ -26,7 +26,7 @@ from pytest_accel.run import record
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.supervisor import TICK
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.record_folder import RecordFolder
+from pytest_accel.run.record_folder import RecordFolder, numbered
 from pytest_accel.run.setup import Asked, Found
 
 STOPPING_SECONDS = 30.0
@@ -72,10 +72,13 @@ def call(program: Program, arguments: Sequence[str], folder: Path, seconds: floa
     if status is None:
         raise NoReport(f"{said} did not end within {seconds:.0f} s and was stopped")
     ended = f"{said} ended with exit status {status}"
+    results = sorted(folder.glob(program.results))
+    if not results:
+        raise NoReport(f"{ended} and left no {program.results}; see {folder / PRINTED}")
     try:
-        return untrusted.read_bytes(max(folder.glob(program.results)), most=untrusted.LOG_BYTES), ended
-    except (ValueError, BadFile):
-        raise NoReport(f"{ended} and left no {program.results}; see {folder / PRINTED}") from None
+        return untrusted.read_bytes(results[-1], most=untrusted.LOG_BYTES), ended
+    except BadFile as bad:
+        raise NoReport(f"{ended}: {bad}") from None
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -91,7 +94,7 @@ class VendorPrograms:
     """The programs of the vendor of a run's devices. Raises Refused for a given output that is not of these."""
 
     def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
-        self._found, self._pool, self._folder = found, pool, folder
+        self._pool, self._folder = pool, folder
         self._known = registry.vendor(found.terms.sku.vendor).diagnostic if found.terms.sku else None
         file, serials = asked.options.diag, [device.serial or "" for device in found.devices]
         self._given = given(self._known, file, serials) if file and self._known else None
@@ -102,11 +105,8 @@ class VendorPrograms:
             raise NoReport("no diagnostic of this vendor is known")
         if self._given:
             report, raw = self._given
-            if report.level < level:
-                raise NoReport(f"the output has tests of level {report.level}; level {level} is required")
         else:
-            every = len(devices) == len(self._found.discovery.devices)
-            words = known.arguments(level, [] if every else [device.index for device in devices])
+            words = known.arguments(level, [device.index for device in devices])
             raw, ended = self._call(known.program, words, seconds)
             try:
                 report = known.read(raw.decode(errors="replace"))
@@ -121,8 +121,10 @@ class VendorPrograms:
             return "no bug report of the vendor is known"
         try:
             raw, _ = self._call(self._known.bug_report, (), BUG_REPORT_SECONDS)
-        except NoReport as why:
+        except (NoReport, OSError) as why:
             return f"no bug report of the vendor: {why}"
+        except KeyboardInterrupt:  # the node is rejected all the same
+            return "no bug report of the vendor: it was interrupted"
         name = record.BUG_REPORTS[not raw.startswith(GZIP)]
         self._folder.keep(name, raw)
         return f"the vendor's bug report is {name} beside the record"
@@ -132,10 +134,9 @@ class VendorPrograms:
         name = Path(program.name).name
         seconds = min(seconds, self._pool.deadline.left)
         with self._pool.ended_for(name):
-            folder = self._pool.logs or self._pool.meeting
-            return call(
-                program, words, folder / name, seconds, partial(self._pool.progress.timed, name, expected=seconds)
-            )
+            places = numbered((self._pool.logs or self._pool.meeting) / name)
+            place = next(path for path in places if not path.exists())
+            return call(program, words, place, seconds, partial(self._pool.progress.timed, name, expected=seconds))
 
 
 def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[Report, bytes]:
@@ -153,7 +154,9 @@ def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[R
     if file.stat().st_mtime < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME):
         raise Refused(f"--accel-diag: {file} was made before this host was booted: run the diagnostic again")
     if not report.serials or not all(serials):
-        raise Refused(f"--accel-diag: {file}, or a device, states no serial number: it may be of other devices")
+        raise Refused(
+            f"--accel-diag: {file}, or a device, states no serial number (AGFHC never does): it may be of other devices"
+        )
     if missing := set(serials) - set(report.serials.values()):
         raise Refused(f"--accel-diag: {file} does not hold the device with the serial number {min(missing)}")
     return report, raw

@@ -159,6 +159,25 @@ def test_one_odd_node_neither_moves_the_median_nor_widens_the_spread() -> None:
     assert found.usual == pytest.approx(2950, rel=0.005)
 
 
+def test_a_slower_place_is_no_fault_of_the_devices_in_it(healthy: list[NodeRecord]) -> None:
+    """Where the first device of every node has a slower path, all nodes are alike."""
+
+    def slower(node: NodeRecord, index: int, by: float) -> NodeRecord:
+        uuid = node.devices[index].uuid
+        figures = {
+            key: {**values, uuid: values[uuid] * (1 - by)}
+            if key.startswith("stream.triad") and uuid in values
+            else values
+            for key, values in node.figures.items()
+        }
+        return replace(node, figures=figures)
+
+    nodes = [slower(node, 0, 0.07) for node in healthy]
+    assert words(nodes) == []
+    (found,) = words([*nodes[:5], slower(nodes[5], 3, 0.07), *nodes[6:]])
+    assert found.startswith("node5 gpu3 7.")
+
+
 # -- what the buyer demands
 
 

@@ -96,6 +96,25 @@ def test_a_notice_is_part_of_the_sentence_of_a_device_that_passes() -> None:
     assert sentence.startswith("PASS pass; noticed: software: Persistence Mode: Persistence mode for GPU 0 is disabled")
 
 
+def test_a_device_never_gets_the_results_of_another_one() -> None:
+    """One whose serial number the output does not state was not tested; of boards that share one, both fail."""
+    test_categories = TABLES["made"]["faulty memory of GPU 1"]["DCGM Diagnostic"]["test_categories"]
+    diagnostic = registry.vendor("nvidia").diagnostic
+    assert diagnostic
+
+    def verdicts(*stated: str) -> list[str]:
+        entities = [{"entity_id": index, "serial_num": serial} for index, serial in enumerate(stated)]
+        groups = [{"entity_group": "GPU", "entities": entities}]
+        text = json.dumps({"DCGM Diagnostic": {"test_categories": test_categories}, "entity_groups": groups})
+        node = [Device(f"GPU-{place}", place, "nvidia", "a product", serial=each) for place, each in enumerate("AB")]
+        found = diagnostics.measured(diagnostic.read(text), node, 2)
+        return [judge([each], diagnostics.OF_GIVEN).status.value for each in found]
+
+    assert verdicts("A", "B") == ["PASS", "FAIL"]
+    assert verdicts("C", "A") == ["FAIL", "UNMEASURED"]
+    assert verdicts("A", "A") == ["FAIL", "UNMEASURED"]
+
+
 def test_serial_numbers_tell_devices_that_the_program_counts_otherwise() -> None:
     results = {
         "DCGM Diagnostic": {

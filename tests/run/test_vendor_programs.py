@@ -80,7 +80,7 @@ def run(folder: Path, how: str, *args: str, sku: str = "own.yaml", chosen: str =
         ("pass", {"gpu0": "PASS", "gpu1": "PASS"}, "HELD"),
         ("fail", {"gpu0": "PASS", "gpu1": "FAIL"}, "gpu1: diag.vendor memory: A GPU memory fault was found on GPU 1"),
         ("nothing", dict.fromkeys(("gpu0", "gpu1"), "UNMEASURED"), "ended with exit status 255: it printed nothing"),
-        ("hang", dict.fromkeys(("gpu0", "gpu1"), "UNMEASURED"), "dcgmi diag -r 1 -j did not end within 4 s"),
+        ("hang", dict.fromkeys(("gpu0", "gpu1"), "UNMEASURED"), "dcgmi diag -r 1 -j -i 0,1 did not end within 4 s"),
     ],
 )
 def test_the_diagnostic_decides_where_a_file_requires_it(
@@ -100,15 +100,20 @@ def test_one_that_is_not_installed_is_named_with_what_to_install(folder: Path) -
     assert ran.exit == 6
 
 
-def test_a_run_that_ends_interrupts_the_program(folder: Path) -> None:
-    ran = as_user.fresh(folder)
+def started(folder: Path, how: str, *args: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """A run that goes on, and its folder."""
+    place = as_user.fresh(folder)
     words = [f"--accel-sku={folder / 'own.yaml'}", f"--accel-simulate={folder / 'node.yaml'}", "--accel-level=quick"]
-    words += ["-k", "vendor_diagnostic", f"--accel-output={ran}"]
-    environment = as_user.environment({"HOW": "hang", "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}, autoload=False)
-    with subprocess.Popen(
-        [str(as_user.BIN / "pytest"), "-p", "pytest_accel.plugin", *words], cwd=folder, env=environment, stdout=-3
-    ) as process:
-        printed = ran / "logs/dcgmi/printed.txt"
+    words += ["-k", "vendor_diagnostic", f"--accel-output={place}", *args]
+    environment = as_user.environment({"HOW": how, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}, autoload=False)
+    line = [str(as_user.BIN / "pytest"), "-p", "pytest_accel.plugin", *words]
+    return subprocess.Popen(line, cwd=folder, env=environment, stdout=subprocess.DEVNULL), place
+
+
+def test_a_run_that_ends_interrupts_the_program(folder: Path) -> None:
+    process, place = started(folder, "hang")
+    with process:
+        printed = place / "logs/dcgmi/printed.txt"
         until(lambda: printed.exists() and printed.read_text() == "begun\n")
         process.send_signal(signal.SIGKILL)
     until((folder / "interrupted").exists)
@@ -153,7 +158,7 @@ def test_a_given_output_decides_by_the_serial_numbers_that_it_states(folder: Pat
 @pytest.mark.parametrize(
     ("serials", "old", "says"),
     [
-        ("", False, "states no serial number: it may be of other devices"),
+        ("", False, "states no serial number (AGFHC never does): it may be of other devices"),
         ("SIM00000000 SIM00000007", False, "does not hold the device with the serial number SIM00000001"),
         ("SIM00000000 SIM00000001", True, "was made before this host was booted: run the diagnostic again"),
     ],
@@ -181,6 +186,33 @@ def test_a_given_file_that_holds_no_output_is_refused_before_anything_is_measure
     assert says in ran.out
 
 
+# -- what a run does with it
+
+
+def test_a_given_output_counts_whatever_level_a_file_requires_it_at(folder: Path) -> None:
+    text = OWN.replace("levels: [quick]", "levels: [long]")
+    (folder / "own.yaml").write_text(text, encoding="utf-8")
+    ran = run(folder, "hang", f"--accel-diag={given(folder, 'fail')}")
+    assert ran.statuses("diag.vendor") == {"gpu0": "FAIL", "gpu1": "PASS"}
+    assert main(["judge", str(ran.folder)]) == 1, "nor does judging it again lose it"
+
+
+def test_own_tests_choose_a_level_and_read_what_it_says(folder: Path) -> None:
+    as_user.write(
+        folder,
+        test_own="""
+        @pytest.mark.parametrize("level", [1, 2])
+        def test_diagnostic(accel_check, level):
+            (verdict,) = accel_check(probes.vendor_diagnostic, level=level)
+            assert verdict.value.startswith(("pass", "memory: "))
+    """,
+    )
+    ran = run(folder, "fail", f"--accel-with={folder / 'test_own.py'}", chosen="test_diagnostic")
+    values = [ran.measurements(f"diag.vendor@level={level}", "gpu1")[0]["value"] for level in (1, 2)]
+    assert values == ["memory: A GPU memory fault was found on GPU 1"] * 2
+    assert (ran.folder / "logs/dcgmi-2").is_dir(), "each call has a folder of its own"
+
+
 # -- the bug report, and the packet for the supplier
 
 
@@ -194,6 +226,18 @@ def test_the_packet_of_a_rejected_device_holds_the_outputs_of_the_vendors_progra
         names = packed.getnames()
     assert {"claim/record/vendor-diagnostic.json", "claim/record/vendor-bug-report.log.gz"} <= set(names)
     assert "memory: A GPU memory fault was found on GPU 1" in capsys.readouterr().out
+
+
+def test_an_interrupted_bug_report_takes_no_rejection_back(folder: Path) -> None:
+    program(folder / "bin/nvidia-bug-report.sh", "#!/bin/sh\necho begun\nexec sleep 60\n")
+    process, place = started(folder, "fail", "--accel-bug-report")
+    with process:
+        printed = place / "logs/nvidia-bug-report.sh/printed.txt"
+        until(lambda: printed.exists() and printed.read_text() == "begun\n")
+        process.send_signal(signal.SIGINT)
+    found = json.loads((place / "record.json").read_text())
+    assert (process.returncode, found["closing"]["result"]) == (1, "REJECTED")
+    assert "no bug report of the vendor: it was interrupted" in found["notes"]
 
 
 def test_a_node_that_holds_gets_no_bug_report_and_one_without_the_program_says_so(folder: Path) -> None:

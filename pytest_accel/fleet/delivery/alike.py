@@ -72,7 +72,7 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
     """
     products, platform = Counter(device.product for device in run.devices), run.info.get("platform", "no platform")
     boards = " and ".join(f"{number} x {product}" for product, number in sorted(products.items()))
-    of_host = [(each.metric, each.value) for each in run.measurements if each.subject == NODE]
+    of_host = [(fact.metric, fact.value) for fact in run.measurements if fact.subject == NODE]
     of_node = {KIND: f"{boards} on {platform}", **run.software, **dict(of_host)}
     stated: list[tuple[str, str, object]] = []
     for metric in dict.fromkeys((*FACTS, *demanded)):
@@ -80,7 +80,7 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
         for device in run.devices if metric in FACT_METRICS else ():
             maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
             stated.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
-    known = grouped((each for each in stated if each[2] is not None), lambda each: each[0])
+    known = grouped((row for row in stated if row[2] is not None), lambda row: row[0])
     return {key: {subject: str(value) for _, subject, value in some} for key, some in known.items()}
 
 
@@ -93,24 +93,24 @@ def common(nodes: Sequence[NodeRecord]) -> list[str]:
 
 def unlike(nodes: Sequence[NodeRecord]) -> list[Unlike]:
     """Return in what the nodes of a delivery differ: the kinds of nodes, then facts and figures of each kind."""
-    found = [*_in_fact(KIND, nodes)]
+    findings = [*_in_fact(KIND, nodes)]
     for alike in grouped(nodes, lambda node: node.facts[KIND][NODE]).values():
         for key in dict.fromkeys(key for node in alike for key in node.facts):
-            found += _in_fact(key, [node for node in alike if key in node.facts])
-        found += _in_figures(alike)
-    return found
+            findings += _in_fact(key, [node for node in alike if key in node.facts])
+        findings += _in_figures(alike)
+    return findings
 
 
-def against(node: NodeRecord, found: Iterable[Unlike]) -> NodeRecord:
+def against(node: NodeRecord, findings: Iterable[Unlike]) -> NodeRecord:
     """Return a node with what rejects it because it is unlike the others."""
-    own = [each for each in found if each.rejects and node.name in each.nodes]
+    own = [finding for finding in findings if finding.rejects and node.name in finding.nodes]
     rejections = [*node.rejections]
-    for each in own:
-        code = of_metric(each.metric)
-        for device in map(node.by_uuid.get, each.subjects):
+    for finding in own:
+        code = of_metric(finding.metric)
+        for device in map(node.by_uuid.get, finding.subjects):
             where = (device.uuid, place_of(device), device.serial or "") if device else (NODE, NODE, "")
-            rejections.append(Rejection(*where, each.metric, f"{code.code} {code.name}", each.words, code.do))
-    line = f"{node.line}; REJECTED here: {'; '.join(each.words for each in own)}"
+            rejections.append(Rejection(*where, finding.metric, f"{code.code} {code.name}", finding.words, code.do))
+    line = f"{node.line}; REJECTED here: {'; '.join(finding.words for finding in own)}"
     return replace(node, result=Result.REJECTED, line=line, rejections=rejections) if own else node
 
 
@@ -134,8 +134,8 @@ def _in_fact(key: str, nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
 
     def apart(node: NodeRecord) -> tuple[str, ...]:
         """Return the devices with another value, if other devices of the node have the usual one."""
-        found = tuple(uuid for uuid, value in node.facts[key].items() if value != usual)
-        return found if len(found) < len(node.facts[key]) else ()
+        other = tuple(uuid for uuid, value in node.facts[key].items() if value != usual)
+        return other if len(other) < len(node.facts[key]) else ()
 
     odd = (node for node in nodes if text_of[node.name] != usual)
     for (text, uuids), of in grouped(odd, lambda node: (text_of[node.name], apart(node))).items():
@@ -159,11 +159,11 @@ def _apart(value: str, usual: str) -> Sequence[str]:
 def _in_figures(nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
     """Yield the nodes of a kind, and the devices, that are behind their like, the metrics of a family together."""
     keys = dict.fromkeys(key for node in nodes for key in node.figures)
-    found = [each for key in keys for each in _in_figure(key, [node for node in nodes if key in node.figures])]
-    for (family, *_), of in grouped(found, lambda each: (each[0], each[1].nodes, each[1].subjects)).items():
-        worst = sorted((each for _, each in of), key=lambda each: -float(each.value))
-        words = f"{worst[0].words} in {family} ({listed([each.metric for each in worst])})"
-        yield worst[0]._replace(words=words, rejects=any(each.rejects for each in worst))
+    pairs = [pair for key in keys for pair in _in_figure(key, [node for node in nodes if key in node.figures])]
+    for (family, *_), of in grouped(pairs, lambda pair: (pair[0], pair[1].nodes, pair[1].subjects)).items():
+        worst = sorted((finding for _, finding in of), key=lambda finding: -float(finding.value))
+        words = f"{worst[0].words} in {family} ({listed([finding.metric for finding in worst])})"
+        yield worst[0]._replace(words=words, rejects=any(finding.rejects for finding in worst))
 
 
 def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unlike]]:
@@ -173,14 +173,19 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
     """
     of_nodes = {(node.name, NODE): median(node.figures[key].values()) for node in nodes}
     of_devices = {(node.name, uuid): value for node in nodes for uuid, value in node.figures[key].items()}
-    behind = {**_distances(key, of_devices), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
+    behind = (
+        {**_beside_place(key, of_devices, nodes), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
+    )
     for node in nodes if behind else ():
-        found = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
-        if NODE not in found and 2 * len(found) > len(node.figures[key]):
-            found = {NODE: sorted(found.values(), key=lambda far: far.lost)[(len(found) - 1) // 2], **found}
-        whole, metric = found.get(NODE), parts_of(key)[0]
-        known = {each.uuid for each in node.rejections if each.metric == metric}
-        for uuid, far in found.items():
+        losses = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
+        if NODE not in losses and 2 * len(losses) > len(node.figures[key]):
+            losses = {
+                NODE: sorted(losses.values(), key=lambda far: far.lost)[(len(losses) - 1) // 2],
+                **losses,
+            }
+        whole, metric = losses.get(NODE), parts_of(key)[0]
+        known = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
+        for uuid, far in losses.items():
             worse = whole is None or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed
             if uuid not in known and (uuid == NODE or worse):
                 place = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
@@ -190,6 +195,21 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
                 yield far.family, Unlike(metric, (node.name,), (uuid,), far.lost, middle, count, words, rejects)
 
 
+def _beside_place(
+    key: str, of_devices: Mapping[tuple[str, str], float], nodes: Sequence[NodeRecord]
+) -> dict[tuple[str, str], Distance]:
+    """Return the distances of devices that count, also beside those of other nodes in the same place.
+
+    A place may have a slower path: then all nodes are alike.
+    """
+    index_of = {device.uuid: device.index for node in nodes for device in node.devices}
+    places = grouped(of_devices, lambda device: index_of.get(device[1]))
+    usual = {index: median(of_devices[device] for device in devices) or 1.0 for index, devices in places.items()}
+    shares = {device: value / usual[index_of.get(device[1])] for device, value in of_devices.items()}
+    beside = _distances(key, shares)
+    return {device: far for device, far in _distances(key, of_devices).items() if device in beside}
+
+
 def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:
     """Return the distances that count behind the median of some values, whose spread is estimated from them."""
     metric, unit, _ = parts_of(key)
@@ -197,4 +217,4 @@ def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:
     spread = deviation([*values.values()], middle) / middle
     reference = Reference("fleet", middle, len(values), spread, freedom=freedom)
     far = {place: distance(value, unit, family_of(metric, unit), reference) for place, value in values.items()}
-    return {place: each for place, each in far.items() if each and each.status is not Status.PASS}
+    return {place: loss for place, loss in far.items() if loss and loss.status is not Status.PASS}

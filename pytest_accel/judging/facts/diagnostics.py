@@ -19,8 +19,8 @@ def measured(report: Report | str, devices: Sequence[Device], level: int) -> Ite
     """Yield the measurement of each device by the report of a diagnostic at a level, or by why there is none."""
     for device in devices:
         own = [] if isinstance(report, str) else _of_device(report, device)
-        failed, noticed = _words(own, "fail"), _words(own, "note", "pass")
-        why = report if isinstance(report, str) else "" if failed else _untested(own, level)
+        failed, noticed = _words(own, "fail"), "; ".join(filter(None, (_words(own, "note", "pass"), _skipped(own))))
+        why = report if isinstance(report, str) else "" if failed else _untested(report, own, level)
         yield Measurement(
             METRIC,
             device.uuid,
@@ -34,17 +34,25 @@ def measured(report: Report | str, devices: Sequence[Device], level: int) -> Ite
 
 def _of_device(report: Report, device: Device) -> list[TestResult]:
     """Return the results of a device, which the program calls by an index, and those of the node."""
-    index = next((each for each, serial in report.serials.items() if serial == device.serial), str(device.index))
-    return [result for result in report.results if result.device in ("", index)]
+    indices = {index for index, serial in report.serials.items() if serial == device.serial}
+    if not (device.serial and report.serials):
+        indices = {str(device.index)}
+    return [result for result in report.results if not result.device or result.device in indices]
 
 
 def _words(results: Sequence[TestResult], *outcomes: str) -> str:
     """Return the tests with one of the outcomes and the words of the program; a test that passes has seldom any."""
     told = [result for result in results if result.outcome in outcomes and (result.words or result.outcome != "pass")]
-    return "; ".join(f"{result.test}: {result.words or result.outcome}" for result in told)
+    return "; ".join(f"{result.test}: {result.words or 'it failed, without a reason'}" for result in told)
 
 
-def _untested(results: Sequence[TestResult], level: int) -> str:
+def _skipped(results: Sequence[TestResult]) -> str:
+    """Return the tests of the hardware that were skipped; empty if none was."""
+    skipped = [result.test for result in results if result.hardware and result.outcome == "skip"]
+    return f"skipped: {', '.join(dict.fromkeys(skipped))}" if skipped else ""
+
+
+def _untested(report: Report, results: Sequence[TestResult], level: int) -> str:
     """Return why a device without a failure has not passed either; empty if it has.
 
     From level 2 on, a test of the hardware has to have passed: where a setting stops the program, and on a product that
@@ -52,8 +60,11 @@ def _untested(results: Sequence[TestResult], level: int) -> str:
     """
     if undone := _words(results, "untested"):
         return f"could not be tested: {undone}"
-    hardware = [result for result in results if result.hardware and result.device]
-    if level > 1 and not any(result.outcome == "pass" for result in hardware):
-        skipped = ", ".join(dict.fromkeys(result.test for result in hardware)) or "none is in its output"
-        return f"no test of the hardware was run: {skipped}"
-    return "" if results else "its output does not name the device"
+    own = [result for result in results if result.device]
+    if not own and any(result.device and result.outcome == "pass" for result in report.results):
+        return "its output does not name the device"
+    passed = any(result.hardware and result.outcome == "pass" for result in own)
+    if (level > 1 and not passed) or (report.level is not None and report.level < level):
+        reached = f"tests of level {report.level or 1} were run" if passed else "no test of the hardware was run"
+        return "; ".join(filter(None, (f"{reached}, level {level} is required", _skipped(own))))
+    return ""

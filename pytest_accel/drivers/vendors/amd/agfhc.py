@@ -14,33 +14,28 @@ from typing import Any
 from pytest_accel.core.printable import printable
 from pytest_accel.drivers.diagnostics import NoReport, Outcome, Report, TestResult
 
-RECIPE = re.compile(r"all_lvl([1-5])")
-"""The recipes of a level, which take about 5, 10, 30, 60 and 120 minutes."""
 OUTCOMES: Mapping[str, Outcome] = {"passed": "pass", "skipped": "skip", "queued": "skip"}
 MOST = 500
 """Characters of the words of a test."""
 
 
 def arguments(level: int, indices: Sequence[int]) -> list[str]:
-    """Return the arguments of `agfhc` for the recipe of a level on devices; all devices without any."""
-    chosen = ["-i", *map(str, indices)] if indices else []
-    return ["-r", f"all_lvl{level}", *chosen, "-o", "."]
+    """Return the arguments of `agfhc` for the recipe of a level on devices: about 5, 10, 30, 60 and 120 minutes."""
+    return ["-r", f"all_lvl{level}", "-i", *map(str, indices), "-o", "."]
 
 
 def read(text: str) -> Report:
     """Return what the results say. Raises NoReport for a text without any."""
     try:
         found = dict(json.loads(text))
-        asked = found.get("program_args") or {}
-        devices = [_index(name) for name in asked.get("device_ids") or ()]
+        devices = [_index(name) for name in (found.get("program_args") or {}).get("device_ids") or ()]
         tests = (found.get("test_results") or {}).values()
         results = [result for test in tests for result in _results(test, devices)]
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise NoReport("results.json is damaged") from None
     if not results:
         raise NoReport("results.json has no result")
-    recipe = RECIPE.search(json.dumps(asked))
-    return Report(results, int(recipe[1]) if recipe else 1)
+    return Report(results)
 
 
 def _results(test: Mapping[str, Any], devices: Sequence[str]) -> Iterator[TestResult]:

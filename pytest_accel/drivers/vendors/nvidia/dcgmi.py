@@ -37,23 +37,28 @@ MOST = 500
 
 
 def arguments(level: int, indices: Sequence[int]) -> list[str]:
-    """Return the arguments of `dcgmi` for a level (-r) on devices; all devices without any."""
-    chosen = ["-i", ",".join(map(str, indices))] if indices else []
-    return ["diag", "-r", str(level), "-j", *chosen]
+    """Return the arguments of `dcgmi` for a level (-r) on devices."""
+    return ["diag", "-r", str(level), "-j", "-i", ",".join(map(str, indices))]
 
 
 def read(text: str) -> Report:
     """Return what the output says. Raises NoReport for one without results."""
     documents = _json(text)
     inner = [document[name] for document in documents for name in document if re.fullmatch(NAME, name)]
-    results = [result for one in inner for result in _results(one)]
+    results = [result for part in inner for result in _results(part)]
+    stopped = [
+        part[key] for part in _mappings([*inner, *documents]) for key in ("runtime_error", "Warning") if key in part
+    ]
+    words = [printable(str(text).strip(), MOST) for text in stopped]
     if not results:
-        said = [one.get(key) for one in _mappings([*inner, *documents]) for key in ("runtime_error", "Warning")]
-        raise NoReport(printable(str(next(filter(None, said), "it has no result")).strip(), MOST))
-    names = {re.sub(r"\W", "_", result.test.lower()) for result in results}
+        raise NoReport(next(filter(None, words), "it has no result"))
+    ran = {re.sub(r"\W", "_", result.test.lower()) for result in results if result.outcome != "skip"}
+    reached, level = {LEVELS[name] for name in ran & LEVELS.keys()}, 1
+    while level + 1 in reached:
+        level += 1
     stated = [pair for document in documents for pair in _serials(document)]
     serials = {index: serial for index, serial in stated if re.fullmatch(r"\w+", serial)}
-    return Report(results, max([1, *(LEVELS[name] for name in names & LEVELS.keys())]), serials)
+    return Report([*results, *(TestResult("dcgmi", "untested", text) for text in words)], level, serials)
 
 
 def _json(text: str) -> list[Mapping[str, Any]]:
@@ -70,14 +75,14 @@ def _json(text: str) -> list[Mapping[str, Any]]:
 
 def _mappings(stated: object) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings of a list. Some versions leave empty places in their lists."""
-    yield from (each for each in (stated if isinstance(stated, list) else ()) if isinstance(each, Mapping))
+    yield from (part for part in (stated if isinstance(stated, list) else ()) if isinstance(part, Mapping))
 
 
-def _serials(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _serials(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield index and serial number of each GPU that states one."""
-    for stated in _mappings([found.get("GPU Device Serials")]):  # before 4.0
+    for stated in _mappings([document.get("GPU Device Serials")]):  # before 4.0
         yield from ((str(index), str(serial)) for index, serial in stated.items())
-    for group in _mappings(found.get("entity_groups")):
+    for group in _mappings(document.get("entity_groups")):
         if group.get("entity_group") == "GPU":
             entities = _mappings(group.get("entities"))
             yield from ((str(entity.get("entity_id")), str(entity.get("serial_num", ""))) for entity in entities)
@@ -90,10 +95,15 @@ def _results(inner: object) -> Iterator[TestResult]:
         hardware = category.get("category") != DEPLOYMENT
         for test in _mappings(category.get("tests")):
             results, name = [*_mappings(test.get("results"))], printable(str(test.get("name")), MOST)
+            results = [part for result in results for part in ([result] if hardware else _by_error(result))]
             failed = [result for result in results if _failed(result)]
-            if not failed:  # then the summary alone may fail, by an error that is of no device
-                failed = [*filter(_failed, _mappings([test.get("test_summary")]))]
-                results += failed
+            seen = [error for result in results for error in _mappings(result.get("warnings"))]
+            for summary in filter(
+                _failed, _mappings([test.get("test_summary")])
+            ):  # it has the errors of no device, too
+                others = [error for error in _mappings(summary.get("warnings")) if error not in seen]
+                failed += [{**summary, "warnings": others}] if others or not failed else []
+            results = [*(result for result in results if not _failed(result)), *failed]
             explained = any(map(_words, failed))
             for result in results:
                 beside = explained and not _words(result)  # it names all devices, and gives a reason for others
@@ -106,11 +116,22 @@ def _failed(result: Mapping[str, Any]) -> bool:
     return str(result.get("status")).lower() == "fail"
 
 
+def _by_error(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a check of the software for each of its errors. Version 3.3 names the device of the last error alone."""
+    errors = [*_mappings(result.get("warnings"))]
+    if "entity_group" in result or not errors:
+        yield result
+        return
+    for error in errors:
+        named = re.search(r"\bGPU (\d+)", _words({"warnings": [error]}))
+        yield {**result, "warnings": [error], "gpu_id": named[1] if named else result.get("gpu_id", "")}
+
+
 def _devices(result: Mapping[str, Any]) -> Sequence[str]:
     """Return the indices of the GPUs of a result. Earlier versions name them by `gpu_id` or `gpu_ids`: "0,1"."""
     if "entity_group" in result:  # a CPU or a switch is of the node
         return [str(result.get("entity_id"))] if result["entity_group"] == "GPU" else [""]
-    return re.findall(r"\d+", str(result.get("gpu_id", result.get("gpu_ids", "")))) or [""]
+    return re.findall(r"(?<![-\d])\d+", str(result.get("gpu_id", result.get("gpu_ids", "")))) or [""]
 
 
 def _outcome(result: Mapping[str, Any], *, of_device: bool, beside: bool) -> Outcome:
@@ -125,8 +146,7 @@ def _outcome(result: Mapping[str, Any], *, of_device: bool, beside: bool) -> Out
     if status not in ("pass", "fail"):
         return "skip"
     if errors and all(map(_of_software, errors)):
-        configured = all(error.get("error_severity") == CONFIGURED for error in errors)
-        return "note" if configured or not of_device else "untested"
+        return "untested" if of_device else "note"
     if status == "pass":
         return "pass"
     if not errors and not of_device:
@@ -144,5 +164,5 @@ def _words(result: Mapping[str, Any]) -> str:
     """Return the words on what is wrong: a text, texts, or mappings whose key is `warnings` in some versions."""
     said = result.get("warnings") or []
     said = said if isinstance(said, list) else [said]
-    texts = [one.get("warning", one.get("warnings")) if isinstance(one, Mapping) else one for one in said]
+    texts = [error.get("warning", error.get("warnings")) if isinstance(error, Mapping) else error for error in said]
     return printable("; ".join(" ".join(str(text).split()).rstrip(".") for text in texts), MOST)
