@@ -98,11 +98,11 @@ def _results(inner: object) -> Iterator[TestResult]:
             results = [part for result in results for part in ([result] if hardware else _by_error(result))]
             failed = [result for result in results if _failed(result)]
             seen = [error for result in results for error in _mappings(result.get("warnings"))]
-            for summary in filter(
+            for overall in filter(
                 _failed, _mappings([test.get("test_summary")])
             ):  # it has the errors of no device, too
-                others = [error for error in _mappings(summary.get("warnings")) if error not in seen]
-                failed += [{**summary, "warnings": others}] if others or not failed else []
+                others = [error for error in _mappings(overall.get("warnings")) if error not in seen]
+                failed += [{**overall, "warnings": others}] if others or not failed else []
             results = [*(result for result in results if not _failed(result)), *failed]
             explained = any(map(_words, failed))
             for result in results:
