@@ -98,9 +98,8 @@ def _results(inner: object) -> Iterator[TestResult]:
             results = [part for result in results for part in ([result] if hardware else _by_error(result))]
             failed = [result for result in results if _failed(result)]
             seen = [error for result in results for error in _mappings(result.get("warnings"))]
-            for overall in filter(
-                _failed, _mappings([test.get("test_summary")])
-            ):  # it has the errors of no device, too
+            # the summary has the errors that are of no device, too
+            for overall in filter(_failed, _mappings([test.get("test_summary")])):
                 others = [error for error in _mappings(overall.get("warnings")) if error not in seen]
                 failed += [{**overall, "warnings": others}] if others or not failed else []
             results = [*(result for result in results if not _failed(result)), *failed]
