@@ -36,7 +36,7 @@ DEVICE_FACTS = {name: fact for facts in GROUPS.values() for name, fact in facts.
 NOW = GROUPS["State at the moment"]
 
 LESS_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "less"} | {
-    *("host.cpus", "host.memory", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate")
+    *("host.cpus", "host.memory", "host.nvme", "host.numa_nodes", "host.nics", "host.nics_active", "host.nic_rate")
 }
 """Facts of which a smaller value is a loss."""
 MORE_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "more"} | {

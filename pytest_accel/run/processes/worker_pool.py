@@ -122,10 +122,12 @@ class WorkerPool:
                 worker.kill("a program of the vendor has the devices to itself")
                 self._ended(group, worker)
         self._ranks = []
-        with self.timeline.on("measuring"):
-            yield
-        self.progress.done()
-        self._count(metric)
+        try:
+            with self.timeline.on("measuring"):
+                yield
+        finally:
+            self.progress.done()
+            self._count(metric)
 
     def count_links(self) -> None:
         """Read the counters of the links, unless nothing was measured since they were read."""
