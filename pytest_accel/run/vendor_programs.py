@@ -31,13 +31,15 @@ from pytest_accel.run.setup import Asked, Found
 
 STOPPING_SECONDS = 30.0
 """Seconds that a program has to end after an interrupt; `dcgmi` waits 25 s for its load to end."""
-START = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 2, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
-"""The program of `python` that has the kernel interrupt what it becomes when pytest ends (PR_SET_PDEATHSIG, SIGINT)."""
+START = (
+    "import ctypes, os, signal, sys; signal.signal(2, signal.SIG_DFL); "
+    "ctypes.CDLL(None).prctl(1, 2, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""The program of `python` that has the kernel interrupt what it becomes when pytest ends (PR_SET_PDEATHSIG, SIGINT). A
+job in the background of a shell ignores interrupts, and what it starts does, too."""
 
 BUG_REPORT_SECONDS = 900.0
 """Seconds that the vendor's bug report may take; on a sick device it may never end."""
-GZIP = b"\x1f\x8b"
-"""The first bytes of a packed file (RFC 1952)."""
 
 Tick = Callable[[float], None]
 """A function that is called a few times a second with the seconds that a program has run."""
@@ -125,7 +127,7 @@ class VendorPrograms:
             return f"no bug report of the vendor: {why}"
         except KeyboardInterrupt:  # the node is rejected all the same
             return "no bug report of the vendor: it was interrupted"
-        name = record.BUG_REPORTS[not raw.startswith(GZIP)]
+        name = record.BUG_REPORTS[not raw.startswith(b"\x1f\x8b")]  # a packed file begins so (RFC 1952)
         self._folder.keep(name, raw)
         return f"the vendor's bug report is {name} beside the record"
 

@@ -234,7 +234,7 @@ def test_an_interrupted_bug_report_takes_no_rejection_back(folder: Path) -> None
     with process:
         printed = place / "logs/nvidia-bug-report.sh/printed.txt"
         until(lambda: printed.exists() and printed.read_text() == "begun\n")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
     found = json.loads((place / "record.json").read_text())
     assert (process.returncode, found["closing"]["result"]) == (1, "REJECTED")
     assert "no bug report of the vendor: it was interrupted" in found["notes"]

@@ -105,6 +105,19 @@ API cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublas
                                 const void*, void*, cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t) {
   return multiply(of(handle)->stream, m, n, k, name_of(type));
 }
+API cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t, cublasOperation_t, int m, int n,
+                                            int k, const float*, const float*, int, long long, const float*, int,
+                                            long long, const float*, float*, int, long long, int batches) {
+  bool tf32 = of(handle)->math == CUBLAS_TF32_TENSOR_OP_MATH;
+  return multiply(of(handle)->stream, m, 1.0 * n * batches, k, tf32 ? "TFLOPS_TF32" : "TFLOPS_FP32");
+}
+API cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t, cublasOperation_t, int m, int n,
+                                             int k, const void*, const void*, cudaDataType type, int, long long,
+                                             const void*, cudaDataType, int, long long, const void*, void*,
+                                             cudaDataType, int, long long, int batches, cublasComputeType_t,
+                                             cublasGemmAlgo_t) {
+  return multiply(of(handle)->stream, m, 1.0 * n * batches, k, name_of(type));
+}
 API cublasStatus_t cublasDdot_v2(cublasHandle_t handle, int n, const double*, int, const double*, int, double*) {
   return dot(of(handle), 16.0 * n);
 }
