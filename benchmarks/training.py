@@ -1,4 +1,4 @@
-"""What does a training step cost beside a plain loop, and are its faults seen? On ranks that are processes here.
+"""Compares a training step with a plain loop, and shows that its faults are seen. The ranks are processes here.
 
     python benchmarks/training.py --ranks 2 4 --turns 4
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["pass", "fail", "note", "untested", "skip"]
-"""What a test says of a device. "note": it warns, or found only a setting of the machine, such as persistence mode.
+"""The outcome of a test. "note": it warns, or found only a setting of the machine, such as persistence mode.
 "untested": it could not be done, for a fault of the software."""
 
 
@@ -23,15 +23,15 @@ class TestResult:
     """The index by which the program calls the device."""
     hardware: bool = True
     """False for a test of drivers, libraries and settings."""
+    level: int | None = None
+    """The least level that runs the test; None if the program states no test by level."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the output of a diagnostic says."""
+    """The results in the output of a diagnostic."""
 
     results: Sequence[TestResult]
-    level: int | None = None
-    """The highest level whose tests were run, with those of all lower ones; None if the output does not tell."""
     serials: Mapping[str, str] = field(default_factory=dict)
     """The serial number of each device, by its index, as far as the program states them."""
 

@@ -58,7 +58,7 @@ def delivered(number: int, *, lacks: float = 0.0, of: str = "stream.triad", **fa
 
 
 def kept(one: Run, demanded: tuple[str, ...] = ()) -> NodeRecord:
-    """What a delivery keeps of a record."""
+    """The part of a record that a delivery keeps."""
     facts, summary = alike.facts_of(one, demanded), summaries.summary(one)
     return NodeRecord(**vars(summary), name=one.info["host"], facts=facts, demanded=demanded)
 

@@ -1,4 +1,4 @@
-"""What outputs of a vendor's diagnostic become: published ones, and documents as the source of the tool writes them."""
+"""The verdicts on outputs of a vendor's diagnostic: published ones, and ones that follow the source of the tool."""
 
 from __future__ import annotations
 

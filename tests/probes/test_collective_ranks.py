@@ -167,7 +167,7 @@ WRONG_STEPS: Mapping[str, tuple[Sequence[int], Mapping[str, Any]]] = {
 
 
 def _with(names: Mapping[str, Any], step: Callable[[], Any]) -> str:
-    """What is found wrong in a step, with other names in torch beneath it."""
+    """The mistake that is found in a step, with other names in torch beneath it."""
     with pytest.MonkeyPatch.context() as patch:
         for name, other in names.items():
             patch.setattr(f"torch.{name}", other)

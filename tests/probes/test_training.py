@@ -92,7 +92,7 @@ def test_a_bit_that_flips_in_one_gradient_later_is_seen(device: Compute, monkeyp
     steps = []
 
     class Flips(torch.optim.AdamW):
-        """What the gradients hold when the optimizer has used them: from the second step on one bit is wrong."""
+        """Flip one bit of the gradients after the optimizer has used them, from the second step on."""
 
         def step(self, *more: Any) -> None:  # type: ignore[override]
             super().step(*more)

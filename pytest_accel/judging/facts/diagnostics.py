@@ -55,16 +55,18 @@ def _skipped(results: Sequence[TestResult]) -> str:
 def _untested(report: Report, results: Sequence[TestResult], level: int) -> str:
     """Return why a device without a failure has not passed either; empty if it has.
 
-    From level 2 on, a test of the hardware has to have passed: where a setting stops the program, and on a product that
-    it does not support, it skips them all.
+    A test has to have been run, and from level 2 on one of the hardware has to have passed: where a setting stops the
+    program, and on a product that it does not support, it skips them all. Every level has tests of its own.
     """
     if undone := _words(results, "untested"):
         return f"could not be tested: {undone}"
     own = [result for result in results if result.device]
     if not own and any(result.device and result.outcome == "pass" for result in report.results):
         return "its output does not name the device"
-    passed = any(result.hardware and result.outcome == "pass" for result in own)
-    if (level > 1 and not passed) or (report.level is not None and report.level < level):
-        reached = f"tests of level {report.level or 1} were run" if passed else "no test of the hardware was run"
+    ran = [result for result in results if result.outcome != "skip"]
+    passed = any(level == 1 or (result.device and result.hardware and result.outcome == "pass") for result in ran)
+    missing = [lower for lower in range(2, level + 1) if not any(result.level in (lower, None) for result in ran)]
+    if missing or not passed:
+        reached = f"tests of level {missing[0] - 1} were run" if passed else "no test of the hardware was run"
         return "; ".join(filter(None, (f"{reached}, level {level} is required", _skipped(own))))
     return ""

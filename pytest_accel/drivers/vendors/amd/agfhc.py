@@ -14,7 +14,8 @@ from typing import Any
 from pytest_accel.core.printable import printable
 from pytest_accel.drivers.diagnostics import NoReport, Outcome, Report, TestResult
 
-OUTCOMES: Mapping[str, Outcome] = {"passed": "pass", "skipped": "skip", "queued": "skip"}
+OUTCOMES: Mapping[str, Outcome] = {"passed": "pass", "skipped": "skip", "failed": "pass"}
+"""The outcome of a state for the devices that the subject does not name. A test that is queued was never begun."""
 MOST = 500
 """Characters of the words of a test."""
 
@@ -44,15 +45,17 @@ def _results(test: Mapping[str, Any], devices: Sequence[str]) -> Iterator[TestRe
     The subject says whose a failure is: "GPU-00:GPU-01", SYSTEM (no GPU can be named), PROGRAM (a fault of the tool) or
     UNKNOWN.
     """
-    name, subject = printable(str(test.get("test")), MOST), str(test.get("primary_action_subject") or "UNKNOWN")
-    outcome = OUTCOMES.get(str(test.get("state")).lower())
+    name, state = (printable(str(test.get(key)), MOST) for key in ("test", "state"))
+    subject, failed = str(test.get("primary_action_subject") or "UNKNOWN"), state.lower() == "failed"
+    outcome = OUTCOMES.get(state.lower(), "untested")
     named = [_index(part) for part in subject.split(":") if part.startswith("GPU-")]
-    if outcome is None:
+    if failed:
         words = printable(f"{subject}: {test.get('primary_suggested_action') or 'no action stated'}", MOST)
-        failed: Outcome = "untested" if subject == "PROGRAM" else "fail"
-        yield from (TestResult(name, failed, words, device) for device in named or [""])
-    passed = [device for device in devices if outcome or (named and device not in named)]
-    yield from (TestResult(name, outcome or "pass", device=device) for device in passed)
+        blame: Outcome = "untested" if subject == "PROGRAM" else "fail"
+        yield from (TestResult(name, blame, words, device) for device in named or [""])
+    words = f"its state is {state}" if outcome == "untested" else ""
+    others = [device for device in devices if not failed or (named and device not in named)]
+    yield from (TestResult(name, outcome, words, device) for device in others)
 
 
 def _index(name: str) -> str:

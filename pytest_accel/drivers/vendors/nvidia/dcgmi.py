@@ -52,13 +52,8 @@ def read(text: str) -> Report:
     words = [printable(str(text).strip(), MOST) for text in stopped]
     if not results:
         raise NoReport(next(filter(None, words), "it has no result"))
-    ran = {re.sub(r"\W", "_", result.test.lower()) for result in results if result.outcome != "skip"}
-    reached, level = {LEVELS[name] for name in ran & LEVELS.keys()}, 1
-    while level + 1 in reached:
-        level += 1
-    stated = [pair for document in documents for pair in _serials(document)]
-    serials = {index: serial for index, serial in stated if re.fullmatch(r"\w+", serial)}
-    return Report([*results, *(TestResult("dcgmi", "untested", text) for text in words)], level, serials)
+    serials = {index: serial for part in documents for index, serial in _serials(part) if re.fullmatch(r"\w+", serial)}
+    return Report([*results, *(TestResult("dcgmi", "untested", text) for text in words)], serials)
 
 
 def _json(text: str) -> list[Mapping[str, Any]]:
@@ -95,6 +90,7 @@ def _results(inner: object) -> Iterator[TestResult]:
         hardware = category.get("category") != DEPLOYMENT
         for test in _mappings(category.get("tests")):
             results, name = [*_mappings(test.get("results"))], printable(str(test.get("name")), MOST)
+            level = LEVELS.get(re.sub(r"\W", "_", name.lower()), 1)
             results = [part for result in results for part in ([result] if hardware else _by_error(result))]
             failed = [result for result in results if _failed(result)]
             seen = [error for result in results for error in _mappings(result.get("warnings"))]
@@ -108,7 +104,7 @@ def _results(inner: object) -> Iterator[TestResult]:
                 beside = explained and not _words(result)  # it names all devices, and gives a reason for others
                 outcome = _outcome(result, of_device=hardware or name in OF_DEVICE, beside=beside)
                 for device in _devices(result):
-                    yield TestResult(name, outcome, _words(result), device, hardware)
+                    yield TestResult(name, outcome, _words(result), device, hardware, level)
 
 
 def _failed(result: Mapping[str, Any]) -> bool:
