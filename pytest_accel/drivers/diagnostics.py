@@ -36,6 +36,10 @@ class Report:
     """The serial number of each device, by its index, as far as the program states them."""
 
 
+MOST = 500
+"""The most characters that are kept of the words of a test."""
+
+
 class NoReport(Exception):
     """There are no results; the text says why, in the words of the program where it has any."""
 

@@ -32,6 +32,7 @@ OF_PRODUCTS = 0.58
 """The rate of a step as a share of that of a large product, for a simulated node: 400 TFLOPS for each H100 with bf16
 (Llama 3, arXiv 2407.21783, table 4) of about 690."""
 SAME = "in the same training step the bits of"
+NOT_FINITE = "the loss of a training step is no finite number"
 SMALL = {"width": 32, "heads": 4, "sequence": 16, "batch": 2}
 
 
@@ -152,11 +153,13 @@ def training_step(
     The detail `bits` says so, or why nothing was compared: the library promises no order of additions, or torch knows
     no deterministic algorithm for an operation.
 
-    Raises NotApplicable for a width that is no multiple of `heads`.
+    Raises NotApplicable for a width that is no multiple of `heads`, WrongResult for a loss that is no finite number.
     """
     training = Training(device, dtype, width=width, heads=heads, sequence=sequence, batch=batch)
     with blas.deterministic(device.torch) as doubts:
-        first = training.sums(training.step())
+        first = training.sums(loss := training.step())
+    if not math.isfinite(loss):
+        raise WrongResult(NOT_FINITE)
     amount = operations(width=width, sequence=sequence, batch=batch) / 1e12
     how: dict[str, Any] = {"metric": "training.rate", "statistic": "median", "conditions": training.conditions}
     result = device.sample(training.step, amount=amount, unit="TFLOPS", **how)
@@ -192,7 +195,8 @@ def ddp_step(
     are summed, if the ranks are of one kind, and gradients and weights afterwards have to be the same to the bit on all
     ranks. The rank that differs from most is named.
 
-    Raises NotApplicable for a single device, WrongResult on a rank that differs from the majority.
+    Raises NotApplicable for a single device, WrongResult on a rank that differs from the majority, or
+    whose loss is no finite number.
     """
     torch = device.torch
     if device.world < 2:
@@ -206,12 +210,15 @@ def ddp_step(
     summed = training.sums(training.step(ddp))
     training.begin()
     with blas.deterministic(torch) as doubts, ddp.no_sync():
-        local = training.sums(training.backward(ddp))
+        local = training.sums(loss := training.backward(ddp))
     result.details["bits"], kind = bits_of(device, doubts)
-    sums = {"loss": local["loss"], "gradients": local["gradients"]} if kind else {}
+    sums = {"loss": local["loss"], "gradients": local["gradients"]}
     columns = _of_all_ranks(device, [zlib.crc32(kind.encode()), *sums.values(), summed["gradients"], summed["weights"]])
+    if not math.isfinite(loss):  # after the exchange: the other ranks wait for this one
+        raise WrongResult(NOT_FINITE)
     if len(set(columns[0])) > 1:
-        result.details["bits"] = "compared after the sum only: the ranks are of different kinds"
+        kind, result.details["bits"] = "", "compared after the sum only: the ranks are of different kinds"
+    if not kind:
         columns[1:-2], sums = [], {}
     for what, column in zip([*sums, "summed gradients", "new weights"], columns[1:], strict=True):
         common, count = Counter(column).most_common(1)[0]
@@ -240,11 +247,9 @@ def bits_of(device: Compute, doubts: Sequence[str]) -> tuple[str, str]:
 
 def _of_all_ranks(device: Compute, own: Sequence[int]) -> list[tuple[int, ...]]:
     """Return numbers of every rank, a tuple for each number, exchanged by the hosts."""
-    import torch.distributed as dist
-
     sent = device.torch.tensor(own)
     received = [device.torch.empty_like(sent) for _ in range(device.world)]
-    dist.all_gather(received, sent)
+    device.torch.distributed.all_gather(received, sent)
     return list(zip(*(numbers.tolist() for numbers in received), strict=True))
 
 

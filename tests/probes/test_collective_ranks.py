@@ -134,6 +134,13 @@ class _FlipsABit(torch.nn.Linear):
             self.weight.register_hook(_flipped_once)  # type: ignore[no-untyped-call]
 
 
+class _NoNumber(torch.nn.Linear):
+    """A layer that computes no number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * torch.nan
+
+
 def _flipped_once(gradient: torch.Tensor) -> torch.Tensor:
     wrong = gradient.clone()
     wrong.view(-1).view(torch.uint8)[8] ^= 1
@@ -161,6 +168,7 @@ WRONG_STEPS: Mapping[str, tuple[Sequence[int], Mapping[str, Any]]] = {
     "bit": ([FAULTY], {"nn.Linear": _FlipsABit}),
     "seed": ([FAULTY], {"manual_seed": _other_seed}),
     "two seeds": ([0, FAULTY], {"manual_seed": _other_seed}),
+    "no number": ([FAULTY], {"nn.Linear": _NoNumber, "version.hip": "a library without an order of additions"}),
     "sum": ([FAULTY], {"nn.parallel.DistributedDataParallel": _Twice}),
 }
 """Faults of a training step: the ranks that have it, and what takes the place of names of torch there."""
@@ -218,6 +226,12 @@ def test_a_step_of_training_is_timed_in_ms_and_compared_between_ranks(found: lis
 def test_the_rank_whose_step_has_other_bits_is_named(found: list[dict[str, Any]], fault: str, what: str) -> None:
     said = [answer["wrong step"][fault] for answer in found]
     text = f"in the same training step the bits of its {what} differ from those of 3 of 4 ranks"
+    assert said == [text if rank == FAULTY else "" for rank in range(WORLD)]
+
+
+def test_the_rank_whose_loss_is_no_number_is_named_where_its_bits_are_not_compared(found: list[dict[str, Any]]) -> None:
+    said = [answer["wrong step"]["no number"] for answer in found]
+    text = "the loss of a training step is no finite number"
     assert said == [text if rank == FAULTY else "" for rank in range(WORLD)]
 
 

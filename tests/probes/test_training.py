@@ -11,7 +11,7 @@ from probe_device import AtOnce, cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.device import blas
-from pytest_accel.probes.device.error_class import NotApplicable
+from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.probes.training import Training, operations
 
@@ -103,6 +103,16 @@ def test_a_bit_that_flips_in_one_gradient_later_is_seen(device: Compute, monkeyp
     monkeypatch.setattr(torch.optim, "AdamW", Flips)
     said = probes.training_step(device, **BLOCK).wrong
     assert said == "in the same training step the bits of its gradients differ from those of its first go"
+
+
+def test_a_loss_that_is_no_number_is_wrong_on_a_device_that_is_compared_with_none(
+    device: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", "a library without an order of additions")
+    monkeypatch.setattr(torch.nn.functional, "gelu", lambda x: x * torch.inf)
+    device.fast_paths = {"bf16": {"speed": 1.0, "why_not": ""}}
+    with pytest.raises(WrongResult, match="the loss of a training step is no finite number"):
+        probes.training_step(device, **BLOCK)
 
 
 def test_an_operation_without_a_deterministic_algorithm_is_said_and_not_judged(

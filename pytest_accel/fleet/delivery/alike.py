@@ -179,10 +179,7 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
     for node in nodes if behind else ():
         losses = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
         if NODE not in losses and 2 * len(losses) > len(node.figures[key]):
-            losses = {
-                NODE: sorted(losses.values(), key=lambda far: far.lost)[(len(losses) - 1) // 2],
-                **losses,
-            }
+            losses = {NODE: sorted(losses.values(), key=lambda far: far.lost)[(len(losses) - 1) // 2], **losses}
         whole, metric = losses.get(NODE), parts_of(key)[0]
         known = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
         for uuid, far in losses.items():

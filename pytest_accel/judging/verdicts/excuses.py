@@ -69,6 +69,5 @@ def doubted(verdict: Verdict, notes: Sequence[Note]) -> Verdict:
             verdict = verdict.because(note, status=Status.MARGINAL)
         elif note.kind == "doubt":
             verdict = verdict.worsened(Status.MARGINAL, note)
-    return verdict.because(
-        *(note for note in notes if note.kind in ("at", "during", "noticed") and verdict.value is not None)
-    )
+    told = [note for note in notes if note.kind in ("at", "during", "noticed") and verdict.value is not None]
+    return verdict.because(*told)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.printable import printable
-from pytest_accel.drivers.diagnostics import NoReport, Outcome, Report, TestResult
+from pytest_accel.drivers.diagnostics import MOST, NoReport, Outcome, Report, TestResult
 
 NAME = "DCGM (?:GPU )?Diagnostic"
 BEGINS = re.compile(rf'\{{\s*"{NAME}"\s*:')
@@ -32,8 +32,6 @@ SOFTWARE = (3, 4, 6, 7, 8, 16)
 OF_HARDWARE = (46, 95)
 """Errors that are of the hardware all the same: a narrow link (DCGM_FR_PCIE_WIDTH), which can be configured, and a
 failure of the extended utility diagnostics (DCGM_FR_EUD_TEST_FAILED)."""
-MOST = 500
-"""Characters of the words of a test."""
 
 
 def arguments(level: int, indices: Sequence[int]) -> list[str]:
