@@ -84,7 +84,10 @@ def _carry_out(plan: DrainPlan, nodes: Sequence[NodeResult], chosen: argparse.Na
     for node, why in plan.left:
         print(printable(f"left alone: {node}: {why}"))
     if plan.refused:
+        report = f"fleet report {shlex.quote(str(chosen.folder))}"
         print(printable(f"refused: {plan.refused}"), file=sys.stderr)
+        look = "health --all" if chosen.broken is not None else report
+        print(printable(f"look at the verdicts first: pytest-accel {look}"), file=sys.stderr)
         return exits.WRONG
     if chosen.yes:
         _apply(plan.steps, nodes, chosen.folder.absolute())

@@ -235,6 +235,7 @@ def begun(chosen: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
         reservation=chosen.reservation,
         sku=sku.name if sku else "",
         level=level,
+        named=bool(chosen.nodes),
         sbatch=_sbatch(chosen),
         idle=chosen.idle,
         after=getattr(chosen, "after", ""),
@@ -292,7 +293,8 @@ def _continued(fleet: FleetAsked, chosen: argparse.Namespace, folder: Path) -> F
     )
     for option, differs in other:
         if differs:
-            raise BadFile(f"{option}: {folder} was begun otherwise ({shlex.join(fleet.arguments)}); name a new folder")
+            asked = shlex.join(fleet.arguments)
+            raise BadFile(f"{option}: {folder} belongs to a run with other options ({asked}); name a new folder")
     reservation = chosen.reservation or fleet.reservation
     fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
     fleet = replace(fleet, sbatch=_sbatch(chosen) or fleet.sbatch, after=chosen.after or fleet.after)
@@ -348,16 +350,16 @@ def status(chosen: argparse.Namespace) -> int:
 
 
 def _look(watch: Watch) -> list[NodeResult]:
-    """Return the states, and say on standard error why the queue could not be asked."""
+    """Return the states, and say on standard error if the queue could not be asked."""
     found, problem = watch.look_anywhere()
     tell(problem)
     return found
 
 
 def tell(problem: str) -> None:
-    """Say on standard error why the queue could not be asked, if it could not."""
+    """Say on standard error that the queue could not be asked, if there was a problem with it."""
     if problem:
-        print(f"note: the states are those of the files alone: {problem}", file=sys.stderr)
+        print("note: Slurm does not answer; states are from the files", file=sys.stderr)
 
 
 def wait(chosen: argparse.Namespace) -> int:

@@ -514,7 +514,9 @@ def test_a_step_is_not_taken_on_a_node_that_changed() -> None:
     assert [each for each in other if not drain.changed(*each)] == []
 
 
-def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x") -> drain.DrainPlan:
+def plan_for(
+    wanted: int, ours: int, expected: int, ours_reason: str = "[accel] A401 gpu0 x", most: float = drain.MOST
+) -> drain.DrainPlan:
     """The plan for so many newly rejected nodes of a fleet, of which others were drained in earlier nights."""
     bad, out = [f"bad{place}" for place in range(wanted)], [f"out{place}" for place in range(ours)]
     nodes = rejected(*bad, of_all_nodes=expected - ours)
@@ -525,7 +527,7 @@ def plan_for(wanted: int, ours: int, expected: int, ours_reason: str = "[accel] 
         *(NodeState(name, "idle") for name in bad),
         *(NodeState(name, "drained", reason=ours_reason) for name in out),
     ]
-    return drain.plan_of(nodes, failed, now)
+    return drain.plan_of(nodes, failed, now, most)
 
 
 def test_a_mass_drain_is_refused_also_over_several_nights() -> None:
@@ -543,6 +545,10 @@ def test_a_mass_drain_is_refused_also_over_several_nights() -> None:
         (1, 1, 4): "1 node would be drained, and at most 1 of 4 nodes may be (--most=0.05), of which 1 is",
     }
     assert [each for each, refused in refusals.items() if refused not in plan_for(*each).refused] == []
+    allowing = {(6, 0, 100): "0.06", (6, 3, 100): "0.09", (1, 100, 2000): "0.0505", (7, 0, 30): "0.2334"}
+    for each, most in allowing.items():
+        assert plan_for(*each).refused.endswith(f"; --most={most} allows it")
+        assert not plan_for(*each, most=float(most)).refused
 
 
 def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:

@@ -236,13 +236,19 @@ def _limit(plan: DrainPlan, found: Mapping[str, Sequence[Failure]], ours: int, e
     may = f"at most {allowed} of {expected} nodes may be (--most={most:g})"
     of_which = f"of which {ours} {'is' if ours == 1 else 'are'} drained by us already"
     if wanted > allowed:
-        plan.refused = f"{would}, and {may}: look at the limits first"
+        plan.refused = f"{would}, and {may}; {_allowing(ours + wanted, expected)}"
     elif wanted and not room:
-        plan.refused = f"{would}, and {may}, {of_which}: repair and resume some, or allow more"
+        way_on = f"repair and resume some; {_allowing(ours + wanted, expected)}"
+        plan.refused = f"{would}, and {may}, {of_which}: {way_on}"
     elif wanted > room:
         worst = sorted(plan.steps, key=lambda step: -len(found[step.node]))[:room]
         plan.left += [(step.node, f"{may}, {of_which}") for step in plan.steps if step not in worst]
         plan.steps = worst
+
+
+def _allowing(drained: int, expected: int) -> str:
+    """Return which value of --most allows so many drained nodes."""
+    return f"--most={-(-10_000 * drained // expected) / 10_000:g} allows it"
 
 
 def plan_of_check(
@@ -267,7 +273,7 @@ def plan_of_check(
     elif len(lately) >= allowed:
         plan.refused = (
             f"health checks drained {len(lately)} of {len(now)} nodes within {age(within)}, "
-            f"and at most {allowed} may be (--most={most:g}): look at the limits first"
+            f"and at most {allowed} may be (--most={most:g}); {_allowing(len(lately) + 1, len(now))}"
         )
     else:
         plan.steps.append(Step(node, reason, state, tuple(drain_command(node, reason)), "drained"))

@@ -36,7 +36,7 @@ def _families(fleet: FleetAsked, nodes: Sequence[NodeResult], ledger: Ledger) ->
     open_ = [each for each in rejected if not _is_drained(each, ledger)]
     shown = [((*sku, ("node", each.node), ("devices", _devices(each))), 1.0) for each in open_]
     yield "accel_fleet_node_rejected", "1 for a rejected node that is not drained, with its devices.", shown
-    expected = [(sku, float(len(fleet.expected)))] if fleet.listed else []
+    expected = [(sku, float(sum(each.expected for each in nodes)))] if fleet.listed else []
     yield "accel_fleet_nodes_expected", "Nodes that the run is to judge.", expected
     simulated = float(sum(each.simulated for each in found))
     yield "accel_fleet_nodes_simulated", "Nodes whose result is simulated.", [(sku, simulated)]

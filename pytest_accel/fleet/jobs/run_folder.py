@@ -92,6 +92,8 @@ class FleetAsked:
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
     level: str = ""
     """The level that the records state; empty if only the arguments tell it (`level_of`)."""
+    named: bool = False
+    """True if --nodes named the nodes, so that others of the partition may be missing."""
     joint: bool = False
     """True if one job runs on all nodes together, as that of a fabric run does."""
     format: Literal[1] = 1

@@ -35,12 +35,12 @@ NOT_ALLOWED = ("invalid user id", "access/permission denied", "permission denied
 
 
 class SlurmError(WrongUse):
-    """An error of a program of Slurm; the message names the program, its arguments and what it said."""
+    """An error of a program of Slurm; the message is the command, if one is named, and its output."""
 
     def __init__(self, command: Sequence[str], said: str) -> None:
         self.said = printable(" ".join(said.split()), 500)
-        words = printable(" ".join(command), 300)
-        super().__init__(f"{words}: {self.said or 'failed without a message'}")
+        words = f"{printable(' '.join(command), 300)}: " if command else ""
+        super().__init__(f"{words}{self.said or 'failed without a message'}")
 
     @property
     def is_limit(self) -> bool:
@@ -113,7 +113,7 @@ def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float =
         )
     except FileNotFoundError:
         why = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
-        raise SlurmError(command, why) from None
+        raise SlurmError((), why) from None
     except subprocess.TimeoutExpired:
         raise SlurmError(command, f"no answer within {seconds:g} s") from None
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -131,27 +131,48 @@ def of_all(
     return [*found, *(each for each in _unexpected(fleet, results, now) if each.state is State.REJECTED)]
 
 
-def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]]) -> list[NodeResult]:
-    """Return the states of the last of some nights, given name and states of each, oldest first.
+def expected_in(fleets: Sequence[FleetAsked]) -> set[str]:
+    """Return the nodes that some runs expect, oldest first.
 
-    A node that any of them rejected is rejected until a later run accepts it, also if its job ran late.
+    A run without --nodes has all nodes of its partition: what it lacks was removed from Slurm, and is forgotten.
     """
-    last, now = {each.node for each in nights[-1][1]}, datetime.now(timezone.utc)
+    whole = {fleet.partition: at for at, fleet in enumerate(fleets) if not fleet.named}
+    kept = (fleet for at, fleet in enumerate(fleets) if at >= whole.get(fleet.partition, 0))
+    return {node.name for fleet in kept for node in fleet.expected}
+
+
+def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]], expected: Collection[str]) -> list[NodeResult]:
+    """Return the states of the expected nodes over some nights, given name and states of each, oldest first.
+
+    A node that any of them rejected is rejected until a later run accepts it, also if its job ran late. One that is
+    not expected is there only while it is rejected.
+    """
+    (last, nodes), now = nights[-1], datetime.now(timezone.utc)
+    in_last = {each.node for each in nodes}
     by_node = grouped(((name, each) for name, nodes in nights for each in nodes), lambda one: one[1].node)
-    found = (_standing(some, now, expected=node in last) for node, some in by_node.items())
-    return [each for each in found if each.node in last or each.state is State.REJECTED]
+    found = []
+    for node, some in by_node.items():
+        name, state = _standing(some, now)
+        state = replace(state, expected=node in expected, skipped=some[-1][1].skipped)
+        if name != last:
+            state = _from_night(state, name, "" if node in in_last else "; not in the last run")
+        found += [state] if state.expected or state.state is State.REJECTED else []
+    return found
 
 
-def _standing(some: Sequence[tuple[str, NodeResult]], now: datetime, *, expected: bool) -> NodeResult:
-    """Return the rejection of a node that stands, else its last state, given its states by night."""
+def _standing(some: Sequence[tuple[str, NodeResult]], now: datetime) -> tuple[str, NodeResult]:
+    """Return the rejection of a node that stands, else its last state, with its night, given its states by night."""
     of_run = {id(each.result): (name, each) for name, each in some if each.result}
     runs = [each.result for _, each in some if each.result]
     counts = choose(runs, now, lambda run: of_run[id(run)][1].began or run.began).counts
-    newest = some[-1][1]
-    if counts is None or not counts.rejects or counts is newest.result:
-        return newest
-    name, each = of_run[id(counts)]
-    return replace(each, reason=_noted(each.reason, f"in {name}"), expected=expected, skipped=newest.skipped)
+    return of_run[id(counts)] if counts and counts.rejects else some[-1]
+
+
+def _from_night(state: NodeResult, name: str, more: str) -> NodeResult:
+    """Return a state with the night that it is from, in its reason and its note."""
+    where = f"in {name}{f' of {state.result.day}' if state.result else ''}{more}"
+    note = _noted(state.note, where) if state.note else where
+    return replace(state, reason=_noted(state.reason, where), note=note)
 
 
 def others(

@@ -82,7 +82,7 @@ class Watch:
         open_ = {
             folder: "it has jobs in the queue" for folder, found in looks if any(n.state in PENDING for n in found)
         }
-        standing = states.over_nights([(folder.name, found) for folder, found in looks])
+        standing = states.over_nights([(folder.name, found) for folder, found in looks], ())
         rejecting = {each.result.folder: each.node for each in standing if each.result and each.result.rejects}
         of_run = {folder: name for place, name in rejecting.items() for folder, _ in looks if folder in place.parents}
         return {
@@ -91,7 +91,8 @@ class Watch:
 
     def look(self, *, queue: bool = True) -> list[NodeResult]:
         """Return the state of every node (`states.over_nights`), as `RunWatch.look` does for one run."""
-        return states.over_nights([(each.folder.name, each.look(queue=queue)) for each in self.runs])
+        looks = [(each.folder.name, each.look(queue=queue)) for each in self.runs]
+        return states.over_nights(looks, states.expected_in([each.fleet for each in self.runs]))
 
     def look_anywhere(self) -> tuple[list[NodeResult], str]:
         """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
