@@ -20,9 +20,9 @@ OPTIONS = ("expect", "sku", "allowed_signers", "nonce", "revoked", "name")
 """The options that are for the document alone."""
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, who signed it, which boards are twice or in another node than listed,
-which nodes are unlike the others in firmware, software or speed, the limits that decided, and what to send back. Of
-several records of one node one counts, by the rule of all reports; an older one with a board that no newer one has
-counts as another node. A node is accepted if a signer of --allowed-signers signed its record, and the buyer's threshold
+which nodes are unlike the others in firmware, software or speed, and what to send back, one row a board. Of several
+records of one node one counts, by the rule of all reports; an older one with a board that no newer one has counts as
+another node. A node is accepted if a signer of --allowed-signers signed its record, and the buyer's threshold
 files judged it. The exit status is 0 if all is accepted, 1 if a node or a board is rejected, also for being far behind
 the others, 6 if something is missing or was not judged."""
 

@@ -122,7 +122,7 @@ def accepted(folder: Path, started: str = AT) -> None:
 def rejected(folder: Path, hours: float = 1.0, *, names: tuple[str, ...] = ("n1",)) -> None:
     """Write a fleet's run whose nodes were rejected some hours ago."""
     at = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-    begun(folder, *map(ExpectedNode, names), at=at, **dict.fromkeys(names, "7"))
+    begun(folder, *map(ExpectedNode, names), at=at, arguments=(), **dict.fromkeys(names, "7"))
     for name in names:
         reject(folder / name, at)
 

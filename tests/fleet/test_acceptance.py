@@ -1,4 +1,4 @@
-"""The document of a delivery: what is accepted, twice, swapped, missing, and the limits that decided."""
+"""The document of a delivery: what is accepted, twice, swapped, missing, and to be sent back."""
 
 from __future__ import annotations
 
@@ -61,6 +61,19 @@ def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
     assert (one["node"], one["place"], one["serial"]) == ("node1", "gpu3 (0000:03:00.0)", "16500013")
     assert one["title"] == "A203 memory-unrepairable"
     assert one["do"] == "drain the node and return the device"
+
+
+def test_a_board_with_several_broken_limits_has_one_row_to_send_back(tmp_path: Path) -> None:
+    """A packer packs boards: metrics, faults and next steps are together in the row of the board."""
+    one = whole(record(1))
+    for metric, value in (("health.remap_failure", 1), ("health.remap_pending", 1)):
+        instead(one, Measurement(metric, one.devices[3].uuid, "count", value))
+    save(judged(on_host(one, "node1")), tmp_path / "records" / "node1")
+    for form, row in (("md", "| node1 | gpu3"), ("html", '<tr><th scope="row">node1</th><td>gpu3')):
+        _, text = made(tmp_path, form=form)
+        (line,) = [line for line in text.partition("What to send back")[2].splitlines() if row in line]
+        words = ("A203 memory-unrepairable; A202 repair-pending", "health.remap_failure", "health.remap_pending")
+        assert [each for each in words if each not in line] == []
 
 
 def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ LONGEST = 4000
 def text(of: Delivery, form: str) -> str:
     """Return the document of a delivery in one of `FORMATS`. Raises MissingExtra."""
     told = {"sentence": sentence(of), "reasons": reasons(of), "notes": notes(of)}
-    tables = {"rejections": [*_rejections(of)]}
+    rejections = [*_rejections(of)]
     if form == "json":
-        content = {"result": of.result, "exit": of.result.exit, **told, **tables, **_data(of)}
+        content = {"result": of.result, "exit": of.result.exit, **told, "rejections": rejections, **_data(of)}
         return json.dumps(printable_data(structured.plain(content)), indent=1) + "\n"
     demand_extra()
     templates = environment(HERE, PACKAGE)
@@ -41,7 +41,8 @@ def text(of: Delivery, form: str) -> str:
         templates = templates.overlay(autoescape=False, finalize=_in_markdown)
     style = code(asset(PACKAGE, STYLES), "")
     template = templates.get_template(f"delivery.{form}.j2")
-    return template.render(of=of, word=of.result.value, head=head(of), **told, **tables, **style).rstrip() + "\n"
+    boards = [*grouped(rejections, lambda each: (each["node"], each["uuid"])).values()]
+    return template.render(of=of, word=of.result.value, head=head(of), boards=boards, **told, **style).rstrip() + "\n"
 
 
 def _data(of: Delivery) -> dict[str, Any]:
