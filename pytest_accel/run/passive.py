@@ -59,6 +59,8 @@ class Checked:
     """The devices that were found."""
     sku: str = "unknown"
     """The name of the SKU that they were judged as."""
+    named: bool = False
+    """True if the SKU was named, so that its devices are expected."""
     reads: str = "this machine"
     """What it reads at the moment: what blocks a check that does not end in time."""
     found: PassiveResult | None = None
@@ -175,7 +177,7 @@ class _Check:
         self.known.discovery = self._with_vanished(discover(asked, self._pool), asked.vendor)
         node = settled(asked, self.known.discovery)
         self.known.discovery, judged = node.discovery, node.terms
-        self.known.sku = judged.sku.name if judged.sku else "unknown"
+        self.known.sku, self.known.named = judged.sku.name if judged.sku else "unknown", judged.named
         if divided := partitions.refusal(node.devices, judged.platform):
             raise terms.Unrecognised(divided)
         limits = requirements.applying(judged.required, judged.sku, judged.platform)

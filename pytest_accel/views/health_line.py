@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_accel.core.measurement import NODE
 from pytest_accel.core.printable import printable
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Result, Verdict, show
@@ -62,11 +63,19 @@ def _essence(checked: Checked) -> str:
     if found is None or checked.unknown:
         return f"UNKNOWN {checked.unknown}"
     if found.undecided:
-        worst = found.undecided[0]
-        return f"UNKNOWN {checked.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}"
+        return f"UNKNOWN {_undecided(checked, found.undecided[0])}"
     warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
-    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else "no accelerator"
+    none = f"no accelerator{'' if checked.named else ', and none expected without --sku'}"
+    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else none
     return f"OK {devices}{warns}"
+
+
+def _undecided(checked: Checked, worst: Verdict) -> str:
+    """Return why a limit could not be judged: the reason first, then its metric; a value needs its name before it."""
+    told = _told(checked, worst)
+    subject = "" if worst.culprit == NODE else f"{checked.names[worst.culprit]} "
+    name = worst.metric.partition(".")[2]
+    return f"{subject}{told} ({worst.metric})" if worst.value is None else f"{subject}{name}: {told}"
 
 
 def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) -> str:
@@ -78,16 +87,22 @@ def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) 
     subjects = list(dict.fromkeys(checked.names[each.culprit] for each in alike))
     others = len({found.findings[each.key].code for each in verdicts}) - 1
     more = f" +{others} more" if others else ""
-    return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(worst, finding)}"
+    return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(checked, worst, finding)}"
 
 
-def _detail(verdict: Verdict, finding: Finding) -> str:
+def _told(checked: Checked, verdict: Verdict) -> str:
+    """Return the sentence of a verdict; of a driver that failed what it says, without the places of its devices."""
+    told = sentence_of(verdict)
+    return next((each.reason for each in checked.discovery.problems if each.reason in told), told)
+
+
+def _detail(checked: Checked, verdict: Verdict, finding: Finding) -> str:
     """Return what was found, in a few words: the vendor's own code, a value beside the expected one, a sentence."""
     if finding.vendor:
         return finding.vendor
     if verdict.value is not None and verdict.limit and verdict.limit.equals is not None:
         return f"{show(verdict.value, verdict.unit)}, not {show(verdict.limit.equals, verdict.unit)}"
-    return sentence_of(verdict)
+    return _told(checked, verdict)
 
 
 def _where(place: Path, room: int) -> str:

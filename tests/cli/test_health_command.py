@@ -43,7 +43,9 @@ class NodeSensor(in_process.Called):
     def __init__(self, node: Node) -> None:
         super().__init__("sensor")
         self._node = node
-        machine = Machine(shown=lambda: node.shown, container=str, kernel_past=node.logged, host=node.host)
+        machine = Machine(
+            shown=lambda: node.shown, container=lambda: node.container, kernel_past=node.logged, host=node.host
+        )
         self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
 
     def send(self, event: str, **fields: Any) -> None:
@@ -59,6 +61,7 @@ class Node:
         self.shown = [Hint("nvidia", pci=f"0000:{0x1A + place:02x}:00.0") for place in range(8)]
         self.lines: list[tuple[float, str]] = []
         self.closed = ""
+        self.container, self.init = "", 0
         self.nics: dict[str, Any] = {"nics": 8, "nic_state": "active", "nic_rate": 50.0}
         self.started: list[str] = []
         self.asked: list[str] = []
@@ -71,7 +74,7 @@ class Node:
 
     def start(self, name: str, *_how: object) -> Child:
         self.started.append(name)
-        nvml.install(nvml.NvmlLibrary(self.gpus))
+        nvml.install(nvml.NvmlLibrary(self.gpus, init=self.init))
         return NodeSensor(self)
 
     def logged(self) -> list[dict[str, Any]]:

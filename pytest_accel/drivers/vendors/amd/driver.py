@@ -62,7 +62,7 @@ class AmdDriver(Driver):
             return list(smi.amdsmi_get_processor_handles())
         except smi.AmdSmiException as error:
             code = getattr(error, "err_code", None)
-            raise NoLibrary(f"amdsmi cannot be used: {said(error)} ({library.remedy(code)})") from None
+            raise NoLibrary(f"no AMD driver answers: {said(error)} ({library.remedy(code)})") from None
         except OSError as error:  # since ROCm 7.14 the library is loaded here (rocm-systems, amdsmi/CHANGELOG.md)
             raise NoLibrary(library.problem(error)) from None
 

@@ -56,7 +56,7 @@ def problem(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "amdsmi":
         return f"amdsmi cannot be imported: {INSTALL}; or pip install amdsmi of the version of this ROCm"
     if isinstance(error, (KeyError, OSError)):
-        return f"libamd_smi.so is missing or cannot be loaded: {INSTALL}, or set ROCM_PATH"
+        return f"no AMD library (libamd_smi.so is missing or cannot be loaded: {INSTALL}, or set ROCM_PATH)"
     if isinstance(error, AttributeError):
         return (
             f"amdsmi and libamd_smi.so are of different versions ({error}): "

@@ -51,7 +51,7 @@ class NvidiaDriver(Driver):
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            raise NoLibrary(f"NVML cannot be used: {error} ({_remedy(nvml, error)})") from None
+            raise NoLibrary(_problem(nvml, error)) from None
         self._driver = self._version()
         devices, self.problems = deadlines.answering({index: partial(self._device, index) for index in range(count)})
         return devices
@@ -147,14 +147,15 @@ class NvidiaDriver(Driver):
         return NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
 
 
-def _remedy(nvml: Any, error: Any) -> str:
+def _problem(nvml: Any, error: Any) -> str:
+    """Return why NVML cannot be used, and the remedy. Its first words have to say it: `health` has no room for more."""
     if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "libnvidia-ml.so.1 is missing: install the NVIDIA driver, or give the container the GPU"
+        return "no NVIDIA driver (libnvidia-ml.so.1 is missing: install it, or give the container the GPU)"
     if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-        return "the kernel module is not loaded: modprobe nvidia, then check dmesg"
+        return "no NVIDIA driver loaded (the kernel module is missing: modprobe nvidia, then check dmesg)"
     if error.value == getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
-        return "library and kernel module have different versions: reboot after the driver update"
-    return "nvidia-smi should fail in the same way"
+        return "NVIDIA driver mismatch (library and kernel module differ: reboot after the driver update)"
+    return f"no NVIDIA driver answers: {error} (nvidia-smi should fail in the same way)"
 
 
 # -- follows NVML's Xid events, which need no access to the kernel log and name the GPU
