@@ -8,11 +8,13 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import as_user
 import pytest
 import tabled
 from pages import blocks
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
+NIGHTLY = DOCS / "nightly"
 
 
 def script(page: str, word: str) -> str:
@@ -55,12 +57,34 @@ def test_the_prolog_fails_for_a_rejected_node_alone(run: str, drains: bool, tmp_
 def test_the_nightly_script_drains_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
     drained = tmp_path / "drained"
     ended(
-        str(DOCS / "nightly/accel-nightly.sh"),
+        str(NIGHTLY / "accel-nightly.sh"),
         ACCEL_PYTEST=str(program(tmp_path / "pytest", run)),
         ACCEL_DRAIN=str(program(tmp_path / "drain", f"touch {drained}")),
+        ACCEL_INI=str(NIGHTLY / "pytest.ini"),
         ACCEL_RECORDS=str(tmp_path),
     )
     assert drained.exists() is drains
+
+
+def test_the_nightly_script_says_what_to_set(tmp_path: Path) -> None:
+    """On a machine that is not set up for it; the exit status is not that of a rejected node."""
+    asked = {"ACCEL_PYTEST": "/nowhere/pytest", "ACCEL_RECORDS": "/nowhere/records", "ACCEL_INI": "/nowhere/pytest.ini"}
+    settings = {"ACCEL_PYTEST": "/bin/true", "ACCEL_RECORDS": str(tmp_path), "ACCEL_INI": str(NIGHTLY / "pytest.ini")}
+    for name, value in asked.items():
+        command, variables = [str(NIGHTLY / "accel-nightly.sh")], {**settings, name: value}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert (done.returncode, f"set {name} to " in done.stderr) == (3, True), done.stderr
+
+
+@pytest.mark.slow
+def test_the_rehearsal_of_the_nightly_script_runs_as_it_is_printed(tmp_path: Path) -> None:
+    here = {"HOME": str(tmp_path), "PATH": f"{as_user.BIN}:{os.environ['PATH']}"}
+    command = ["/bin/sh", "-c", script("running.md", "ACCEL_REHEARSE")]
+    done = subprocess.run(
+        command, cwd=NIGHTLY, env=as_user.environment(here), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "\nwould drain: SIMULATED REJECTED gpu3: stream." in done.stdout) == (1, True), done.stderr
+    assert list((tmp_path / "rehearsal").glob("*Z/record.json")), "each run has a folder of its own"
 
 
 US = "\x1f"
