@@ -21,8 +21,8 @@ OPTIONS = ("expect", "sku", "allowed_signers", "nonce", "revoked", "name")
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, who signed it, which boards are twice or in another node than listed,
 which nodes are unlike the others in firmware, software or speed, and what to send back, one row a board. Of several
-records of one node one counts, by the rule of all reports; an older one with a board that no newer one has counts as
-another node. A node is accepted if a signer of --allowed-signers signed its record, and the buyer's threshold
+records of one node one counts, by the rule of all reports; an older one with a board that no newer one has counts as a
+node of its own. A node is accepted if a signer of --allowed-signers signed its record, and the buyer's threshold
 files judged it. The exit status is 0 if all is accepted, 1 if a node or a board is rejected, also for being far behind
 the others, 6 if something is missing or was not judged."""
 
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text = "the SKU, or threshold file, to judge by (default: the shipped file of the SKU of each record)"
     add("--sku", metavar="NAME|FILE", default="", help=text)
     verify.arguments(group)
-    add("--name", help="what the delivery is called in the document (default: the name of the folder)")
+    add("--name", help="the name of the delivery in the document (default: the name of the folder)")
 
 
 def report(chosen: argparse.Namespace, form: str) -> int:

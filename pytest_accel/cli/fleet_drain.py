@@ -27,26 +27,26 @@ from pytest_accel.fleet.jobs.states import HOLDS, NodeResult, State
 from pytest_accel.fleet.jobs.waiting import watch_of
 from pytest_accel.run import folder_summary, record
 
-DRAIN = """Show which rejected nodes of a run would be drained, and drain them with --yes. Only nodes with exit status 1
-are drained, and none that has a reason of somebody else. The exit status is 1 if a node is rejected, 4 if nothing may
-be changed, else 0. With --resume, nodes that were drained so are made available again if a later run accepted them, or
-held what they were drained for; the exit status is 0 then, or 4 if nothing may be changed."""
+DRAIN = """Show the commands that would drain the rejected nodes of a run, and run them with --yes. Nodes with a reason
+of somebody else stay as they are. The exit status is 1 if a node is rejected, 4 if nothing may be changed, else 0. With
+--resume, nodes that this command drained are made available again if a later run accepted them, or held all metrics of
+the reason; the exit status is 0 then, or 4 if nothing may be changed."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     folder_or_nights(parser)
     add = parser.add_argument
     add("--yes", action="store_true", help="do it")
-    add("--resume", action="store_true", help="resume the nodes that were drained, and whose newest run holds since")
+    add("--resume", action="store_true", help="resume the drained nodes whose newest run holds")
     text = (
-        "the largest share of the expected nodes that this command keeps drained, those of earlier calls and nights "
-        "counted; at least one node (default: %(default)g)"
+        "the largest share of the expected nodes that this command keeps drained, nodes of earlier calls and nights "
+        "included; at least one node (default: %(default)g)"
     )
     share = value_that(lambda found: 0 < found <= 1, "a share above 0, at most 1", float)
     add("--most", metavar="SHARE", type=share, default=plans.MOST, help=text)
     text = (
-        "drain this node for the line that its health check printed; within --max-age such checks may drain the share "
-        "--most of all nodes"
+        "drain this node for this line of its health check; within --max-age health checks may drain the share --most "
+        "of all nodes"
     )
     add("--broken", metavar="LINE", help=text)
     text = "age from which on a rejection drains no node, such as 24h (default: %(default)s)"

@@ -22,7 +22,7 @@ from pytest_accel.views import fabric
 FABRIC = """Submit one job on all nodes, which runs 'pytest --accel-fabric' on each, and wait for it: the nodes measure
 the network between them in pairs, and name the node, the path or the leaf switch that is slow. DIR/fabric.json holds
 every pair, DIR/NODE the record of a node. Drained, down and reserved nodes are left out by name. The exit status is
-that of the fabric run: 0 all hold, 1 something is rejected, 6 nothing can be said, as when the job ended before."""
+that of the fabric run: 0 all hold, 1 something is rejected, 6 without a verdict, as after a job that ended early."""
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -51,9 +51,9 @@ QUIET = ("-p", "no:cacheprovider")
 
 RUN = """Submit one job for each node, which runs pytest with the given SKU there. The list of expected nodes is in
 DIR/fleet.json before the first job is submitted, the record of a node is in DIR/NODE. Drained, down and reserved nodes
-are skipped. Given the DIR of a run, submit jobs for the nodes that have no result or whose run failed with an error;
-options that ask for something else than before are refused, but for --time and --reservation. The exit status is 0 if
-all jobs were submitted, 6 if --timeout was over before, with --wait that of 'fleet wait'."""
+are skipped. Given the DIR of a run, submit jobs for the nodes without a result and for those whose run failed with an
+error; only --time and --reservation may differ from the first call. The exit status is 0 if all jobs were submitted, 6
+if --timeout ended before, with --wait that of 'fleet wait'."""
 STATUS = """Show the state of every expected node of a run, worst first, by the queue and the files. The exit status is
 0 if all nodes are accepted or held, 1 if one is rejected, 6 if another one has no verdict, 4 for a wrong folder."""
 WAIT = """Wait until every expected node of a run has a result or no job, and show the states. The exit statuses are
@@ -90,7 +90,7 @@ def asked_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reservation", metavar="NAME", default="", help="the reservation of the jobs; its nodes are not skipped")
     for option, metavar, what in SBATCH:
         add(option, metavar=metavar, help=f"the {what} of the jobs, as sbatch's {option}")
-    add("--idle", action="store_true", help="submit jobs for idle nodes alone; the others are expected and skipped")
+    add("--idle", action="store_true", help="submit jobs for idle nodes only; the others are expected and skipped")
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
     add("--time", metavar="MIN", type=_positive, help=text)
@@ -136,7 +136,9 @@ def folder_or_nights(parser: argparse.ArgumentParser) -> None:
     """Declare the folder of a run, or of several."""
     add = parser.add_argument
     add("folder", metavar="DIR", type=Path, help="the folder of the run, or of the runs of several nights")
-    text = "how many of the last runs are looked at in a folder of several (default: %(default)s)"
+    text = (
+        "number of last runs to look at in a folder of several (default: %(default)s); 1 forgets nodes of earlier ones"
+    )
     add("--nights", metavar="N", type=_positive, default=NIGHTS, help=text)
 
 
@@ -165,7 +167,7 @@ def run(chosen: argparse.Namespace) -> int:
     folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
     shown = shlex.quote(str(folder))
     end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
-    fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # what is wrong is told before there is a folder
+    fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # a mistake is reported before there is a folder
     if chosen.dry_run:
         if not run_folder.exists(folder):
             return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
@@ -256,7 +258,7 @@ def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
         raise BadFile("after --: give --sku, --level and --output as options of 'fleet run'")
     sku = chosen.sku
     if sku != AUTO:
-        loader.load(sku)  # a wrong name is told here, and not by every node
+        loader.load(sku)  # a wrong name is reported here, and not by every node
     if sku.endswith((".yaml", ".yml")) or "/" in sku:
         sku = str(Path(sku).absolute())
     level = [f"--accel-level={chosen.level}"] if chosen.level else []

@@ -57,20 +57,21 @@ PARSER = _LineParser
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `health`."""
     option = parser.add_argument
-    option("--sku", metavar="NAME|FILE|auto", default="auto", help="the SKU to judge by (default: %(default)s)")
+    text = "the SKU to judge by (default: %(default)s, with which a node without accelerators is OK)"
+    option("--sku", metavar="NAME|FILE|auto", default="auto", help=text)
     option("--platform", metavar="NAME|auto", default="auto", help="the platform of the SKU (default: %(default)s)")
     text = "the record of the last run, its folder, or a folder of the results of many nodes or nights"
     option("--record", metavar="FILE|DIR", type=Path, help=text)
     text = "age from which on the last run does not count (default: 26h)"
     option("--max-age", metavar="TIME", type=duration, default="26h", help=text)
-    text = "end with 6 without a last run that counts and judged the node (default: only say so)"
+    text = "end with 6 unless a fresh run judged and held the node (default: mention it)"
     option("--require-run", action="store_true", help=text)
     option("--waivers", metavar="FILE", type=Path, help="broken limits that are accepted (docs/checks.md)")
     text = "leave out the kernel log, which only root can read"
     option("--no-kernel-log", action="store_true", help=text)
     text = "time limit of the whole command (default: 5s)"
     option("--timeout", metavar="TIME", type=_timeout, default="5s", help=text)
-    option("--npd", action="store_true", help="exit as node-problem-detector wants it: 0 OK, 1 not OK, 2 unknown")
+    option("--npd", action="store_true", help="exit status of node-problem-detector: 0 OK, 1 not OK, 2 unknown")
     option("--all", action="store_true", help="also print every finding, on lines of any length")
     option("--simulate", metavar="FILE|SKU", help="rehearse on a simulated node, on a machine without accelerators")
 

@@ -21,15 +21,15 @@ from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted
 
 DESCRIPTION = "Keep the results of many nights in few files, and analyse them."
-ADD = """Add the runs of records to a store: a folder for each night with one sorted Parquet file, which DuckDB and
-others read. A run that the store holds already is not added again. Records and folders that cannot be read are named,
-and the others are added; the exit status is 6 then. Filtered runs and records that were judged again do not count."""
-SHOW = """Show a night of a store, worst first: results, devices, nodes and racks behind their like, what became slower
-and since when, repeat offenders, boards that moved, nodes and nights that are missing, what an update changed. The exit
-status is 0 if nothing was found, 1 if a node was rejected or something is worse than its like or than it was, 6 if a
-node was not judged or is gone, or a device is in two places or its values are unlike all others."""
-SQL = """Print the SQL that makes a view of each question which 'store show' asks, over the files of a store, for
-DuckDB and what reads its files, such as Grafana or Superset: pytest-accel store sql STORE | duckdb fleet.db"""
+ADD = """Add the runs of records to a store: a folder for each night with sorted Parquet files, for DuckDB and other
+programs. A run is added once. Unreadable records and folders are named, and the others are added; the exit status is 6
+then. Filtered runs and records that were judged again do not count."""
+SHOW = """Show a night of a store, worst first: results, devices, nodes and racks behind comparable ones, slowdowns with
+their beginning, repeated failures, moved boards, missing nodes and nights, changes by updates. The exit status is 0
+without findings; 1 for a rejected node, something behind comparable ones, a slowdown or a repeated failure; 6 for a
+node without a verdict or a run, a device in two places, or implausible values."""
+SQL = """Print the SQL of a view for each question of 'store show', over the files of a store, for DuckDB and programs
+that read its files, such as Grafana or Superset: pytest-accel store sql STORE | duckdb fleet.db"""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."
 FORMATS: Final = ("text", "prometheus", "json")
 NAMED: Final = 10
@@ -108,7 +108,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
     _store(parser)
     add = parser.add_argument
     add("--night", metavar="YYYY-MM-DD", type=_day, help="the night to show (default: the last one)")
-    text = "how many nights are looked at, the one that is shown included (default: %(default)s)"
+    text = "number of nights to look at, the shown one included (default: %(default)s)"
     add("--nights", metavar="N", type=_count, default=30, help=text)
     add("--format", choices=FORMATS, default="text", help="default: %(default)s")
     add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
@@ -164,8 +164,8 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
     _store(parser)
     add = parser.add_argument
     add("device", metavar="SERIAL|UUID", help="serial number or UUID of the device")
-    add("--metric", metavar="METRIC", default="", help="one metric alone")
-    add("--nights", metavar="N", type=_count, default=365, help="how many of the last nights (default: %(default)s)")
+    add("--metric", metavar="METRIC", default="", help="show one metric only")
+    add("--nights", metavar="N", type=_count, default=365, help="number of last nights (default: %(default)s)")
     add("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 

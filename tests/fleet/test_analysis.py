@@ -327,9 +327,9 @@ def test_a_device_that_is_gone_is_no_repeat_offender(tmp_path: Path, capsys: pyt
     assert run("show", place, "--night", "2026-11-02") == 1
     capsys.readouterr()
     assert run("show", place) == 1  # since the node was rejected in the night before, and not judged since
-    assert "failed again (" not in capsys.readouterr().out
+    assert "repeated failures (" not in capsys.readouterr().out
     broken = replace(fleet_nights.record(1, 2), state="running", closing=Closing())
     run("add", place, fleet_nights.save(broken, tmp_path / "broken"))
     capsys.readouterr()
     assert run("show", place) == 1
-    assert "failed again (1)" in capsys.readouterr().out
+    assert "repeated failures (1)" in capsys.readouterr().out

@@ -67,7 +67,7 @@ def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_one_night_and_an_earlier_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "failed again (" not in shown(store, "text", capsys, "--nights", "1")
+    assert "repeated failures (" not in shown(store, "text", capsys, "--nights", "1")
     assert shown(store, "text", capsys, "--night", "2026-11-01").startswith(
         "2026-11-01: 4 nodes, 32 devices; no night before it"
     )

@@ -17,7 +17,7 @@ from pytest_accel.fleet.nights.questions import Row
 from pytest_accel.judging.closing.line import SIMULATED
 
 TOLD: Final = (Status.FAIL.value, WAIVED, Status.MARGINAL.value)
-"""The statuses that are told of each night."""
+"""The statuses that are shown for each night."""
 COLUMNS: Final = 80
 """Columns of a terminal."""
 Show = Callable[[float | None, str], str]

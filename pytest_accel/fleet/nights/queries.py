@@ -16,7 +16,7 @@ VIEWS: Final = Path(__file__).with_name("questions.sql")
 FIGURE: Final = (
     "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
 )
-"""What is told of each figure of a device."""
+"""The columns that are shown for each figure of a device."""
 PLACES: Final = "places.csv"
 """The file of a store that says where its nodes stand: a column `node`, and one for each kind of place."""
 

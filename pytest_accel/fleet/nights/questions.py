@@ -164,39 +164,39 @@ def _unlike(row: Row) -> Sequence[str]:
 
 QUESTIONS: Final = {
     "rejected_before": Question(
-        "rejected in the nights before, and not judged since", "rejected_before",
+        "open rejections of earlier nights", "rejected_before",
         lambda row: (row["node"], str(row["night"]), row["line"]), 6, exits.REJECTED,
     ),
     "doubled": Question(
-        "in two places in this night", "doubled",
+        "duplicate devices", "doubled",
         lambda row: (f"{row['what']} {row['name']}", " and ".join(row["nodes"])), 6, exits.NOT_JUDGED,
     ),
-    "unlike": Question("unlike all others, as by a slip of units", "unlike", _unlike, 4, exits.NOT_JUDGED),
-    "behind": Question("far behind the median of their like tonight", "behind", _behind, 10, exits.REJECTED, is_behind),
-    "losses": Question("slower than they were", "losses", _lost, 6, exits.REJECTED, is_lost),
+    "unlike": Question("unit errors and implausible values", "unlike", _unlike, 4, exits.NOT_JUDGED),
+    "behind": Question("devices and places behind comparable ones", "behind", _behind, 10, exits.REJECTED, is_behind),
+    "losses": Question("slowdowns", "losses", _lost, 6, exits.REJECTED, is_lost),
     "failed_again": Question(
-        "failed again", "failed_again",
+        "repeated failures", "failed_again",
         lambda row: (*_place(row), f"{row['runs']} runs since {row['nights'][0]}", listed(row["metrics"], 2),
                      " ".join(row["codes"])), 4, exits.REJECTED,
     ),
     "marginal_again": Question(
-        "MARGINAL again", "marginal_again",
+        "repeated MARGINAL", "marginal_again",
         lambda row: (*_place(row), row["metric"], f"{len(row['nights'])} of {row['of']} nights"), 3,
     ),
-    "updates": Question("changed with an update", "updates", _update, 3, finds=is_changed),
+    "updates": Question("changes by updates", "updates", _update, 3, finds=is_changed),
     "drifts": Question(
-        "the whole fleet is getting slower", "drifts",
+        "slowdowns of the whole fleet", "drifts",
         _drift, 2, finds=is_lost,
     ),
-    "doubtful_limits": Question("limits that fire on too many nodes", "doubtful_limits", _limit, 2),
+    "doubtful_limits": Question("doubtful limits", "doubtful_limits", _limit, 2),
     "moved": Question(
-        "moved to another place", "moved",
+        "moved devices", "moved",
         lambda row: (*_place(row), f"since {row['since']}, before in {row['was']}"), 4,
     ),
     "absent": Question(
-        "without a run tonight", "absent",
+        "nodes without a run", "absent",
         lambda row: (f"last seen {row['last_seen']}", counted(len(row["nodes"]), "node"), listed(row["nodes"], 4)), 4,
     ),
-    "missing_nights": Question("nights that are missing", "missing_nights", lambda row: (str(row["night"]),), 3),
+    "missing_nights": Question("missing nights", "missing_nights", lambda row: (str(row["night"]),), 3),
 }  # fmt: skip
 """Every question by its name, the worst first."""

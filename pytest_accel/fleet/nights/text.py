@@ -23,10 +23,10 @@ def text(night: Night) -> str:
     rejected = [each for each in night.runs if each["exit"] == exits.REJECTED]
     other = [each for each in night.runs if each["exit"] not in (exits.HOLDS, exits.REJECTED)]
     sections = [
-        (Question("rejected", "", _run, 6), rejected),
+        (Question("rejected nodes", "", _run, 6), rejected),
         *((each, night.findings[name]) for name, each in QUESTIONS.items()),
     ]
-    sections.insert(2, (Question("not judged, or not ended", "", _run, 3), other))
+    sections.insert(2, (Question("unjudged or unfinished runs", "", _run, 3), other))
     lines = _head(night)
     for question, found in sections:
         if found:
@@ -34,7 +34,7 @@ def text(night: Night) -> str:
             more = f", the first {most}" if len(found) > most else ""
             lines += [f"{question.title} ({len(found)}{more})", *_table(list(map(question.cells, found[:most])))]
     if nothing := [question.title for question, found in sections if not found]:
-        lines += textwrap.wrap(f"nothing found: {'; '.join(nothing)}", COLUMNS, subsequent_indent="  ")
+        lines += textwrap.wrap(f"No findings for: {', '.join(nothing)}", COLUMNS, subsequent_indent="  ")
     return "\n".join(map(printable, lines[:LINES])) + "\n"
 
 
