@@ -61,8 +61,8 @@ those of 'fleet status'."""
 CANCEL = (
     """End the jobs of a run that are waiting or running, and a 'fleet run' that still submits some. Records stay."""
 )
-PRUNE = """Remove the records of all but the last runs in a folder of nights, or print which it would remove. A run
-stays that rejects a node which no later run accepted, and one with jobs in the queue. The exit status is 0."""
+PRUNE = """Remove the records of all but the last runs in a folder of nights, or print which it would remove. Runs
+stay that reject a node without a later acceptance, or have jobs in the queue. The exit status is 0."""
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
 on at most 60 lines of text or Markdown, an entry for each node as JSON, or the number of nodes in each state and the
@@ -136,9 +136,7 @@ def folder_or_nights(parser: argparse.ArgumentParser) -> None:
     """Declare the folder of a run, or of several."""
     add = parser.add_argument
     add("folder", metavar="DIR", type=Path, help="the folder of the run, or of the runs of several nights")
-    text = (
-        "number of last runs to look at in a folder of several (default: %(default)s); 1 forgets nodes of earlier ones"
-    )
+    text = "number of last runs to look at in a folder of several (default: %(default)s)"
     add("--nights", metavar="N", type=_positive, default=NIGHTS, help=text)
 
 

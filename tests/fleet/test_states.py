@@ -201,7 +201,7 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
     assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
     assert (lost.state, lost.result) == (State.REJECTED, bad)
-    assert lost.told == "REJECTED gpu3; job 8 left no result that takes it back"
+    assert lost.told == "REJECTED gpu3; job 8 left no result"
 
 
 @pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])

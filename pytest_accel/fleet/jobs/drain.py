@@ -196,7 +196,7 @@ def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Fa
     if every and not grounds:
         return "rejected only by limits that are in doubt"
     if not every:
-        return "its record does not say what rejects it"
+        return "its record names no failure"
     return ""
 
 
@@ -351,7 +351,7 @@ def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str], at:
     if began > at:
         return f"the later run began in the future, {each.result.started}: set the clock of the node"
     if missing := sorted(metrics_of(state.reason) - set(holds)):
-        return f"the later run did not measure all that it was drained for: not {', '.join(missing)}"
+        return f"the later run did not measure metrics of the reason: {', '.join(missing)}"
     if each.state is State.HELD and is_cut(state.reason):
-        return "the later run was no acceptance, and the reason does not name every metric that it was drained for"
+        return "the later run was no acceptance, and the reason does not have room for every metric"
     return ""

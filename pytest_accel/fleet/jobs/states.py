@@ -407,7 +407,7 @@ def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
 def _still_rejected(known: _Known, counts: Summary) -> NodeResult:
     """Return the state of a node that an earlier run rejected, and of which a later one left nothing that counts."""
     state = _judged(known.name, counts)
-    lost = "" if known.current else f"job {known.jobs.last} left no result that takes it back"
+    lost = "" if known.current else f"job {known.jobs.last} left no result"
     return replace(state, reason=_noted(_noted(state.reason, lost), known.damage))
 
 
