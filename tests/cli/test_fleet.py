@@ -154,6 +154,12 @@ def test_without_slurm_a_run_says_what_is_missing(no_slurm: Slurm) -> None:
     assert (status, no_slurm.run.exists()) == (4, False)
 
 
+def test_an_error_of_slurm_is_shown_without_the_format_that_it_was_asked_in(slurm: Slurm) -> None:
+    slurm.put(sinfo="echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1")
+    status, told = slurm.start("--sku=cpu")
+    assert (status, told) == (4, "sinfo: slurm_load_partitions: Unable to contact slurm controller\n")
+
+
 def test_without_slurm_a_report_goes_by_the_files(no_slurm: Slurm, tmp_path: Path) -> None:
     nodes = (ExpectedNode("n1"), ExpectedNode("n2"), ExpectedNode("n3", skipped="down"))
     begun(no_slurm.run, *nodes, n1="7", n2="8")

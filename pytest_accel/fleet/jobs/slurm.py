@@ -35,11 +35,14 @@ NOT_ALLOWED = ("invalid user id", "access/permission denied", "permission denied
 
 
 class SlurmError(WrongUse):
-    """An error of a program of Slurm; the message is the command, if one is named, and its output."""
+    """An error of a program of Slurm; the message is the command, if there is one, and its output."""
 
     def __init__(self, command: Sequence[str], said: str) -> None:
         self.said = printable(" ".join(said.split()), 500)
-        words = f"{printable(' '.join(command), 300)}: " if command else ""
+        named = (
+            command[:1] if any(_SEPARATOR in word for word in command) else command
+        )  # a format tells nobody anything
+        words = f"{printable(' '.join(named), 300)}: " if named else ""
         super().__init__(f"{words}{self.said or 'failed without a message'}")
 
     @property
