@@ -62,7 +62,8 @@ CANCEL = (
     """End the jobs of a run that are waiting or running, and a 'fleet run' that still submits some. Records stay."""
 )
 PRUNE = """Remove the records of all but the last runs in a folder of nights, or print which it would remove. Runs
-stay that reject a node without a later acceptance, or have jobs in the queue. The exit status is 0."""
+stay that reject a node without a later acceptance, have jobs in the queue, or are the last one without --nodes. The
+exit status is 0."""
 REPORT = (
     """Write the states of all expected nodes of a run, worst first: the reason of each node that is not accepted,
 on at most 60 lines of text or Markdown, an entry for each node as JSON, or the number of nodes in each state and the

@@ -313,6 +313,8 @@ def test_a_partial_night_hides_no_node_of_the_last_full_one(slurm: Slurm, tmp_pa
         "4 nodes: 1 rejected, 3 accepted",
     ])  # fmt: skip
     assert 'accel_fleet_nodes_expected{sku="cpu"} 4' in slurm.fleet("report", nights, "--format=prometheus")[1]
+    pruned = slurm.fleet("prune", nights, "--keep-nights=1")[1]
+    assert pruned.startswith("would remove 1\nkept 2: n3 is rejected in it, and was not accepted since\n")
     slurm.put(sinfo=shown("idle", name="n3"))
     assert "left alone: n3: rejected 2 d ago" in slurm.fleet("drain", nights)[1]
 
@@ -325,6 +327,8 @@ def test_a_node_that_was_removed_from_slurm_is_forgotten_with_the_next_full_nigh
     assert slurm.fleet("report", nights)[1].endswith("accepted    n1,n2,n3\n3 nodes: 3 accepted\n")
     night(slurm, nights / "3", 1, "--partition=other", nodes=("m1",))
     assert slurm.fleet("report", nights)[1].endswith("\n4 nodes: 4 accepted\n")
+    pruned = slurm.fleet("prune", nights, "--keep-nights=1")[1]
+    assert pruned.startswith("would remove 1\nkept 2: it is the last run without --nodes\n")
     assert slurm.fleet("report", nights, "--nights=1")[1] == "accepted    m1\n1 node: 1 accepted\n"
 
 

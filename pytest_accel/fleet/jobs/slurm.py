@@ -39,9 +39,7 @@ class SlurmError(WrongUse):
 
     def __init__(self, command: Sequence[str], said: str) -> None:
         self.said = printable(" ".join(said.split()), 500)
-        named = (
-            command[:1] if any(_SEPARATOR in word for word in command) else command
-        )  # a format is no help
+        named = command[:1] if any(_SEPARATOR in word for word in command) else command  # a format is no help
         words = f"{printable(' '.join(named), 300)}: " if named else ""
         super().__init__(f"{words}{self.said or 'failed without a message'}")
 

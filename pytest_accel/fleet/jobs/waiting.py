@@ -85,9 +85,12 @@ class Watch:
         standing = states.over_nights([(folder.name, found) for folder, found in looks], ())
         rejecting = {each.result.folder: each.node for each in standing if each.result and each.result.rejects}
         of_run = {folder: name for place, name in rejecting.items() for folder, _ in looks if folder in place.parents}
+        whole = {each.fleet.partition: each.folder for each in self.runs if not each.fleet.named}
         return {
-            folder: f"{name} is rejected in it, and was not accepted since" for folder, name in of_run.items()
-        } | open_
+            **dict.fromkeys(whole.values(), "it is the last run without --nodes"),
+            **{folder: f"{name} is rejected in it, and was not accepted since" for folder, name in of_run.items()},
+            **open_,
+        }
 
     def look(self, *, queue: bool = True) -> list[NodeResult]:
         """Return the state of every node (`states.over_nights`), as `RunWatch.look` does for one run."""
