@@ -275,10 +275,10 @@ def show(value: Value | None, unit: str) -> str:
 
 
 def show_margin(margin: float) -> str:
-    """Return a margin as a signed percentage, from tenfold on as a multiple; empty if it is infinite (bound zero)."""
+    """Return a margin as a signed percentage, from tenfold on as value / bound ("33x"); empty for a bound of zero."""
     if math.isinf(margin):
         return ""
-    return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
+    return f"{margin:+.1%}" if abs(margin) < 10 else f"{1 + abs(margin):.0f}x"
 
 
 def decisive_margin(verdict: Verdict) -> float | None:

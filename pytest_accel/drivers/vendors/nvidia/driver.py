@@ -149,7 +149,7 @@ class NvidiaDriver(Driver):
 
 def _remedy(nvml: Any, error: Any) -> str:
     if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "libnvidia-ml.so.1 is missing: install the NVIDIA driver, or give the container the GPU"
+        return "libnvidia-ml.so.1 is missing"
     if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
         return "the kernel module is not loaded: modprobe nvidia, then check dmesg"
     if error.value == getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
