@@ -253,7 +253,7 @@ class Closing:
     """The exit status of pytest; -1 until then."""
     result: Result | None = None
     """The result, also of a simulated node; None until then."""
-    finds: str = ""
+    sensitivity: str = ""
     """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
     named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """The verdicts that the line names because they fail or are short: the worst of every device."""

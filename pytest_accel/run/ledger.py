@@ -215,7 +215,7 @@ class Ledger:
 
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._found.terms.spread_of))
+        closing = replace(close(self.verdicts, around), sensitivity=of_run(self.record, self._found.terms.spread_of))
         self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()

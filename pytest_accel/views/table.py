@@ -79,7 +79,7 @@ def table(
     """Return the table, with the worst rows first, and lines with notes below it.
 
     "<" marks the slowest device of a metric. What falls short on one device with one fault code of `found` shares a
-    row, which counts it ("+2 more"); so do failures without a value that have one cause, and facts that are the same on
+    row, which counts it ("+2"); so do failures without a value that have one cause, and facts that are the same on
     several devices. Rows of one device are together. Unless `full` is set, several devices that pass the same limit
     share a row as well, with the weakest device and the range of values, and of the marginal limits of one of several
     devices only the worst `MOST_MARGINAL` have a row. Metrics without a limit have a row where nothing else judges
@@ -115,8 +115,9 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    if any(group[0] in slowest for group in rows):
-        lines.append(("<: the weakest device of the metric", ""))
+    signs = ["<: the weakest device of the metric"] if any(group[0] in slowest for group in rows) else []
+    if signs := [*signs, *(["+N: N more limits with the same cause"] if also else [])]:
+        lines.append(("; ".join(signs), ""))
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
@@ -259,7 +260,7 @@ class _Rows:
         return [
             status,
             self._named(group, layout),
-            verdict.metric + (f" +{self.also[verdict.key]} more" if verdict.key in self.also else ""),
+            verdict.metric + (f" +{self.also[verdict.key]}" if verdict.key in self.also else ""),
             self._values(group, layout),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),

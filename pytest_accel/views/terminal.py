@@ -82,8 +82,8 @@ def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int 
     """Return the sensitivity of a run; without `full`, only where an acceptance says nothing else on its worth."""
     deciding = [verdict for verdict in verdicts if verdict.decides]
     worth = bases(backed(deciding), deciding)
-    shown = closing.finds and (full or (closing.result is Result.ACCEPTED and not worth))
-    return [(text, "") for text in by_phrases(f"sensitivity: {closing.finds}", width)] if shown else []
+    shown = closing.sensitivity and (full or (closing.result is Result.ACCEPTED and not worth))
+    return [(text, "") for text in by_phrases(f"sensitivity: {closing.sensitivity}", width)] if shown else []
 
 
 def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:

@@ -321,7 +321,7 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
         "with 95% probability this run rejects one of 8 devices that is slower than the others by 50.1% in matmul, "
         "6.3% in memory; and all devices if they reach less of the datasheet than 51% in matmul, 80% in memory"
     )
-    closing = Closing(line, 0, Result.ACCEPTED, finds=finds)
+    closing = Closing(line, 0, Result.ACCEPTED, sensitivity=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
         "ACCEPTED 8/8 devices as h100-sxm at quick",
         "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",
@@ -338,7 +338,9 @@ def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
 
 def test_the_sensitivity_is_shown_where_nothing_else_says_what_an_acceptance_is_worth() -> None:
     of_class = replace(judged(730.0), basis=Basis.CLASS)
-    accepted, held = (Closing(result.value, 0, result, finds="a loss") for result in (Result.ACCEPTED, Result.HELD))
+    accepted, held = (
+        Closing(result.value, 0, result, sensitivity="a loss") for result in (Result.ACCEPTED, Result.HELD)
+    )
     assert sensitivity_lines(accepted, [judged(730.0)], None, full=False), (
         "measured by our method: it goes without saying"
     )
