@@ -199,7 +199,7 @@ def sentence_of(verdict: Verdict) -> str:
 
 def _parts(verdict: Verdict) -> tuple[list[str], list[str]]:
     """Return the phrases of the headline and those of the details, without the `note_of` the verdict."""
-    told = [reason for reason in verdict.reasons if reason is not verdict.note]
+    told = list(dict.fromkeys(reason for reason in verdict.reasons if reason is not verdict.note))
     head, tail = told[:1], list[Reason]()
     deciding = _deciding(verdict, told[1:])
     if any(isinstance(reason, BEHIND) for reason in deciding) and head[0].kind in ("compared", "value", "no_limit"):

@@ -218,7 +218,7 @@ def test_a_floor_that_half_of_the_rate_may_hold_needs_four_devices_alike() -> No
     assert (held.result, held.exit) == ("HELD", 6)
     assert held.line.endswith(f"; no acceptance: {half} with fewer than 4 devices")
     found = closed(judged, expected_devices=4, sku="a10", level="quick")
-    assert found.line.endswith(f"(matmul by other products of its vendor; {half})")
+    assert found.line.endswith(f"(matmul by other SKUs of its vendor; {half})")
     other = [*judged, *by_class("matmul.tf32", class_floor("one"))]
     assert closed(other, expected_devices=3).line == held.line.replace("9/9", "11/11"), "tf32 says nothing about bf16"
 

@@ -15,7 +15,7 @@ from pytest_accel.core.fault_codes import BY_NAME, Action, FaultCode, Severity, 
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import AllAlike, Cause, WrongData
-from pytest_accel.core.sentences import decider, words
+from pytest_accel.core.sentences import decider
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
@@ -66,8 +66,8 @@ NO_DRIVER = (
 BY_DISTURBANCE = {
     "disturbed": "stop the other work on the node, and measure again",
     "load": "stop the other work on the node, and measure again",
-    "restricted": "undo this setting, and measure again",
-    "chosen": "undo this choice, and measure again",
+    "restricted": "undo the setting that the line names, and measure again",
+    "chosen": "undo the setting that the line names, and measure again",
     "other_version": "measure with the software of the limit, or state a limit for this software",
     "repeat_without_time": "measure again with more time (--accel-level, --accel-time-limit)",
 }
@@ -185,11 +185,11 @@ def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> tuple[FaultCode, 
     """Return the fault with the action that fits the verdict, and the next step.
 
     What all devices share, or a limit of the user's own, is looked at before a board is returned. The step after a
-    disturbance names it.
+    disturbance is to end it.
     """
     limit, alike = verdict.limit, next((one for one in verdict.reasons if isinstance(one, AllAlike)), None)
     if verdict.status is Status.INCONCLUSIVE and (reason := decider(verdict)):
-        return fault, f"{words(reason, verdict)}: {BY_DISTURBANCE.get(reason.kind, fault.do)}"
+        return fault, BY_DISTURBANCE.get(reason.kind, do)
     if verdict.status is Status.UNMEASURED and verdict.metric == "inventory.driver":
         return fault, NO_DRIVER
     if verdict.device_failed or verdict.status is not Status.FAIL:

@@ -12,7 +12,7 @@ from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import headline, limit_of, phrases, sentence_of
+from pytest_accel.core.sentences import decider, headline, limit_of, sentence_of, words
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
@@ -140,9 +140,9 @@ def _why_marginal(verdict: Verdict) -> str:
     if verdict.warned:
         short = f" ({margin})" if (margin := margin_of(verdict)) else ""
         return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{short}"
-    _, *further = phrases(verdict)
-    if further and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
-        return f", {further[0]}"
+    reason, near = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
+    if reason and reason is not verdict.reasons[0] and not near:
+        return f", {words(reason, verdict)}"
     return f" {margin_of(verdict)}".rstrip()
 
 
