@@ -84,7 +84,7 @@ class Claim:
                 yield from (f"  {text}" for text in filter(None, [details(verdict)]))
         lines = kernel_lines(run, device)
         yield ""
-        yield "Reported of it by the driver and the kernel" + ("" if lines else ": nothing")
+        yield "Reported by the driver and the kernel" + ("" if lines else ": nothing")
         yield from (f"- {each}" for each in lines)
         yield ""
         yield f"Last good run:   {self.last_good or 'none is known'}"

@@ -95,7 +95,7 @@ def test_like_devices_tell_the_clock_that_is_usual() -> None:
     said = cause(own, gpu(), None, [[own], *among(693.0, 693.0, 693.0, 693.0, mhz=1584.0)])
     assert said.startswith(
         "11.6% below the median of its 4 neighbours (693 TFLOPS): clock 1400 of 1584 MHz, of which HW thermal 100%; "
-        "normal at the clock that it held (62 C"
+        "normal at this clock (62 C"
     )
 
 
@@ -109,7 +109,7 @@ def test_a_reason_beside_the_power_cap_that_like_devices_have_too_goes_first() -
 def test_what_is_slow_at_its_clock_is_told_with_the_share_that_it_lacks() -> None:
     own = measured("matmul.bf16", seen(1584.0), clock_losses=lost({}, math.log(1.25), "sw_power_cap_s", mhz=1584.0))
     said = cause(own, gpu(), None, [[own], *among(700.0, 700.0, 700.0, 700.0, mhz=1584.0)])
-    assert "clock 1584 of 1584 MHz; 13% too slow for the clock that it held, unexplained" in said
+    assert "clock 1584 of 1584 MHz; 13% slower than usual at this clock, unexplained" in said
 
 
 def test_a_product_that_waited_for_the_host_says_so() -> None:
@@ -136,7 +136,7 @@ def test_a_few_readings_do_not_tell_what_a_device_does_at_its_clock(readings: in
     summary = seen(1584.0, hw_thermal_s=2.4, readings=readings)
     losses = lost({}, math.log(1.25), "sw_power_cap_s", mhz=1584.0)
     told = cause(measured("matmul.bf16", summary, clock_losses=losses, of_clock={"share": 0.6}), gpu())
-    assert ("too slow for the clock that it held" in told) == said
+    assert ("slower than usual at this clock" in told) == said
 
 
 NARROW = "0.50 of the usual bandwidth; "
@@ -171,7 +171,7 @@ def test_a_link_is_as_narrow_as_those_of_like_devices() -> None:
 
 def test_the_share_of_what_the_clock_gives_is_said() -> None:
     """0.93 is a healthy chip that is held back, 0.54 is one whose units are short at any clock."""
-    for share, said in ((0.9312, "normal at the clock that it held (0.93"), (0.54, "held, unexplained (0.54")):
+    for share, said in ((0.9312, "normal at this clock (0.93"), (0.54, "this clock, unexplained (0.54")):
         own = measured("matmul.bf16", seen(), clock_losses=CAPPED, of_clock={"share": share})
         assert cause(own, gpu()).endswith(f"{said} of the peak at that clock, 62 C, 690 W)")
 

@@ -126,9 +126,9 @@ def _at_clock(found: Shares) -> str:
     if found.at_clock is None:
         return ""
     if found.at_clock >= (USUAL if found.expected.alike else 1.0):
-        return "normal at the clock that it held" if found.low_clock else ""
+        return "normal at this clock" if found.low_clock else ""
     by = f"{1 - found.at_clock:.0%} " if found.expected.alike else ""
-    return f"{by}too slow for the clock that it held, unexplained"
+    return f"{by}slower than usual at this clock, unexplained"
 
 
 def reason_words(names: str, device: Device) -> str:
