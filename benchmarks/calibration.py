@@ -21,7 +21,7 @@ METRICS = {
     "memory": ("stream.triad", "GB/s", 2950.0),
     "host": ("host_copy.h2d", "GB/s", 55.0),
     "link": ("peer_copy.one_way", "GB/s", 378.0),
-    "products": ("matmul.bf16", "TFLOPS", 715.0),
+    "matmul": ("matmul.bf16", "TFLOPS", 715.0),
 }
 """Metric, unit and centre by family of field_noise.py."""
 HIDDEN = {"4/3": 0.08, "11/6": 0.08}

@@ -68,7 +68,7 @@ METRICS = {
     "memory": Family("stream.triad", "GB/s"),
     "host": Family("host_copy.h2d", "GB/s"),
     "link": Family("peer_copy.one_way", "GB/s"),
-    "products": Family("matmul.bf16", "TFLOPS"),
+    "matmul": Family("matmul.bf16", "TFLOPS"),
 }
 RACK = 8
 """Nodes that share a room, so that their nights are hot together."""
@@ -94,11 +94,11 @@ SHAPES = {
     "memory": Shape(0.002, 0.0015, 0.001, 0.001),
     "host": Shape(0.002, 0.003, 0.002, 0.0),
     "link": Shape(0.0015, 0.001, 0.001, 0.0),
-    "products": Shape(0.010, 0.006, 0.006, 0.012),
+    "matmul": Shape(0.010, 0.006, 0.006, 0.012),
 }
 KEPT = 0.8
 """The share of a night's deviation that the next night keeps."""
-FARTHEST = {"memory": 0.012, "host": 0.008, "link": 0.006, "products": 0.04}
+FARTHEST = {"memory": 0.012, "host": 0.008, "link": 0.006, "matmul": 0.04}
 """The farthest that a healthy device is from its node: beyond, nobody would call it healthy."""
 WIDE, WIDER = 1 / 30, 3.0
 HOT_SLOT, SLOWER = 0.25, (0.005, 0.02)
@@ -148,8 +148,8 @@ class Node:
         self._device = {family: [self._laplace(family) for _ in DEVICES] for family in SHAPES}
         if draw.random() < HOT_SLOT:
             slot = draw.randrange(len(DEVICES))
-            products = self._device["products"]
-            products[slot] = max(-FARTHEST["products"], products[slot] - draw.uniform(*SLOWER))
+            products = self._device["matmul"]
+            products[slot] = max(-FARTHEST["matmul"], products[slot] - draw.uniform(*SLOWER))
         self._ageing = [draw.uniform(*A_YEAR) if draw.random() < AGEING else 0.0 for _ in DEVICES]
         self._at_clock = [draw.gauss(0, AT_CLOCK) for _ in DEVICES]
         self._night = dict.fromkeys(SHAPES, 0.0)
@@ -187,7 +187,7 @@ class Node:
                 pace *= 1 - self._hit[3]
             if self._fault and place == 0 and family == self._fault.family and night >= self._fault.night:
                 pace *= 1 - self._fault.loss
-            details = self._telemetry(pace, place) if family == "products" else Details()
+            details = self._telemetry(pace, place) if family == "matmul" else Details()
             value = self._centre[family] * pace
             found.append(Measurement(one.metric, device.uuid, one.unit, value, details=details, notes=self.notes))
         return found

@@ -42,7 +42,7 @@ FAMILIES = {
     "link": FieldSpread(0.0015, 0.001, 0.0005, 0.001, (0.005, 0.01), 0.005),
     # farthest: 4.5 % over eight H200 and five goes of each (stas00/ml-engineering, branch fast-mamf, 082816f); go: 1.4
     # to 2.9 % over five goes of one of them; over whole clusters 8 % on average (arXiv 2208.11035v3).
-    "products": FieldSpread(0.012, 0.006, 0.003, 0.008, (0.01, 0.03), 0.03),
+    "matmul": FieldSpread(0.012, 0.006, 0.003, 0.008, (0.01, 0.03), 0.03),
 }
 HOT_SLOT, HOT_SLOWER = 0.3, (0.005, 0.015)
 """Share of the nodes with one hot slot, and how much slower its products are (assumed)."""
@@ -68,8 +68,8 @@ class FieldNode:
             for family, spread in FAMILIES.items()
         }
         if self._draw.random() < HOT_SLOT:
-            slot, farthest = self._draw.randrange(DEVICES), FAMILIES["products"].farthest
-            products = self._device["products"]
+            slot, farthest = self._draw.randrange(DEVICES), FAMILIES["matmul"].farthest
+            products = self._device["matmul"]
             products[slot] = max(-farthest, products[slot] - self._draw.uniform(*HOT_SLOWER))
         self._half = {name: [self._draw.gauss(0, each.half) for _ in range(2)] for name, each in FAMILIES.items()}
         self._at_clock = [self._draw.gauss(0, AT_CLOCK) for _ in range(DEVICES)]
@@ -85,7 +85,7 @@ class FieldNode:
             often, most = spread.slow_go
             if draw.random() < often:
                 pace *= 1 - draw.uniform(0, most)
-            paces.append((pace, self._telemetry(pace, place) if family == "products" else Details()))
+            paces.append((pace, self._telemetry(pace, place) if family == "matmul" else Details()))
         return paces
 
     def _telemetry(self, pace: float, place: int) -> Details:

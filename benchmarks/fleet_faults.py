@@ -24,7 +24,7 @@ from pytest_accel.fleet.nights import database, store
 
 RACK = 40
 LINKS = ("host_copy", "peer_copy", "ddp")
-RACKS = {"links, VBIOS new": 3, "links": 10, "products": 15}
+RACKS = {"links, VBIOS new": 3, "links": 10, "matmul": 15}
 """The racks that are slow as a whole, by number."""
 
 
@@ -42,7 +42,7 @@ def draw(folder: Path, nodes: int, nights: int) -> None:
     db.execute("SELECT setseed(0.18)")
     db.execute("CREATE TABLE metrics (metric VARCHAR, unit VARCHAR, centre DOUBLE, spread DOUBLE, family VARCHAR)")
     families = [(name, *each, spread(name)) for name, each in METRICS.items()]
-    kinds = {0.0035: "memory", 0.002: "links", 0.012: "products"}
+    kinds = {0.0035: "memory", 0.002: "links", 0.012: "matmul"}
     db.executemany("INSERT INTO metrics VALUES (?, ?, ?, ?, ?)", [(*each, kinds[each[3]]) for each in families])
     db.execute(f"CREATE TABLE lottery AS SELECT n, g, m.*, 1 + spread * {NORMAL} AS own "  # noqa: S608
                f"FROM range({nodes}) a(n), range({GPUS}) b(g), metrics m")  # fmt: skip
@@ -60,7 +60,7 @@ def draw_night(db: Any, folder: Path, at: int, last: int) -> None:
         CASE WHEN n = 100 AND g = 3 AND metric = 'stream.triad' AND {at} >= 8 THEN 0.03
              WHEN {rack} = {RACKS["links, VBIOS new"]} AND family = 'links' AND {at} >= 6 THEN 0.02
              WHEN {rack} = {RACKS["links"]} AND family = 'links' AND {at} >= 7 THEN 0.02
-             WHEN {rack} = {RACKS["products"]} AND family = 'products' AND {at} >= 3 THEN 0.03
+             WHEN {rack} = {RACKS["matmul"]} AND family = 'matmul' AND {at} >= 3 THEN 0.03
              WHEN n = 1200 AND family = 'memory' THEN 0.015
              WHEN n = 1300 AND g = 6 AND metric = 'stream.copy' THEN 0.0025 * {at} ELSE 0 END
     """

@@ -51,8 +51,8 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "products at their clock": Part("products", 0.0, "products at the clock"),
-    "products by clock": Part("products", 1.0),
+    "matmul at the clock": Part("matmul", 0.0, "matmul at the clock"),
+    "matmul by clock": Part("matmul", 1.0),
     "memory": Part("memory"),
     "host link": Part("host link"),
     "peer links": Part("peer links"),
@@ -105,9 +105,9 @@ DEVICES = {"memory": 0.0043, "host link": 0.00063, "peer links": 0.0035, "collec
 over eight devices is assumed."""
 HOST_GEN4 = 0.0123
 """Eight A100 on PCIe 4 (superbench-results v0.2.1)."""
-GOES = {"products": 0.008, "memory": 0.002, "host link": 0.002, "peer links": 0.001, "collectives": 0.001}
+GOES = {"matmul": 0.008, "memory": 0.002, "host link": 0.002, "peer links": 0.001, "collectives": 0.001}
 """Products: five goes of one H200 (stas00/ml-engineering); the rest is assumed."""
-BLOCKS = {"products": 0.0075, "memory": 0.003, "host link": 0.003, "peer links": 0.001, "collectives": 0.001}
+BLOCKS = {"matmul": 0.0075, "memory": 0.003, "host link": 0.003, "peer links": 0.001, "collectives": 0.001}
 NODE_WIDE = 0.0075
 """Half of the width between nodes: the means of groups of goes of eight H200 (stas00/ml-engineering)."""
 
@@ -174,10 +174,10 @@ class Node:
         return healthy * self._centre * self._own[one.metric, one.subject] * self._clock_of(one)
 
     def _clock_of(self, one: Measurement) -> float:
-        return self._clock.get(one.subject, 1.0) if family_of(one.metric, one.unit) == "products" else 1.0
+        return self._clock.get(one.subject, 1.0) if family_of(one.metric, one.unit) == "matmul" else 1.0
 
     def _between(self, family: str) -> float:
-        if family == "products":
+        if family == "matmul":
             return AT_CLOCK
         gen4 = family == "host link" and next(iter(self.of.sku.platforms.values())).pcie.get("gen", 5) < 5
         return HOST_GEN4 if gen4 else DEVICES[family]

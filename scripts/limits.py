@@ -164,7 +164,7 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
         "SKU",
         "platform",
         "accepts from",
-        "products",
+        "matmul",
         "memory",
         "host link",
         "peer links",

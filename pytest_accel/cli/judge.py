@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,7 +14,7 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
 from pytest_accel.core.sku import Platform
-from pytest_accel.core.verdict import Closing, Verdict
+from pytest_accel.core.verdict import Closing
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
@@ -77,9 +76,9 @@ def run(chosen: argparse.Namespace) -> int:
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
     if old.objections:
-        _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new.verdicts)
+        _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new, full=chosen.verbose)
         return exits.NOT_JUDGED
-    _close(new.closing, new.verdicts)
+    _close(new.closing, new, full=chosen.verbose)
     found, places = record.findings_of(new), record.places_of(new)
     screen.show(next_steps(found, new.verdicts, names, places, full=chosen.verbose))
     if chosen.output:
@@ -157,8 +156,10 @@ def _as_what(sku: str, platform: str, level: str) -> str:
     return f"judged as {sku}, platform {platform}, level {level}"
 
 
-def _close(closing: Closing, verdicts: Sequence[Verdict]) -> None:
-    """Print the closing line."""
-    screen.show(terminal.closing_lines(closing, verdicts, screen.width()))
-    screen.show(terminal.next_lines(closing, screen.width()))
-    screen.show(terminal.finds_lines(closing, screen.width()))
+def _close(closing: Closing, judged: Run, *, full: bool) -> None:
+    """Print the closing line and the lines that belong to it."""
+    width = screen.width()
+    screen.show(terminal.closing_lines(closing, judged.verdicts, width))
+    screen.show(terminal.why_lines(closing, record.names_of(judged), width, full=full))
+    screen.show(terminal.next_lines(closing, width))
+    screen.show(terminal.sensitivity_lines(closing, judged.verdicts, width, full=full))

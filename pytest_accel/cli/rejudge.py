@@ -63,8 +63,8 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     verdicts = [verdict for place in _places(record) for verdict in judged.verdicts(place)]
     around = _circumstances(record, terms)
     measured = {each.metric for each in record.measurements}
-    finds = of_run(replace(record, verdicts=verdicts), terms.spread_of)
-    closing = replace(close(verdicts, around), finds=finds)
+    sensitivity = of_run(replace(record, verdicts=verdicts), terms.spread_of)
+    closing = replace(close(verdicts, around), sensitivity=sensitivity)
     judged_again = replace(
         record,
         verdicts=verdicts,

@@ -25,7 +25,6 @@ NOTES: Mapping[str, str] = {
     "during": "during {text}",
     "noticed": "noticed: {text}",
     "cause": "{text}",
-    "cause_before": "in an earlier attempt {text}",
     # why a value was not judged
     "no_value": "the probe returned no value",
     "not_a_value": "the probe returned {shown}, which is no value",
@@ -79,7 +78,6 @@ class Note(Reason):
 
     "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
     "noticed": what the vendor's diagnostic only warns of.
-    "cause_before": the cause that an attempt before the repeat shows, where the repeat shows none.
     "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
     "island", "nobody_named": what a fabric run says of a slow node that it does not blame.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
@@ -304,6 +302,23 @@ class BehindNodes(Reason):
     partners: int
     rails: tuple[int, ...] = ()
     """The places of its devices that are slow by themselves."""
+
+
+@dataclass(frozen=True)
+class Cause(Reason):
+    """The cause of a shortfall, and the value that shows the shortfall where one is known."""
+
+    kind = "shortfall"
+
+    text: str
+    lost: float | None = None
+    """The share of the speed of `expected` that is lost; negative for a faster device."""
+    expected: float | None = None
+    """The value that was expected, in the unit of the verdict."""
+    of: str = ""
+    """The origin of `expected` in words: "the median of its 7 neighbours"."""
+    before: bool = False
+    """True if an attempt before the repeat shows the cause, and the repeat shows none."""
 
 
 @dataclass(frozen=True)

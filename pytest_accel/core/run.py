@@ -282,6 +282,8 @@ class BaselineEntry(TypedDict, total=False):
     """The value of --accel-baseline."""
     pasts: dict[str, dict[str, Past]]
     """The figures by metric, unit and hash of the method, and by subject."""
+    gone: list[str]
+    """The devices of the node's last run that this run did not find: "serial 16520 in slot 0000:1b:00.0"."""
 
 
 class PackingListEntry(TypedDict, total=False):

@@ -1,26 +1,32 @@
-"""Says the reasons of a verdict in words. No program has to read them: the reasons themselves are in the record."""
+"""Says the reasons of a verdict in words: the one that decided first, in a short sentence, and the details after it.
+
+No program has to read them: the reasons themselves are in the record.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
-from pytest_accel.core.reasons import NOTES, Reason
+from pytest_accel.core.reasons import NOTES, Note, Reason
 from pytest_accel.core.sku import Basis
-from pytest_accel.core.verdict import Verdict, show, show_margin
+from pytest_accel.core.verdict import Status, Verdict, show, show_margin
 from pytest_accel.core.words import age, counted, listed
 
 
 def _compared(one: reasons.Compared, of: Verdict) -> str:
     bound = of.floor if one.side == "floor" else of.ceiling
     side = f"class {one.side}" if of.basis is Basis.CLASS else one.side
-    share = "" if one.share is None else f" = {one.share:g} of {one.of}"
+    margin = f" ({show_margin(of.margin)})" if bound and of.margin else ""
+    return f"{show(of.value, of.unit)}, {side} {show(bound, of.unit)}{margin}"
+
+
+def _derived(one: reasons.Compared) -> str:
     base = "" if one.base is None else f" {one.base:g}"
-    margin = f" ({show_margin(of.margin)})" if bound and of.margin is not None else ""
-    return f"{show(of.value, of.unit)}, {side} {show(bound, of.unit)}{share}{base}{margin}"
+    return f"the {one.side} is {one.share:g} of {one.of}{base}"
 
 
 COUNTED = {
@@ -81,20 +87,29 @@ def _behind_neighbours(_: reasons.BehindNeighbours, of: Verdict) -> str:
     if (one := of.neighbours) is None:  # a record that was written by other means
         return "behind its neighbours"
     behind = f"{one.lost:.1%} behind its {one.count} neighbours{' at its clock' * one.at_clock}"
-    spread = "" if one.spread is None else f", spread {100 * one.spread:.2g}%"
-    told = f"(median {show(one.middle, '')}, healthy up to {one.allowed:.1%}{spread})"
-    return f"{AT_FIRST * one.at_first}{behind} {told}"
+    return f"{AT_FIRST * one.at_first}{behind} (median {show(one.middle, '')}), at most {one.allowed:.1%}"
 
 
 def _behind_past(_: reasons.BehindPast, of: Verdict) -> str:
     if (one := of.past) is None:
         return "behind its own past"
     behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(of.unit) else f"{one.lost:.1%} below"
-    two = f"two runs differ by up to {one.allowed:.1%}"
-    differs = "".join(f"; {term} {then} then, {now} now" for term, (then, now) in one.differs.items())
-    return (
-        f"{AT_FIRST * one.at_first}{behind} its {one.since} run of {one.day} ({show(one.middle, '')}; {two}{differs})"
+    run = f"its {one.since} run of {one.day} ({show(one.middle, '')})"
+    differs = "".join(f", {term} {then} then and {now} now" for term, (then, now) in one.differs.items())
+    return f"{AT_FIRST * one.at_first}{behind} {run}, at most {one.allowed:.1%}{differs}"
+
+
+def _cause(one: reasons.Cause, of: Verdict) -> str:
+    told = f"in an earlier attempt {one.text}" if one.before else one.text
+    by_neighbours = of.failed_by is not None and of.failed_by is of.neighbours  # the headline says how far behind
+    if one.lost is None or by_neighbours:
+        return told
+    beside = (
+        ("longer than" if one.lost > 0 else "shorter than")
+        if is_time(of.unit)
+        else ("below" if one.lost > 0 else "above")
     )
+    return f"{abs(one.lost):.1%} {beside} {one.of} ({show(one.expected, of.unit)}): {told}"
 
 
 def _below_published(one: reasons.BelowPublished, of: Verdict) -> str:
@@ -110,7 +125,7 @@ def _behind_nodes(one: reasons.BehindNodes, _: Verdict) -> str:
 
 WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.Note: lambda one, of: NOTES[one.kind].format(text=one.text, of=of, shown=show(of.value, of.unit)),
-    reasons.WrongData: lambda one, _: one.text,
+    reasons.WrongData: lambda one, _: f"wrong results: {one.text}",
     reasons.Compared: _compared,
     reasons.Expected: _expected,
     reasons.Majority: _majority,
@@ -137,9 +152,8 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
     reasons.BehindNeighbours: _behind_neighbours,
     reasons.BehindPast: _behind_past,
     reasons.BehindNodes: _behind_nodes,
-    reasons.AllAlike: lambda one, _: (
-        f"all {one.devices} devices alike: look at what they share (power, cooling, settings, software)"
-    ),
+    reasons.AllAlike: lambda one, _: f"all {one.devices} devices alike",
+    reasons.Cause: _cause,
     reasons.DidNotEnd: lambda one, _: f"began and did not end (boot {one.boot or 'unknown'}, last reading {one.last})",
     reasons.NoBudget: lambda one, _: (
         f"level {one.level} has no time budget for this probe; "
@@ -153,6 +167,9 @@ BEFORE = {"at": ", ", "during": ", ", "beyond_noise": ", "}
 """The text between a reason of this kind and the one before it, where that is no semicolon."""
 AFTER = {"value": ", "}
 """The text between a reason of this kind and the next one."""
+BEHIND = reasons.BehindNeighbours, reasons.BehindPast, reasons.BehindNodes
+BESIDE = ("shortfall", "alone", "all_alike", "warns", "noticed", *BEFORE)
+"""The kinds of reasons that explain a verdict and do not decide it."""
 
 
 def words(one: Reason, verdict: Verdict) -> str:
@@ -160,23 +177,97 @@ def words(one: Reason, verdict: Verdict) -> str:
     return WORDS[type(one)](one, verdict)
 
 
+def headline(verdict: Verdict) -> str:
+    """Return the value and the reason that decided, in one short sentence; empty without a reason."""
+    return "; ".join(_parts(verdict)[0])
+
+
+def details(verdict: Verdict) -> str:
+    """Return the reasons that the headline leaves out: the cause, the repeat, the origin of the floor."""
+    return "; ".join(_parts(verdict)[1])
+
+
 def phrases(verdict: Verdict) -> list[str]:
-    """Return the reasons of a verdict in words, those together that are one phrase, without the `note_of` it."""
-    found: list[str] = []
-    after = ""
-    for each in (each for each in verdict.reasons if each is not verdict.note):
-        joint = BEFORE.get(each.kind, after)
-        if found and joint:
-            found[-1] += joint + words(each, verdict)
-        else:
-            found.append(words(each, verdict))
-        after = AFTER.get(each.kind, "")
-    return found
+    """Return the headline of a verdict and its details, each reason for itself."""
+    return [phrase for part in _parts(verdict) for phrase in part]
 
 
 def sentence_of(verdict: Verdict) -> str:
-    """Return the reasons of a verdict as one sentence, the most important first; empty without a reason."""
+    """Return headline and details as one sentence; empty without a reason."""
     return "; ".join(phrases(verdict))
+
+
+def _parts(verdict: Verdict) -> tuple[list[str], list[str]]:
+    """Return the phrases of the headline and those of the details, without the `note_of` the verdict."""
+    told = list(dict.fromkeys(reason for reason in verdict.reasons if reason is not verdict.note))
+    head, tail = told[:1], list[Reason]()
+    deciding = _deciding(verdict, told[1:])
+    if any(isinstance(reason, BEHIND) for reason in deciding) and head[0].kind in ("compared", "value", "no_limit"):
+        head = [Note("value")]  # its limit holds, and is no reason for the failure
+    part = head
+    for reason in told[1:]:
+        part = head if reason in deciding else part if reason.kind in BEFORE else tail
+        part.append(reason)
+    derived = [_derived(reason) for reason in head if isinstance(reason, reasons.Compared) and reason.share is not None]
+    return _joined(head, verdict), [*_joined(tail, verdict), *derived]
+
+
+def _deciding(verdict: Verdict, further: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons after the first that decided a verdict: a comparison, an excuse, a doubt."""
+    by = verdict.failed_by
+    kinds: list[type[Reason]] = [reasons.BehindNodes] if verdict.status.fails else []
+    kinds += [reasons.BehindNeighbours] if by and by is verdict.neighbours else []
+    kinds += [reasons.BehindPast] if by and by is verdict.past else []
+    behind = [reason for reason in further if isinstance(reason, tuple(kinds))]
+    if verdict.status not in (Status.INCONCLUSIVE, Status.MARGINAL):
+        return behind
+    other = [reason for reason in further if reason not in behind and reason.kind not in BESIDE]
+    return [*behind, *other[:1]]
+
+
+def decider(verdict: Verdict) -> Reason | None:
+    """Return the reason that decided a verdict, None without any."""
+    told = [reason for reason in verdict.reasons if reason is not verdict.note]
+    return next(iter([*_deciding(verdict, told[1:])[-1:], *told[:1]]), None)
+
+
+def _joined(told: Sequence[Reason], verdict: Verdict) -> list[str]:
+    """Return reasons in words, those together that are one phrase."""
+    phrases: list[str] = []
+    after = ""
+    for reason in told:
+        joint = BEFORE.get(reason.kind, after)
+        if phrases and joint:
+            phrases[-1] += joint + words(reason, verdict)
+        else:
+            phrases.append(words(reason, verdict))
+        after = AFTER.get(reason.kind, "")
+    return phrases
+
+
+def limit_of(verdict: Verdict) -> str:
+    """Return the limit that decided a verdict: "class floor 554 TFLOPS", "9.0% behind 7 neighbours"; or empty."""
+    of_class = "class " if verdict.basis is Basis.CLASS and not verdict.failed_by else ""
+    return of_class + bounds(verdict, verdict.unit)
+
+
+def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ceiling", joint: str = ", ") -> str:
+    """Return the limit that decided a verdict, with the words for floor and ceiling; empty without one.
+
+    Where a comparison failed the verdict, that is the largest distance that it allows.
+    """
+    if by := verdict.failed_by:
+        return f"{by.allowed:.1%} behind {f'its {by.since} run' if by.since else f'{by.count} neighbours'}"
+    warns = "warn " if verdict.limit and verdict.limit.warns else ""
+    if verdict.limit and verdict.limit.version and verdict.expected is not None:
+        return warns + verdict.limit.version
+    if verdict.expected is not None:
+        return f"{warns}= {verdict.expected}"
+    if verdict.warned:
+        return f"warn {show(verdict.warned[0], unit)}"
+    both = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
+    text = joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
+    return text and warns + text
 
 
 def note_of(verdict: Verdict) -> str:

@@ -253,7 +253,7 @@ class Closing:
     """The exit status of pytest; -1 until then."""
     result: Result | None = None
     """The result, also of a simulated node; None until then."""
-    finds: str = ""
+    sensitivity: str = ""
     """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
     named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """The verdicts that the line names because they fail or are short: the worst of every device."""
@@ -275,10 +275,10 @@ def show(value: Value | None, unit: str) -> str:
 
 
 def show_margin(margin: float) -> str:
-    """Return a margin as a signed percentage, from tenfold on as a multiple; empty if it is infinite (bound zero)."""
+    """Return a margin as a signed percentage, from tenfold on as value / bound ("33x"); empty for a bound of zero."""
     if math.isinf(margin):
         return ""
-    return f"{margin:+.1%}" if abs(margin) < 10 else f"{margin:+.0f}x"
+    return f"{margin:+.1%}" if abs(margin) < 10 else f"{1 + abs(margin):.0f}x"
 
 
 def decisive_margin(verdict: Verdict) -> float | None:

@@ -13,9 +13,9 @@ def listed(things: Collection[str], most: int = 3) -> str:
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
-def more(things: Sized) -> str:
-    """Return " (and 2 more)" for three things, nothing for one."""
-    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
+def more(things: Sized, told: int = 1) -> str:
+    """Return " (and 2 more)" for three things of which one is told, nothing where all are."""
+    return f" (and {len(things) - told} more)" if len(things) > told else ""
 
 
 def counted(number: int, noun: str) -> str:

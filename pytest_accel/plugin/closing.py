@@ -17,7 +17,7 @@ from pytest_accel.core import closing_file, exits
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.verdict import Closing
+from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, screen
@@ -201,9 +201,10 @@ def _last_lines(
     steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
+        *terminal.why_lines(closing, ledger.names, width, full=full),
         *terminal.folded(steps, width),
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
-        *terminal.finds_lines(closing, width),
+        *terminal.sensitivity_lines(closing, ledger.verdicts, width, full=full),
         *terminal.folded(took, width),
         *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
         *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
@@ -212,7 +213,8 @@ def _last_lines(
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
-    named = [tests[each.key] for each in closing.named if each.key in tests]
+    measured = [verdict for verdict in closing.named if verdict.status is not Status.UNMEASURED]
+    named = [tests[verdict.key] for verdict in measured if verdict.key in tests]
     if not named:
         return []
     command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]

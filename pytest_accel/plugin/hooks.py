@@ -125,7 +125,7 @@ class Acceptance:
         simulated = f"SIMULATED by {node.source}: " if node else ""
         lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
         if earlier := session.ledger.record.earlier_attempts:
-            ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(": ")[0]
+            ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(" (")[0].partition(": ")[0]
             lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {ended}")
         return [printable(line) for line in lines]
 

@@ -8,7 +8,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import BaselineEntry, Past
 from pytest_accel.core.summary import Summary
 from pytest_accel.drivers import registry
-from pytest_accel.judging.records.differences import of_devices
+from pytest_accel.judging.records.differences import GONE, Difference, of_devices
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
@@ -44,18 +44,21 @@ def find(
     runs = [run for run in earlier if run.is_history(sku)]
     ours = [run for run in runs if _holds(run, devices)]
     history = History(ours, devices, terms)
-    notes = changes(history.runs, node.terms.devices)
+    changed = changes(history.runs, node.terms.devices)
+    notes = [f"since {day}: {change.where[0]} {change.what}: {change.then} -> {change.now}" for day, change in changed]
     if option not in (AUTO, NONE) and not ours:
         why = "no complete run of all tests" if not runs else "none of the devices"
         notes = [f"--accel-baseline {option} holds {why} as {sku or 'any SKU'}: nothing is compared with it"]
-    return Baseline(history, option), notes
+    baseline = Baseline(history, option)
+    if gone := [str(change.then) for _, change in changed if change.now == GONE]:
+        baseline.entry["gone"] = gone
+    return baseline, notes
 
 
-def changes(runs: Sequence[Summary], present: Sequence[Device]) -> list[str]:
-    """Return what became of the devices since the last of some runs that at least half of them were in."""
+def changes(runs: Sequence[Summary], present: Sequence[Device]) -> list[tuple[str, Difference]]:
+    """Return the changes of the devices since the last run that at least half of them were in, with its day."""
     of_node = [run for run in runs if 2 * sum(_holds(run, [each]) for each in present) >= len(run.devices)]
-    found = of_devices(of_node[-1].devices, present) if of_node else ()
-    return [f"since {of_node[-1].day}: {each.where[0]} {each.what}: {each.then} -> {each.now}" for each in found]
+    return [(of_node[-1].day, each) for each in of_devices(of_node[-1].devices, present)] if of_node else []
 
 
 def _holds(run: Summary, devices: Iterable[Device]) -> bool:

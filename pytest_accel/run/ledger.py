@@ -184,7 +184,7 @@ class Ledger:
     def _give_up_telemetry(self) -> bool:
         """Give up the file of the telemetry for the record on a full disk; return False if there is none."""
         self.record.telemetry = {}
-        return self._pool.sensor.telemetry.give_up("its room was needed on a full disk")
+        return self._pool.sensor.telemetry.give_up("removed, to make room for the record on a full disk")
 
     def complete(self, *, interrupted: bool) -> None:
         """Enter what is known once the processes have ended: the telemetry, the waivers that were used, the times."""
@@ -215,7 +215,7 @@ class Ledger:
 
     def _conclude(self, around: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = replace(close(self.verdicts, around), finds=of_run(self.record, self._found.terms.spread_of))
+        closing = replace(close(self.verdicts, around), sensitivity=of_run(self.record, self._found.terms.spread_of))
         self.record.circumstances, self.record.closing = around, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import paths, structured, untrusted
-from pytest_accel.core.measurement import Device, Names
+from pytest_accel.core.measurement import NODE, Device, Names
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.run import (
     SCHEMA,
@@ -91,7 +91,10 @@ def finding_entries(record: Run) -> list[FindingEntry]:
 
 
 def places_of(record: Run) -> dict[str, str]:
-    """Return serial number and PCI address of each device as far as they are known, by UUID."""
+    """Return serial number and PCI address of each device as far as they are known, by UUID.
+
+    That of the node names the devices of an earlier run that were not found.
+    """
     parts = {
         device.uuid: (
             f"serial {device.serial}" if device.serial else "",
@@ -99,7 +102,9 @@ def places_of(record: Run) -> dict[str, str]:
         )
         for device in record.devices
     }
-    return {uuid: ", ".join(filter(None, each)) for uuid, each in parts.items() if any(each)}
+    places = {uuid: ", ".join(filter(None, each)) for uuid, each in parts.items() if any(each)}
+    gone = record.baseline.get("gone")
+    return {**places, NODE: f"missing: {', '.join(gone)}"} if gone else places
 
 
 def write(record: Run, folder: Path) -> None:

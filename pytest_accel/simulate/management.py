@@ -140,7 +140,7 @@ def host(model: Model) -> Path | None:
 
 def hints(model: Model) -> list[Hint]:
     """Return the devices on the PCI bus of the node, including those that are lost."""
-    return [Hint(model.vendor, pci=f"{_address(place)} (simulated)") for place in range(model.devices)]
+    return [Hint(model.vendor, pci=_address(place)) for place in range(model.devices)]
 
 
 def _address(place: int) -> str:

@@ -68,7 +68,7 @@ class Backing:
         """The evidence in words: "method floors", "2 publishers"."""
         if self.floor is None:
             return f"{self.basis.value} floors"
-        return "other products of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
+        return "other SKUs of its vendor" if self.floor.of_vendor else counted(self.publishers, "publisher")
 
 
 @dataclass(frozen=True)

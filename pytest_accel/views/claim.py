@@ -11,7 +11,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import details, headline
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.run.record import findings_of
 
@@ -79,10 +79,12 @@ class Claim:
         for finding, verdicts in grouped(blamed(run, device), lambda each: found.get(each.key)).items():
             if finding:
                 yield f"{finding.title}, {finding.severity.value}: {finding.do}"
-            yield from (f"- {each.metric}: {sentence_of(each)}" for each in verdicts)
+            for verdict in verdicts:
+                yield f"- {verdict.metric}: {headline(verdict)}"
+                yield from (f"  {text}" for text in filter(None, [details(verdict)]))
         lines = kernel_lines(run, device)
         yield ""
-        yield "Reported of it by the driver and the kernel" + ("" if lines else ": nothing")
+        yield "Reported by the driver and the kernel" + ("" if lines else ": nothing")
         yield from (f"- {each}" for each in lines)
         yield ""
         yield f"Last good run:   {self.last_good or 'none is known'}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_accel.core.fault_codes import Severity
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import Names
+from pytest_accel.core.measurement import NODE, Names
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.core.words import listed
 from pytest_accel.judging.causes.findings import Finding, Key
@@ -15,6 +15,8 @@ from pytest_accel.views.terminal import Line
 
 FEW = 2
 """Up to this number of devices, a line tells where each of them is."""
+MISSING = "device-missing"
+"""The code whose line names the devices that an earlier run found."""
 REJECTS = (Severity.CRITICAL, Severity.ERROR)
 """The severities of findings that reject a device."""
 COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
@@ -44,17 +46,21 @@ def next_steps(
 ) -> list[Line]:
     """Return a line for each code that rejects a device, and for the worst of each device that is short beside it.
 
-    `full` adds those that warn and those that were not judged. `places` tell where to find a device, by UUID. One or
-    two devices are told with theirs.
+    Where nothing rejects, the worst of each subject that was not judged has one. `full` adds those that warn and all
+    that were not judged. `places` tell where to find a device, by UUID, for one or two devices.
     """
     lines = []
-    short = {each.key for each in named(short_beside(verdicts), names)}
+    rejected = any(finding.severity in REJECTS for finding in found.values())
+    undecided = [verdict for verdict in verdicts if verdict.fails]
+    short = {verdict.key for verdict in named(short_beside(verdicts) if rejected else undecided, names)}
     shown = {key: each for key, each in found.items() if full or each.severity in REJECTS or key in short}
     for finding, members, metrics in by_finding(shown, verdicts):
         subjects = [*(each for each in names if each in members), *(each for each in members if each not in names)]
-        place = {each: f" ({places[each]})" for each in subjects if each in places and len(subjects) <= FEW}
+        located = [each for each in subjects if each in places and (each != NODE or finding.fault.name == MISSING)]
+        place = {each: f" ({places[each]})" for each in located if len(subjects) <= FEW}
         who = spanned([names[each] + place.get(each, "") for each in subjects])
-        text = f"next: {who} {finding.title}, {finding.severity.value}: {finding.do}"
+        severity = "" if finding.severity is Severity.UNKNOWN else f", {finding.severity.value}"
+        text = f"next: {who} {finding.title}{severity}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))
     return lines

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import note_of, phrases, sentence_of
-from pytest_accel.core.sku import DELIVERY, Basis, DeclaredBy, Limit
+from pytest_accel.core.sentences import bounds, limit_of, note_of, phrases, sentence_of
+from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key
@@ -115,6 +115,9 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
+    signs = ["<: the weakest device of the metric"] if any(group[0] in slowest for group in rows) else []
+    if signs := [*signs, *(["+N: N more limits with the same cause"] if also else [])]:
+        lines.append(("; ".join(signs), ""))
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
@@ -151,7 +154,7 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
 
 def _notes(verdicts: Sequence[Verdict], names: Names) -> list[Line]:
     """Return a line for each metric of which some value is below every published one, with the lowest of them."""
-    noted = grouped((verdict for verdict in verdicts if verdict.note), lambda verdict: verdict.metric)
+    noted = grouped((each for each in verdicts if each.note and not each.fails), lambda verdict: verdict.metric)
     lines = []
     for metric, group in noted.items():
         lowest = min(group, key=lambda verdict: finite(verdict.value) or 0.0)
@@ -304,9 +307,9 @@ def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap:
 
 
 def _has_no_value(verdict: Verdict) -> bool:
-    """Return True for a failure without a value, or with one in many words: its row tells the reason instead."""
+    """Return True for a failure whose value is missing, not judged or in many words: its row tells the reason."""
     words = isinstance(verdict.value, str) and len(verdict.value) > MOST_IN_COLUMN
-    return (verdict.value is None or words) and verdict.status.fails
+    return verdict.status is Status.UNMEASURED or (verdict.status.fails and (verdict.value is None or words))
 
 
 def _told(group: Sequence[Verdict], also: int) -> str:
@@ -429,32 +432,6 @@ def _shares(group: Sequence[Verdict]) -> str:
         return ""
     least, most = f"{min(shares):.0%}", f"{max(shares):.0%}"
     return least if least == most else f"{least[:-1]} to {most}"
-
-
-def limit_of(verdict: Verdict) -> str:
-    """Return what decided a verdict as the table shows it: its bounds or a comparison; empty if it has none."""
-    of_class = "class " if verdict.basis is Basis.CLASS and not verdict.failed_by else ""
-    return of_class + bounds(verdict, verdict.unit)
-
-
-def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ceiling", joint: str = ", ") -> str:
-    """Return what decided a verdict, with the words for floor and ceiling: "floor 672 TFLOPS", "median of 7: 730".
-
-    It is empty for a verdict that nothing decided.
-    """
-    if by := verdict.failed_by:
-        what = f"{by.since} run" if by.since else f"median of {by.count}"
-        return f"{what}: {show(by.middle, unit)}"
-    warns = "warn " if verdict.limit and verdict.limit.warns else ""
-    if verdict.limit and verdict.limit.version and verdict.expected is not None:
-        return warns + verdict.limit.version
-    if verdict.expected is not None:
-        return f"{warns}= {verdict.expected}"
-    if verdict.warned:
-        return f"warn {show(verdict.warned[0], unit)}"
-    both = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
-    text = joint.join(f"{word} {show(bound, unit)}" for word, bound in both if bound is not None)
-    return text and warns + text
 
 
 def published_of(limit: Limit | None) -> str:

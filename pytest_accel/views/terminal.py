@@ -6,8 +6,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_accel.core.groups import grouped
+from pytest_accel.core.measurement import Names
 from pytest_accel.core.run import SamplingCost
-from pytest_accel.core.verdict import Closing, Status, Verdict
+from pytest_accel.core.sentences import details
+from pytest_accel.core.verdict import Closing, Result, Status, Verdict
+from pytest_accel.judging.closing.parts import backed, bases
 from pytest_accel.run.phases import PHASES
 
 COLOURS = {
@@ -17,6 +21,8 @@ COLOURS = {
     Status.MARGINAL: "yellow",
     Status.PASS: "green",
 }
+MOST_WHY = 3
+"""The most devices whose details are shown without -v."""
 INDENT = "  "
 """What a line begins with that continues another one."""
 BETWEEN = (0, 0)
@@ -58,9 +64,26 @@ def next_lines(closing: Closing, width: int | None = None) -> list[Line]:
     return folded([(f"next: {closing.next}", "")], width) if closing.next else []
 
 
-def finds_lines(closing: Closing, width: int | None = None) -> list[Line]:
-    """Return the lines on what the run would have rejected; nothing if it measured no speed."""
-    return [(text, "") for text in by_phrases(closing.finds, width)] if closing.finds else []
+def why_lines(closing: Closing, names: Names, width: int | None = None, *, full: bool = False) -> list[Line]:
+    """Return the details of the failures that the closing line names, a line for each device.
+
+    Without `full` the first `MOST_WHY` devices have one, and of devices that fall short alike the first.
+    """
+    told = [verdict for verdict in closing.named if details(verdict)]
+    alike = grouped(told, lambda one: one.metric if any(each.kind == "all_alike" for each in one.reasons) else one.key)
+    shown = told if full else [group[0] for group in alike.values()][:MOST_WHY]
+    lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in shown]
+    return folded(
+        [*lines, *([("why: -v shows the other devices", "")] if not full and len(alike) > MOST_WHY else [])], width
+    )
+
+
+def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None, *, full: bool) -> list[Line]:
+    """Return the sensitivity of a run; without `full`, only where an acceptance says nothing else on its worth."""
+    deciding = [verdict for verdict in verdicts if verdict.decides]
+    worth = bases(backed(deciding), deciding)
+    shown = closing.sensitivity and (full or (closing.result is Result.ACCEPTED and not worth))
+    return [(text, "") for text in by_phrases(f"sensitivity: {closing.sensitivity}", width)] if shown else []
 
 
 def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:

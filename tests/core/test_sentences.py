@@ -14,7 +14,7 @@ from tabled import content
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
-from pytest_accel.core.sentences import note_of, phrases, sentence_of
+from pytest_accel.core.sentences import details, headline, note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Comparison, Status, Verdict
 
@@ -73,20 +73,37 @@ def test_every_note_of_the_code_has_its_words() -> None:
     assert {kind for kinds in made for kind in kinds if kind} == set(NOTES)
 
 
+BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7, at_clock=True, status=Status.FAIL))
+
+
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("verdict", "first", "further"),
     [
-        ((reasons.Compared("floor"), Note("disturbed", "a")), ["2500 GB/s, floor 2700 GB/s (-7.4%)", "disturbed: a"]),
-        ((Note("value"), reasons.MayTrain(60.0)), ["2500 GB/s, up 1 min, may still train"]),
-        ((Note("value"), Note("noticed", "memory: 3 errors")), ["2500 GB/s, noticed: memory: 3 errors"]),
-        ((Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("warns")),
-         ["a, at p0, during x", "a warning, which rejects nothing"]),
-        ((), []),
+        (SHORT.because(reasons.Compared("floor", 0.93, "a", 2970.0), reasons.Cause("heat", 0.1, 2990.0, "all")),
+         "2500 GB/s, floor 2700 GB/s (-7.4%)", "10.0% below all (2990 GB/s): heat; the floor is 0.93 of a 2970"),
+        # the limit holds: it is no reason, and neither is the distance to the neighbours told twice
+        (BEHIND.because(reasons.Compared("floor", 0.5, "peak"), reasons.BehindNeighbours(),
+                        reasons.Cause("unexplained", 0.11, 2900.0, "the median")),
+         "2500 GB/s, 11.0% behind its 7 neighbours at its clock (median 2900), at most 9.0%", "unexplained"),
+        (SHORT.because(reasons.Compared("floor"), reasons.Cause("HW thermal"), Note("disturbed", "in use by pid 4"),
+                       status=Status.INCONCLUSIVE),
+         "2500 GB/s, floor 2700 GB/s (-7.4%); disturbed: in use by pid 4", "HW thermal"),
+        (BEHIND.because(reasons.Compared("floor"), *[Note("repeat_without_time", "0 s are left")] * 2,
+                        status=Status.INCONCLUSIVE),
+         "2500 GB/s, floor 2700 GB/s (+5.0%); not measured again: 0 s are left", ""),
+        (SHORT.because(Note("value"), reasons.MayTrain(60.0), status=Status.INCONCLUSIVE),
+         "2500 GB/s, up 1 min, may still train", ""),
+        (SHORT.because(Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("warns")),
+         "a, at p0, during x", "a warning, which rejects nothing"),
+        (SHORT.because(reasons.WrongData("3 wrong elements")), "wrong results: 3 wrong elements", ""),
+        (SHORT, "", ""),
     ],
 )  # fmt: skip
-def test_reasons_are_joined(found: tuple[Reason, ...], expected: list[str]) -> None:
-    verdict = SHORT.because(*found)
-    assert (phrases(verdict), sentence_of(verdict)) == (expected, "; ".join(expected))
+def test_the_headline_has_the_reason_that_decided_and_the_details_the_others(
+    verdict: Verdict, first: str, further: str
+) -> None:
+    assert (headline(verdict), details(verdict)) == (first, further)
+    assert sentence_of(verdict) == "; ".join(filter(None, (first, further)))
 
 
 def test_reasons_go_through_json() -> None:

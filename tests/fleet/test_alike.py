@@ -254,4 +254,4 @@ def test_a_thousand_nodes_with_one_that_is_slow() -> None:
     nodes[17] = replace(nodes[17], figures=figures)
     (found,) = alike.unlike(nodes)
     assert (found.nodes, found.subjects, found.rejects) == (("node17",), (NODE,), False)
-    assert found.words.endswith(" behind the median of 1000 nodes in products (matmul.bf16)")
+    assert found.words.endswith(" behind the median of 1000 nodes in matmul (matmul.bf16)")

@@ -135,7 +135,7 @@ def test_a_record_by_other_files_than_the_buyer_s_is_not_accepted(tmp_path: Path
     assert "not the buyer's floor-2500.yaml " in found["reasons"][1]
     status, found = told(tmp_path, "--sku=gb200")
     assert (status, found["of_nodes"]["rejected"]) == (1, 1)
-    assert "gpu0 inventory.sku NVIDIA H100 80GB HBM3 (10de:2330): its name is" in found["nodes"][0]["told"]
+    assert "gpu0 to gpu7 inventory.sku NVIDIA H100 80GB HBM3 (10de:2330): its name is" in found["nodes"][0]["told"]
 
 
 def test_what_a_supplier_drops_from_his_record_is_required_all_the_same(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ def test_the_line_that_tells_the_cause_is_the_one_that_is_shown(tmp_path: Path) 
         f"ERROR: usage: pytest [options]\n{usage}\n  rootdir: /n": usage,
         f"{full}\n../test_own.py": full,
         "first\nlast": "last",
-        f"HELD 3/3 limits\n{sentence({'memory': RejectedLosses(below=0.5)})}\n": "HELD 3/3 limits",
+        f"HELD 3/3 limits\nsensitivity: {sentence({'memory': RejectedLosses(below=0.5)})}\n": "HELD 3/3 limits",
     }
     for output, said in shown.items():
         log.write_text(output)

@@ -157,7 +157,8 @@ def explained(here: Session, metric: str) -> Iterator[tuple[int, Device, Measure
     attempts = [here.ledger.attempts(metric, device.uuid) for device in here.found.devices]
     for place, (device, own) in enumerate(zip(here.found.devices, attempts, strict=True)):
         together = [each for each in own if each.how == "together"]
-        yield place, device, together[-1], explain(together[-1], here.found.terms.limits.get(metric), attempts) or ""
+        found = explain(together[-1], here.found.terms.limits.get(metric), attempts)
+        yield place, device, together[-1], found.text if found else ""
 
 
 @dataclass

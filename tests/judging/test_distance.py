@@ -72,8 +72,8 @@ def test_what_is_far_behind_a_fleet_fails_where_the_spread_is_known() -> None:
     few = against(94.5, "memory", "fleet", spread=0.003, count=4, freedom=1.1)
     assert few.status is Status.PASS
     assert few.fails_from > 1
-    assert against(77.0, "products", "fleet", spread=0.01, count=88).status is Status.MARGINAL
-    assert against(75.0, "products", "fleet", spread=0.01, count=88).status is Status.FAIL
+    assert against(77.0, "matmul", "fleet", spread=0.01, count=88).status is Status.MARGINAL
+    assert against(75.0, "matmul", "fleet", spread=0.01, count=88).status is Status.FAIL
 
 
 def test_half_of_the_speed_of_like_devices_fails_whatever_it_is() -> None:
@@ -137,9 +137,9 @@ def test_the_family_of_a_metric() -> None:
         ("host_copy_all.h2d", "GB/s"): "host link",
         ("mine.delay", "us"): "latency",
         ("peer_copy.one_way", "GB/s"): "peer links",
-        ("matmul.bf16", "TFLOPS"): "products",
-        ("soak.rate", "TFLOPS"): "products",
-        ("training.rate", "TFLOPS"): "products",
+        ("matmul.bf16", "TFLOPS"): "matmul",
+        ("soak.rate", "TFLOPS"): "matmul",
+        ("training.rate", "TFLOPS"): "matmul",
         ("soak.power", "W"): "power",
         ("all_reduce.busbw@8GiB", "GB/s"): "collectives",
         ("ddp.step_ms", "ms"): "other",

@@ -20,7 +20,7 @@ from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.history import History, kept, key, plausible
 from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run.baseline import changes as told
+from pytest_accel.run import baseline
 
 Terms = Mapping[str, str]
 GPU = Device("GPU-0", 0, "nvidia", "H100", serial="165", pci_address="0000:1a:00.0", facts={"vbios": "96.00"})
@@ -72,9 +72,7 @@ def test_a_drop_is_told_with_date_and_figure() -> None:
     found = verdict([run(3, 3000.0), run(9, 2990.0)], memory(2880.0))
     assert found.status is Status.MARGINAL
     assert found.behind, "worth another measurement"
-    assert sentence_of(found) == (
-        "2880 GB/s, 4.0% below its first accepted run of 2026-01-03 (3000; two runs differ by up to 1.1%)"
-    )
+    assert sentence_of(found) == ("2880 GB/s, 4.0% below its first accepted run of 2026-01-03 (3000), at most 1.1%")
     assert verdict([run(3, 3000.0)], memory(2970.0)).status is Status.NOT_APPLICABLE
     known, unknown = (verdict([run(3, 3000.0)], memory(2960.0), spread=spread).status for spread in (SPREAD, None))
     assert (known, unknown) == (Status.MARGINAL, Status.NOT_APPLICABLE)
@@ -174,6 +172,11 @@ def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
     assert verdict([then], node).status is Status.MARGINAL
     two = [GPU, replace(GPU, uuid="GPU-1")]
     assert verdict([then], node, devices=two).status is Status.NOT_APPLICABLE
+
+
+def told(runs: Sequence[Summary], now: Sequence[Device]) -> list[str]:
+    found = baseline.changes(runs, now)
+    return [f"since {day}: {change.where[0]} {change.what}: {change.then} -> {change.now}" for day, change in found]
 
 
 def changes(*now: Device, then: Sequence[Device] = (GPU,)) -> list[str]:

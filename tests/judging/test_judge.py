@@ -11,6 +11,7 @@ from judged_tables import tabled
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (
     Alone,
+    Cause,
     Compared,
     Interval,
     Majority,
@@ -281,8 +282,8 @@ def test_a_disturbed_attempt_is_worth_nothing_and_the_repeat_decides() -> None:
 
 def test_what_failed_once_is_told_with_its_cause() -> None:
     cause = "HW power brake 50% of the time"
-    verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda *_: cause)
-    assert verdict.reasons[-2:] == (Note("cause", cause), Repeated(730.0, "TFLOPS", fails=True))
+    verdict = judge([found(20.0), GOOD], REFERENCE, explain=lambda *_: Cause(cause))
+    assert verdict.reasons[-2:] == (Cause(cause), Repeated(730.0, "TFLOPS", fails=True))
 
 
 def test_a_shortfall_is_not_explained_away_by_a_path_that_is_suddenly_missing() -> None:

@@ -19,8 +19,8 @@ from pytest_accel.skus import loader, readiness
 
 pytestmark = pytest.mark.usefixtures("fast")
 
-FAULTS = {"products": "slow-compute", "memory": "slow-memory"}
-PARTS = {"products": "matrix units", "memory": "memory"}
+FAULTS = {"matmul": "slow-compute", "memory": "slow-memory"}
+PARTS = {"matmul": "matrix units", "memory": "memory"}
 DEVICES = 8
 
 
@@ -49,7 +49,7 @@ def ran(folder: Path, sku: str, family: str, by: float = 0.0) -> tuple[list[Verd
     fault = f"faults: [{{fault: {FAULTS[family]}, device: {list(range(DEVICES))}, by: {by}}}]\n" if by else ""
     node = folder / f"{family}-{by:.3f}.yaml"
     node.write_text(f"sku: {sku}\n{fault}")
-    probes = ["matmul", "matmul_mamf", "soak"] if family == "products" else ["stream"]
+    probes = ["matmul", "matmul_mamf", "soak"] if family == "matmul" else ["stream"]
     here, closing = in_process.run(node, folder / f"{node.name}.d", measured=probes)
     own = [each for each in here.ledger.verdicts if each.decides and each.subject != NODE and _of(each, family)]
     return own, closing
@@ -62,10 +62,10 @@ def _of(verdict: Verdict, family: str) -> bool:
 
 def told(closing: Closing, family: str) -> float:
     """The share of the datasheet below which the run says that it rejects all devices alike."""
-    _, _, alike = closing.finds.partition("all alike below ")
-    found = re.search(rf"([\d.]+) \({family.replace('products', 'matmul')}\)", alike)
-    assert found, closing.finds
-    return float(found.group(1))
+    _, _, alike = closing.sensitivity.partition("all devices if they reach less of the datasheet than ")
+    found = re.search(rf"(\d+)% in {family}\b", alike)
+    assert found, closing.sensitivity
+    return int(found.group(1)) / 100
 
 
 def loss(verdicts: list[Verdict], share: float) -> float:

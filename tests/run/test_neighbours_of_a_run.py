@@ -68,8 +68,8 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
 
 def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: Path) -> None:
     here, _ = measured(tmp_path, "fault: slow-dtype, device: 1, dtype: fp64, by: 0.001", "fp16")
-    said = here.finish().finds
-    assert said.startswith("rejects at 95%: one of 4 below its neighbours by ")
-    assert here.ledger.record.closing.finds == said
+    said = here.finish().sensitivity
+    assert said.startswith("with 95% probability this run rejects one of 4 devices that is slower than the others by ")
+    assert here.ledger.record.closing.sensitivity == said
     again = judge_again(here.ledger.record, here.found.terms)
-    assert again.closing.finds == said
+    assert again.closing.sensitivity == said

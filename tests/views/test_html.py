@@ -174,7 +174,7 @@ def test_the_devices_that_fail_come_first_with_what_happened() -> None:
     assert first.startswith("gpu5 ✖ FAIL 1")
     assert "A102 device-lost: lost its context in soak.rate" in first
     assert second.startswith(f"gpu{SLOW} ✖ FAIL 1")
-    assert "matmul.bf16 -3.2%" in second
+    assert "matmul.bf16 629.3 TFLOPS, floor 650 TFLOPS (-3.2%)" in second
     assert third.startswith("gpu0")
 
 
@@ -236,7 +236,7 @@ def test_the_page_has_the_comparison_of_the_verdict_on_two_numa_nodes() -> None:
     reason, cells = row_of("gpu3", text, "host_copy.h2d")
     assert cells[-2] == "10.9% behind median of 3: 55"
     assert "10.9% behind its 3 neighbours (median 55" in reason
-    assert "A303 host-link-slow: host_copy.h2d -10.9%" in words(text), "not the distance to a floor that holds"
+    assert "A303 host-link-slow: host_copy.h2d 49 GB/s, 10.9% behind" in words(text), "not the floor that holds"
     assert "18.2% behind" in sentence_of(found.verdicts[4]), "a whole socket is behind: MARGINAL"
     assert row_of("gpu4", text, "host_copy.h2d")[1][-2] == "18.2% behind median of 7: 49"
 

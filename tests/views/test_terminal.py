@@ -3,6 +3,7 @@
 import importlib
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,9 @@ from worded import worded
 
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
-from pytest_accel.core.reasons import Note
+from pytest_accel.core.reasons import AllAlike, Cause, Compared, Note
 from pytest_accel.core.run import Against
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.facts.inventory import Discovery
@@ -26,12 +27,14 @@ from pytest_accel.views.benchmark import Replay, publish
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import (
     closing_lines,
-    finds_lines,
     folded,
     hash_lines,
+    sensitivity_lines,
+    why_lines,
 )
 
 NAMES = Names({"node": "node", "GPU-0": "gpu0", "GPU-1": "gpu1", "GPU-2": "gpu2", "GPU-3": "gpu3"})
+WEAKEST = "<: the weakest device of the metric"
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")
 
 
@@ -54,7 +57,7 @@ def colours(*verdicts: Verdict) -> list[str]:
     ("value", "limit", "row"),
     [
         (12.0, Limit("counters.ecc", "per h", ceiling=5e7, warn=10.0), "MARGINAL {} 12 per h warn 10 per h -20.0%"),
-        (5.65, Limit("soak.throttle.hw_thermal", "s", ceiling=0.05), "FAIL {} 5.65 s ceiling 0.05 s -112x"),
+        (5.65, Limit("soak.throttle.hw_thermal", "s", ceiling=0.05), "FAIL {} 5.65 s ceiling 0.05 s 113x"),
         (7, Limit("inventory.pcie_width", "count", equals=8), "FAIL {} 7 = 8"),
         (3, Limit("xid", "count", ceiling=0.0), "FAIL {} 3 ceiling 0"),
     ],
@@ -71,6 +74,7 @@ def test_one_row_per_verdict_worst_first() -> None:
         "FAIL gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9%",
         "PASS gpu0 matmul.bf16 730 TFLOPS floor 672 TFLOPS +8.6%",
         "PASS gpu2 matmul.bf16 740 TFLOPS floor 672 TFLOPS +10.1%",
+        WEAKEST,
     ]
 
 
@@ -79,6 +83,7 @@ def test_of_many_devices_those_that_hold_share_a_row_that_names_the_weakest() ->
     assert rows(judged(740.0), judged(612.4, "GPU-1"), judged(730.0, "GPU-2"), judged(735.0, "GPU-3"))[1:] == [
         "FAIL gpu1 < matmul.bf16 612.4 TFLOPS floor 672 TFLOPS -8.9%",
         "PASS 3 of 4, gpu2 matmul.bf16 730 to 740 TFLOPS floor 672 TFLOPS +8.6%",
+        WEAKEST,
     ]
     assert rows(judged(740.0), judged(730.0, "GPU-1"), judged(730.0, "GPU-2"))[1].startswith("PASS all 3, gpu1 <")
     assert rows(*(judged(730.0, f"GPU-{place}") for place in range(3)))[1].startswith("PASS all 3 matmul"), "no slowest"
@@ -248,6 +253,7 @@ def test_error_counters_that_did_not_count_are_one_line_and_one_that_did_has_a_r
     found = [judge([Measurement(limit.metric, f"GPU-{i}", "per min", i // 3)], limit) for i in range(4)]
     assert rows(*found)[1:] == [
         "PASS gpu3 < counters.pcie_replays 1 per min ceiling 8 per min +87.5%",
+        WEAKEST,
         "counters: 0 facts as expected on 4 devices, counters.pcie_replays on 3 (-v lists them)",
     ]
 
@@ -312,22 +318,53 @@ def test_only_a_good_end_is_green(closing: Closing, verdicts: list[Verdict], col
 def test_a_narrow_terminal_breaks_no_metric_of_the_last_lines() -> None:
     line = "ACCEPTED 8/8 devices as h100-sxm at quick (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)"
     finds = (
-        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul); "
-        "all alike below 0.51 (matmul), 0.8 (memory) of the datasheet; nothing in collectives"
+        "with 95% probability this run rejects one of 8 devices that is slower than the others by 50.1% in matmul, "
+        "6.3% in memory; and all devices if they reach less of the datasheet than 51% in matmul, 80% in memory"
     )
-    closing = Closing(line, 0, Result.ACCEPTED, finds=finds)
+    closing = Closing(line, 0, Result.ACCEPTED, sensitivity=finds)
     assert [text for text, _ in closing_lines(closing, [], 80)] == [
         "ACCEPTED 8/8 devices as h100-sxm at quick",
         "  (1 marginal: gpu0 counters.remapped_rows_corrected +1%; 6 more)",
     ]
-    assert [text for text, _ in finds_lines(closing, 80)] == [
-        "rejects at 95%: one of 8 below its neighbours by 6.3% (memory), 50.1% (matmul);",
-        "  all alike below 0.51 (matmul), 0.8 (memory) of the datasheet;",
-        "  nothing in collectives",
+    assert [text for text, _ in sensitivity_lines(closing, [], 80, full=False)] == [
+        "sensitivity: with 95% probability this run rejects one of 8 devices that is",
+        "  slower than the others by 50.1% in matmul, 6.3% in memory;",
+        "  and all devices if they reach less of the datasheet than 51% in matmul,",
+        "  80% in memory",
     ]
-    assert (closing_lines(closing, []), finds_lines(closing)) == ([(line, "green")], [(finds, "")]), (
-        "in a file it stays one line"
+    assert closing_lines(closing, []) == [(line, "green")], "in a file it stays one line"
+    assert sensitivity_lines(closing, [], None, full=False) == [(f"sensitivity: {finds}", "")]
+
+
+def test_the_sensitivity_is_shown_where_nothing_else_says_what_an_acceptance_is_worth() -> None:
+    of_class = replace(judged(730.0), basis=Basis.CLASS)
+    accepted, held = (
+        Closing(result.value, 0, result, sensitivity="a loss") for result in (Result.ACCEPTED, Result.HELD)
     )
+    assert sensitivity_lines(accepted, [judged(730.0)], None, full=False), (
+        "measured by our method: it goes without saying"
+    )
+    assert not sensitivity_lines(accepted, [of_class], None, full=False), "the closing line tells it"
+    assert not sensitivity_lines(held, [judged(730.0)], None, full=False)
+    assert sensitivity_lines(held, [judged(730.0)], None, full=True)
+
+
+def test_details_stand_below_the_closing_line_once_for_devices_that_fall_short_alike() -> None:
+    slow = [
+        replace(judged(612.0, f"GPU-{place}"), reasons=(Compared("floor"), Cause("HW thermal 100%")))
+        for place in range(4)
+    ]
+    alike = [verdict.because(AllAlike(4)) for verdict in slow]
+    closing = Closing("REJECTED", 1, Result.REJECTED, named=tuple(slow))
+    assert [text for text, _ in why_lines(closing, NAMES)] == [
+        "why: gpu0 matmul.bf16: HW thermal 100%",
+        "why: gpu1 matmul.bf16: HW thermal 100%",
+        "why: gpu2 matmul.bf16: HW thermal 100%",
+        "why: -v shows the other devices",
+    ]
+    assert len(why_lines(closing, NAMES, full=True)) == 4
+    told = why_lines(replace(closing, named=tuple(alike)), NAMES)
+    assert told == [("why: gpu0 matmul.bf16: HW thermal 100%; all 4 devices alike", "")]
 
 
 def test_a_hash_is_never_shown_without_the_words_that_it_is_no_signature() -> None:

@@ -36,7 +36,7 @@ JOINT = "fabric"
 """The name of a job on all nodes, in place of a node's."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
-SAYS_NOTHING = ("time: ", "sha256: ", "rejects at ", "next: ", "(to show a full traceback")
+SAYS_NOTHING = ("time: ", "sha256: ", "sensitivity: ", "why: ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
 STATUS = "Exited with exit code"
 """What srun says of a task that ended with another exit status than 0, behind what the task said itself."""

@@ -1,6 +1,6 @@
-"""Tells the cause of a shortfall in one sentence, from what the sensor read during the measurement. Pure.
+"""Finds the cause of a shortfall in the readings of the sensor during the measurement. Pure.
 
-The sentence names what was observed and how much of the shortfall it accounts for (`causes/shares.py`). What nothing
+The text names what was observed and how much of the shortfall it accounts for (`causes/shares.py`). What nothing
 observed accounts for is called unexplained: no reason is named without evidence.
 """
 
@@ -12,9 +12,9 @@ from statistics import fmean
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.reasons import Cause
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.stats import deviation
-from pytest_accel.core.verdict import show
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
 from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, USUAL, Shares
@@ -48,7 +48,7 @@ def explaining(devices: Iterable[Device]) -> Explain:
     """Return the function that `judge` calls for the cause of a shortfall of one of the devices."""
     known = {device.uuid: device for device in devices}
 
-    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempts] = ()) -> str | None:
+    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempts] = ()) -> Cause | None:
         device = known.get(measurement.subject)
         return stored_cause(measurement) or (cause(measurement, device, limit, others) if device else None)
 
@@ -57,8 +57,8 @@ def explaining(devices: Iterable[Device]) -> Explain:
 
 def cause(
     measurement: Measurement, device: Device, limit: Limit | None = None, others: Sequence[Attempts] = ()
-) -> str | None:
-    """Return one sentence on the cause of a shortfall, or None if nothing was observed that could tell.
+) -> Cause | None:
+    """Return the cause of a shortfall, or None if nothing was observed that could tell.
 
     It uses only the details of the measurements, which are in the record. `limit` is the one that was broken, and
     `others` are the attempts of the like devices, its own included.
@@ -69,9 +69,7 @@ def cause(
         return None  # no clock explains a number of wrong elements
     found = causes.shares(measurement, device, limit, others)
     if "host" in declared.stresses:
-        return _with_shortfall(
-            found, _by_link(found, device, summary, measurement.details.get("of_alone")), measurement.unit
-        )
+        return _with_shortfall(found, _by_link(found, device, summary, measurement.details.get("of_alone")))
     if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
         return None
     parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
@@ -80,7 +78,7 @@ def cause(
     varied = variation(measurement.samples)
     if not found.by_reason and varied is not None and varied >= UNEVEN:
         parts.append(f"samples vary by {varied:.0%}: fed too slowly by the host, or unstable")
-    return f"{_with_shortfall(found, '; '.join(parts), measurement.unit)}{_climate(measurement)}" if parts else None
+    return _with_shortfall(found, f"{'; '.join(parts)}{_climate(measurement)}") if parts else None
 
 
 def variation(samples: Sequence[float]) -> float | None:
@@ -91,12 +89,13 @@ def variation(samples: Sequence[float]) -> float | None:
     return deviation(samples, mean) / mean if mean else None
 
 
-def _with_shortfall(found: Shares, told: str | None, unit: str) -> str | None:
-    """Return the cause behind the shortfall that it is the cause of, if it is known what to expect."""
-    value = found.expected.value
-    if not told or found.shortfall is None or value is None:
-        return told
-    return f"{found.shortfall:+.1%} against {found.expected.of} ({show(value, unit)}): {told}"
+def _with_shortfall(shares: Shares, text: str | None) -> Cause | None:
+    """Return a cause with the shortfall that it explains, as far as the expected value is known."""
+    if not text:
+        return None
+    if shares.shortfall is None or shares.expected.value is None:
+        return Cause(text)
+    return Cause(text, -shares.shortfall, shares.expected.value, shares.expected.of)
 
 
 def _of_clock(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
@@ -127,9 +126,9 @@ def _at_clock(found: Shares) -> str:
     if found.at_clock is None:
         return ""
     if found.at_clock >= (USUAL if found.expected.alike else 1.0):
-        return "normal at the clock that it held" if found.low_clock else ""
+        return "normal at this clock" if found.low_clock else ""
     by = f"{1 - found.at_clock:.0%} " if found.expected.alike else ""
-    return f"{by}too slow for the clock that it held, unexplained"
+    return f"{by}slower than usual at this clock, unexplained"
 
 
 def reason_words(names: str, device: Device) -> str:

@@ -14,7 +14,9 @@ from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.fault_codes import BY_NAME, Action, FaultCode, Severity, of_metric
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, is_rate
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.reasons import WrongData
+from pytest_accel.core.reasons import AllAlike, Cause, WrongData
+from pytest_accel.core.sentences import decider
+from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
@@ -52,6 +54,24 @@ COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"
 """The metric that fails for a device of another product."""
+
+ALIKE = (
+    "all {devices} devices alike: compare what they share (power, cooling, settings, software) with a good node, and "
+    "check the limit; no single device is at fault"
+)
+NO_DRIVER = (
+    "install the vendor's driver, or give the container the devices (docker run --gpus all; on AMD --device=/dev/kfd "
+    "--device=/dev/dri); 'pytest-accel discover' shows what is found"
+)
+BY_DISTURBANCE = {
+    "disturbed": "stop the other work on the node, and measure again",
+    "load": "stop the other work on the node, and measure again",
+    "restricted": "undo the setting that the line names, and measure again",
+    "chosen": "undo the setting that the line names, and measure again",
+    "other_version": "measure with the software of the limit, or state a limit for this software",
+    "repeat_without_time": "measure again with more time (--accel-level, --accel-time-limit)",
+}
+"""The next step after an INCONCLUSIVE verdict, by the kind of the reason that decided it."""
 
 Key = tuple[str, str, str]
 """The identity of a verdict (`Verdict.key`)."""
@@ -157,7 +177,28 @@ def finding_of(
     number = reported.number if reported and not reported.message else 0
     action = xids.immediate_action(number)
     vendor = f"Xid {number}{f' ({action})' if action else ''}" if number else ""
-    return Finding(fault, _severity(verdict, fault), known(reported).do if reported else fault.do, vendor)
+    fault, do = _next_step(verdict, fault, known(reported).do if reported else fault.do)
+    return Finding(fault, _severity(verdict, fault), do, vendor)
+
+
+def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> tuple[FaultCode, str]:
+    """Return the fault with the action that fits the verdict, and the next step.
+
+    What all devices share, or a limit of the user's own, is looked at before a board is returned. The step after a
+    disturbance is to end it.
+    """
+    limit, alike = verdict.limit, next((one for one in verdict.reasons if isinstance(one, AllAlike)), None)
+    if verdict.status is Status.INCONCLUSIVE and (reason := decider(verdict)):
+        return fault, BY_DISTURBANCE.get(reason.kind, do)
+    if verdict.status is Status.UNMEASURED and verdict.metric == "inventory.driver":
+        return fault, NO_DRIVER
+    if verdict.device_failed or verdict.status is not Status.FAIL:
+        return fault, do
+    if alike:
+        return replace(fault, action=Action.INVESTIGATE), ALIKE.format(devices=alike.devices)
+    if limit and not verdict.failed_by and (limit.overridden or limit.declared_by is DeclaredBy.MARKER):
+        return fault, f"check the limit of your own first ({limit.origin}); if it is right: {do}"
+    return fault, do
 
 
 def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
@@ -183,7 +224,7 @@ def _fault(
     if reported:
         name = known(reported).code
         return BY_NAME[name] if name else of_metric(verdict.metric)
-    several = any(each.kind == "cause_before" for each in verdict.reasons)
+    several = any(isinstance(reason, Cause) and reason.before for reason in verdict.reasons)
     evidence = (fallen_short(own, verdict) or own[-1:])[: None if several else 1]
     cause = next(filter(None, (_cause(each, device, verdict, others) for each in evidence)), None) if device else None
     return BY_NAME[cause] if cause else of_metric(verdict.metric)

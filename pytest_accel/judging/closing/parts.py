@@ -10,9 +10,9 @@ from datetime import date, timedelta
 
 from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, Names
+from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import phrases, sentence_of
+from pytest_accel.core.sentences import decider, headline, limit_of, sentence_of, words
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
@@ -23,9 +23,6 @@ LONG = timedelta(days=366)
 """A waiver that holds for longer after the run is said to."""
 SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
 """The statuses of a shortfall that does not reject."""
-SHORT_SENTENCE = 40
-"""Characters of the longest sentence that a list of several devices shows in full."""
-
 TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
 """Those that an acceptance names."""
 
@@ -50,28 +47,37 @@ def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verd
 
 
 def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names, expected_devices: int) -> str:
-    """Return every subject that fails, with its worst verdict and the number of its limits, and the worst in full.
+    """Return every subject that fails, with the headline of its worst verdict.
 
     The devices that are short `beside` them follow in the same form.
     """
     groups = by_subject(failed, names)
-    worst = worst_first(failed)[0]
-    full = f"{worst.metric} {sentence_of(worst)}"
-    short = f"; short, but not rejected: {_each(beside, names)}" if beside else ""
+    short = f"; short, but not rejected: {_worst_of_each(beside, names)}" if beside else ""
     if len(groups) == 1:
-        return f"REJECTED {names[worst.culprit]}: {full}{more(failed)}{short}"
+        ((subject, (worst, *_)),) = groups.items()
+        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failed)}{short}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    told = "" if in_short(worst) == full else f"; worst: {names[worst.culprit]} {full}"
-    return f"REJECTED {devices}/{total}: {_each(failed, names)}{short}{told}"
+    return f"REJECTED {devices}/{total}: {_worst_of_each(failed, names)}{more(failed, len(groups))}{short}"
 
 
-def _each(verdicts: Sequence[Verdict], names: Names) -> str:
-    """Return every subject with its worst verdict and the number of its limits; those with the same are together."""
-    groups = by_subject(verdicts, names)
-    counts = {subject: f" ({len(own)} limits)" if len(own) > 1 else "" for subject, own in groups.items()}
-    texts = grouped(groups, lambda subject: in_short(groups[subject][0]) + counts[subject])
-    return "; ".join(f"{spanned([names[each] for each in members])} {text}" for text, members in texts.items())
+def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
+    """Return every subject with its worst verdict; those that one limit failed are together, with their values."""
+    worst = [own[0] for own in by_subject(verdicts, names).values()]
+    alike = grouped(worst, lambda verdict: (verdict.metric, verdict.event, limit_of(verdict) or sentence_of(verdict)))
+    return "; ".join(f"{spanned([names[each.culprit] for each in group])} {_of_all(group)}" for group in alike.values())
+
+
+def _of_all(group: Sequence[Verdict]) -> str:
+    """Return a failure of several devices: "stream.triad 2510 to 2604 GB/s, floor 2762 GB/s"."""
+    values = sorted(value for verdict in group if (value := finite(verdict.value)) is not None)
+    first = group[0]
+    if len(group) == 1 or len(values) < len(group) or first.event or first.device_failed:
+        return in_short(first)
+    span = (
+        [show(values[0], ""), show(values[-1], first.unit)] if values[0] < values[-1] else [show(values[0], first.unit)]
+    )
+    return f"{first.metric} {' to '.join(span)}, {limit_of(first)}"
 
 
 def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -83,14 +89,9 @@ def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def in_short(verdict: Verdict) -> str:
-    """Return a failure in a few words: "stream.triad -14.0%", "hung in matmul.fp64", "health.fabric failed"."""
-    if verdict.event:
-        return f"{HAPPENED[verdict.event]} {verdict.metric}"
-    if margin := margin_of(verdict):
-        return f"{verdict.metric} {margin}"
-    value = [] if verdict.value is None else [show(verdict.value, verdict.unit)]
-    told = (text for text in (sentence_of(verdict), *value) if len(text) <= SHORT_SENTENCE)
-    return f"{verdict.metric} {next(told, verdict.status.value)}"
+    """Return a failure with its headline: "hung in matmul.fp64: no answer within 60 s"."""
+    happened = f"{HAPPENED[verdict.event]} {verdict.metric}:" if verdict.event else verdict.metric
+    return f"{happened} {headline(verdict)}"
 
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
@@ -100,24 +101,17 @@ def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
 
 def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return what was not judged and why: the worst of every subject, those with one cause together."""
-    causes = grouped(worst_first(verdicts), lambda each: (each.status, sentence_of(each)))
+    causes = grouped(worst_first(verdicts), lambda verdict: (verdict.status, headline(verdict)))
     seen: set[str] = set()
     parts, told = [], 0
-    for (status, sentence), group in causes.items():
-        if {each.culprit for each in group} <= seen:
+    for (status, reason), group in causes.items():
+        subjects = by_subject(group, names)
+        if subjects.keys() <= seen:
             continue
-        seen |= {each.culprit for each in group}
-        parts.append(f"{_places(group, names)}: {status.value}, {sentence}")
-        told += len(group)
-    rest = len(verdicts) - told
-    return "; ".join(parts) + (f" (and {rest} more)" if rest else "")
-
-
-def _places(group: Sequence[Verdict], names: Names) -> str:
-    """Return the subjects and the metrics of verdicts with one cause: "gpu0 to gpu7 matmul.int8 and 3 more"."""
-    metrics = list(dict.fromkeys(each.metric for each in group))
-    subjects = [names[subject] for subject in by_subject(group, names)]
-    return f"{spanned(subjects)} {listed(metrics, 1)}"
+        seen |= subjects.keys()
+        parts.append(f"{spanned([names[each] for each in subjects])} {group[0].metric}: {status.value}, {reason}")
+        told += len(subjects)
+    return "; ".join(parts) + more(verdicts, told)
 
 
 def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
@@ -146,9 +140,9 @@ def _why_marginal(verdict: Verdict) -> str:
     if verdict.warned:
         short = f" ({margin})" if (margin := margin_of(verdict)) else ""
         return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{short}"
-    _, *further = phrases(verdict)
-    if further and verdict.margin is not None and verdict.margin >= MARGINAL_WITHIN:
-        return f", {further[0]}"
+    reason, near = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
+    if reason and reason is not verdict.reasons[0] and not near:
+        return f", {words(reason, verdict)}"
     return f" {margin_of(verdict)}".rstrip()
 
 

@@ -198,8 +198,8 @@ def closing(
     span = f"{round(done, 3):.3g}" + (f" of {hours:g}" if left else "")
     told = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]
     told += [f"found in run {first}"] * (first > 0)
-    finds = last.closing.finds if last else ""
-    return replace(found, line=f"{found.line}; {', '.join(told)}", finds=finds)
+    sensitivity = last.closing.sensitivity if last else ""
+    return replace(found, line=f"{found.line}; {', '.join(told)}", sensitivity=sensitivity)
 
 
 def unreliable(runs: Sequence[SeriesRun]) -> str:

@@ -165,6 +165,10 @@ def _same(then: Sequence[Device], now: Sequence[Device]) -> list[Device]:
 # -- what the records state
 
 
+GONE = "gone"
+"""The new state of a device that was not found any more."""
+
+
 def of_devices(then: Sequence[Device], now: Sequence[Device]) -> Iterator[Difference]:
     """Yield the devices that are gone, new, in another slot, or another one in the same slot, and changed facts."""
     before, same = {each.uuid: each for each in then}, {each.uuid for each in _same(then, now)}
@@ -176,7 +180,7 @@ def of_devices(then: Sequence[Device], now: Sequence[Device]) -> Iterator[Differ
             yield Difference(SubjectKind.DEVICE, (other.name,), "device", *pair)
         else:
             what = (SubjectKind.DEVICE, (each.name,), "device")
-            yield Difference(*what, _id(each), "gone", Direction.WORSE, counts=True)
+            yield Difference(*what, _id(each), GONE, Direction.WORSE, counts=True)
     for each in new.values():
         yield Difference(SubjectKind.DEVICE, (each.name,), "device", "not there", _id(each), Direction.BETTER)
     for each in (each for each in now if each.uuid in same):

@@ -23,7 +23,7 @@ ReferenceKind = Literal["neighbours", "elsewhere", "past", "fleet", "known good"
 node; an earlier run of the same device, or its figure in another record; the like devices of a fleet in one night; the
 devices that a calibration takes for healthy."""
 Family = Literal[
-    "memory", "host link", "peer links", "products", "products at the clock", "collectives", "other", "power",
+    "memory", "host link", "peer links", "matmul", "matmul at the clock", "collectives", "other", "power",
     "latency", "fact",
 ]  # fmt: skip
 """The kind of metric, by what sets its value. Rates of memory and links follow clock and width, so that healthy devices
@@ -90,9 +90,9 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
         "host link": _LINKS,
         "peer links": _LINKS,
         # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract); 25 % is found
-        "products": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.24, 0.24, 0.24)),
+        "matmul": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.24, 0.24, 0.24)),
         # 4.7 % is the widest range at one clock in 42 nodes of V100 (tests/real/series)
-        "products at the clock": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.12, 0.12, 0.12)),
+        "matmul at the clock": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.12, 0.12, 0.12)),
         "other": Rule(4.0, 0.02, 0.15),
         "power": _WIDE,
         # latencies depend on the socket and the switch of a device by more than rates do
@@ -104,7 +104,7 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "fleet": {
         **_by_part(6.0),
         **dict.fromkeys(("memory", "host link", "peer links"), Rule(6.0, 0.01, math.inf, 6.0, Fails(0.02))),
-        "products": Rule(6.0, 0.02, math.inf, 6.0, Fails(0.24)),
+        "matmul": Rule(6.0, 0.02, math.inf, 6.0, Fails(0.24)),
     },
     "known good": _by_part(5.0),
 }
@@ -178,7 +178,7 @@ class Distance:
     @property
     def at_clock(self) -> bool:
         """True if the rates are compared at the clock that each device held."""
-        return self.family == "products at the clock"
+        return self.family == "matmul at the clock"
 
 
 def distance(value: float, unit: str, family: Family, reference: Reference) -> Distance | None:
@@ -203,9 +203,9 @@ def allowed(family: Family, reference: Reference) -> tuple[float, float]:
         found = min(wider * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), most)
         least = rule.fails.ours if reference.ours else rule.fails.other
         fails = min(max(_sigmas(rule.fail_sigmas, reference) * deviation, least), fails)
-    if family == "products at the clock":
+    if family == "matmul at the clock":
         fails = min(max(fails, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
-    elif family == "products":
+    elif family == "matmul":
         fails = min(fails, OF_RAW_WIDTH * (reference.raw_width or math.inf))
     return min(found, fails), fails
 

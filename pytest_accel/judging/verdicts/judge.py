@@ -9,7 +9,7 @@ from typing import Any
 from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.metrics import OF_COUNTERS
-from pytest_accel.core.reasons import Alone, Note, Repeated, WrongData
+from pytest_accel.core.reasons import Alone, Cause, Note, Repeated, WrongData
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
 from pytest_accel.judging.verdicts.allowance import far
@@ -28,14 +28,15 @@ _OF_TROUBLE = {
 }
 
 
-Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "str | None"]
+Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "Cause | None"]
 """A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
 there is one, and the attempts of the like devices, the measurement's own included."""
 
 
-def stored_cause(measurement: Measurement, *_: object) -> str | None:
+def stored_cause(measurement: Measurement, *_: object) -> Cause | None:
     """Return the cause that the measurement itself notes, or None."""
-    return measurement.noted("cause") or None
+    noted = measurement.noted("cause")
+    return Cause(noted) if noted else None
 
 
 def judge(
@@ -73,7 +74,7 @@ class _Case:
 
     limit: Limit | None
     software: Mapping[str, Any]
-    explain: Callable[[Measurement], str | None]
+    explain: Callable[[Measurement], Cause | None]
 
     def by_itself(self, measured: Sequence[Measurement], rounds: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
@@ -83,11 +84,11 @@ class _Case:
             verdict = verdict.because(*self.cause([measured[-1], *fallen_short(measured[:-1], verdict)]))
         return excused(verdict, measured[-1])
 
-    def cause(self, measured: Sequence[Measurement]) -> list[Note]:
+    def cause(self, measured: Sequence[Measurement]) -> list[Cause]:
         """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
         for place, measurement in enumerate(measured):
-            if why := self.explain(measurement):
-                return [Note("cause_before" if place else "cause", why)]
+            if cause := self.explain(measurement):
+                return [replace(cause, before=place > 0)]
         return []
 
     def holds(self, measurement: Measurement) -> bool:

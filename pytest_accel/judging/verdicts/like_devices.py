@@ -114,7 +114,7 @@ def family_of(metric: str, unit: str) -> Family:
     if declared and declared.node:
         return "collectives"
     if part == "compute":
-        return "products" if unit in PRODUCTS else "other"
+        return "matmul" if unit in PRODUCTS else "other"
     return _FAMILIES[part]
 
 

@@ -97,7 +97,7 @@ def to_neighbours(own: Measurement, near: Sequence[Measurement], spread: Spread 
     """
     family = family_of(own.metric, own.unit)
     found = [_to_others(own, near, family, spread)]
-    return [*found, _to_others(own, near, "products at the clock", spread)] if family == "products" else found
+    return [*found, _to_others(own, near, "matmul at the clock", spread)] if family == "matmul" else found
 
 
 def _to_others(
@@ -109,7 +109,7 @@ def _to_others(
     kind: ReferenceKind = "neighbours",
 ) -> Distance | None:
     """Return the distance to the median of the others; those whose figure in this family is not known are left out."""
-    at_clock = family == "products at the clock"
+    at_clock = family == "matmul at the clock"
     clock = (held_clock(own) or 0.0) if at_clock else None
     others = [figure(each, clock) for each in alike if each.subject != own.subject]
     value, values = figure(own, clock), [known for known in others if known is not None]
@@ -124,7 +124,7 @@ def _to_others(
             ours=spread.ours,
             one_node=spread.one_node,
             width=spread.widest,
-            raw_width=None if family == "products" and slowed(own) else spread.widest_raw or spread.widest,
+            raw_width=None if family == "matmul" and slowed(own) else spread.widest_raw or spread.widest,
         )
     return distance(value, own.unit, family, reference)
 

@@ -33,7 +33,7 @@ from pytest_accel.judging.verdicts.like_devices import (
 from pytest_accel.judging.verdicts.references import figure, to_neighbours
 from pytest_accel.probes.declare import finder_of
 
-FAMILIES: tuple[Family, ...] = ("products", "products at the clock", "memory", "host link", "peer links", "collectives")
+FAMILIES: tuple[Family, ...] = ("matmul", "matmul at the clock", "memory", "host link", "peer links", "collectives")
 """The families of metrics, in the order in which they are told."""
 FOUND = 0.95
 """The chance of being rejected that a loss is stated for."""
@@ -42,7 +42,6 @@ MISSED = 1 - math.sqrt(FOUND)
 in common, and more often miss the same losses, so that no loss is stated too small."""
 SHORT = Status.MARGINAL, Status.FAIL, Status.INCONCLUSIVE
 """The statuses of a device whose own figures do not tell how far healthy ones lie apart."""
-ALONE = f"by floors alone (fewer than {ENOUGH_ALIKE} devices alike)"
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,9 @@ def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[
             count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
             loss, limits = losses.get(family), _below(verdict, own, background.spread, attempts.software)
             found.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
-            if family == "products" and loss:  # without a clock such a loss is found as any other
-                at_clock = RejectedLosses(losses.get("products at the clock", loss), count, bounded=True)
-                found.setdefault("products at the clock", []).append(at_clock)
+            if family == "matmul" and loss:  # without a clock such a loss is found as any other
+                at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, bounded=True)
+                found.setdefault("matmul at the clock", []).append(at_clock)
     return {family: _weakest(found[family]) for family in FAMILIES if family in found}
 
 
@@ -125,7 +124,7 @@ def _behind(own: Measurement, background: Background, healthy: Sequence[Measurem
     fails: dict[Family, float] = {each.family: min(each.fails_from, FAR) for each in found} or {_family(own): FAR}
     losses = {}
     for family, bound in fails.items():
-        clock = held_clock(own) if family == "products at the clock" else None
+        clock = held_clock(own) if family == "matmul at the clock" else None
         values = [value for each in healthy if (value := figure(each, clock))]
         if len(values) > 1 and (deviation := stdev(values) / median(values)):
             error = student_above(MISSED, len(values) - 1) * deviation * math.sqrt(1 + OF_MEDIAN / (len(values) - 1))
@@ -156,17 +155,15 @@ def _below(
 
 
 def sentence(found: Mapping[str, RejectedLosses]) -> str:
-    """Return what a run rejects in one line, never more than it does; empty if no speed was measured."""
+    """Return the sensitivity of a run in one line, never more than it is; empty if no speed was measured."""
     # rounded so that no loss is told too small, and no share too large
-    called = {family.replace("products", "matmul"): each for family, each in found.items()}
-    behind = [f"{each.behind + 0.0005:.1%} ({family})" for family, each in called.items() if each.behind is not None]
-    below = [f"{each.below - 0.005:.2f} ({family})" for family, each in called.items() if each.below]
-    unseen = [family for family, each in called.items() if not each.bounded]
-    limits = [f"below {', '.join(below)} of the datasheet"] if below else []
-    limits += [f"nothing in {', '.join(unseen)}"] if unseen else []
-    counts = [each.count for each in found.values() if each.count]
-    if not counts:
-        return f"rejects at {FOUND:.0%}, {ALONE}: {', '.join(limits)}" if limits else ""
-    parts = [f"one of {min(counts)} below its neighbours by {', '.join(behind)}"] if behind else []
-    parts += [f"all alike {', '.join(limits)}"] if limits else []
-    return f"rejects at {FOUND:.0%}: {'; '.join(parts)}" if parts else ""
+    behind = [f"{loss.behind + 0.0005:.1%} in {family}" for family, loss in found.items() if loss.behind is not None]
+    below = [f"{loss.below - 0.005:.0%} in {family}" for family, loss in found.items() if loss.below]
+    unseen = [family for family, loss in found.items() if not loss.bounded]
+    counts = [loss.count for loss in found.values() if loss.count]
+    parts = [f"one of {min(counts)} devices that is slower than the others by {', '.join(behind)}"] if behind else []
+    parts += [f"all devices if they reach less of the datasheet than {', '.join(below)}"] if below else []
+    notes = [] if counts or not parts else [f"fewer than {ENOUGH_ALIKE} devices are alike, so floors alone reject"]
+    notes += [f"no limit rejects all devices together in {', '.join(unseen)}"] if unseen else []
+    head = [f"with {FOUND:.0%} probability this run rejects {'; and '.join(parts)}"] if parts else []
+    return "; ".join([*head, *notes])

@@ -16,7 +16,7 @@ from pytest_accel.core.measurement import finite
 from pytest_accel.core.method import words as named
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import details, headline, sentence_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, Result, decisive_margin, margin_of, show
 from pytest_accel.judging.causes import peer_matrix
@@ -123,6 +123,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "in_short": in_short,
     "margin": margin_of,
     "decisive_margin": decisive_margin,
+    "details": details,
+    "headline": headline,
     "meaning": words.meaning,
     "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
     "next_run": next_run,

@@ -11,12 +11,12 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.method import words
 from pytest_accel.core.run import Run
-from pytest_accel.core.sentences import note_of, sentence_of
+from pytest_accel.core.sentences import bounds, note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import WORST_FIRST, Result, Status, Verdict, show
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
-from pytest_accel.views.table import COUNTERS, FACTS, HOST, bounds, demanded, published_of
+from pytest_accel.views.table import COUNTERS, FACTS, HOST, demanded, published_of
 
 
 def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
@@ -96,7 +96,6 @@ SIGNS = {
 MEANINGS = {
     Result.ACCEPTED: "Every limit that the level requires was judged on every device, and holds.",
     Result.HELD: "Everything that ran holds, but this run was no acceptance.",
-    Result.REJECTED: "At least one limit is broken.",
     Result.NOT_JUDGED: "No limit is broken, but something that is required could not be judged.",
     Result.BROKEN: "A software error ended the run. It is not a verdict on the hardware.",
     Result.INTERRUPTED: "The run was stopped before its end. Nothing was accepted.",

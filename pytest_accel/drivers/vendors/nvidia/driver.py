@@ -150,9 +150,9 @@ class NvidiaDriver(Driver):
 def _problem(nvml: Any, error: Any) -> str:
     """Return why NVML cannot be used, and the remedy. Its first words have to say it: `health` has no room for more."""
     if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "no NVIDIA driver (libnvidia-ml.so.1 is missing: install it, or give the container the GPU)"
+        return "no NVIDIA driver (libnvidia-ml.so.1 is missing)"
     if error.value == nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-        return "no NVIDIA driver loaded (the kernel module is missing: modprobe nvidia, then check dmesg)"
+        return "no NVIDIA driver loaded (the kernel module is not loaded: modprobe nvidia, then check dmesg)"
     if error.value == getattr(nvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
         return "NVIDIA driver mismatch (library and kernel module differ: reboot after the driver update)"
     return f"no NVIDIA driver answers: {error} (nvidia-smi should fail in the same way)"
