@@ -80,12 +80,7 @@ def _lint(chosen: argparse.Namespace) -> int:
 
 ACTIONS: Actions = {
     "list": Subcommand("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
-    "show": Subcommand(
-        "show datasheet, platforms and limits of one SKU; -v: with sources",
-        None,
-        _add_show,
-        _show,
-    ),
+    "show": Subcommand("show datasheet, platforms and floors of one SKU, or all of its file", None, _add_show, _show),
     "lint": Subcommand("check threshold files for implausible values", LINT, _add_lint, _lint),
 }
 run = run_chosen
