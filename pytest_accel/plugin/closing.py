@@ -141,9 +141,9 @@ class Planning:
     @pytest.hookimpl(trylast=True)
     def pytest_report_collectionfinish(self, config: pytest.Config, items: list[pytest.Item]) -> str | None:
         """Take the packaged tests out of the list, which pytest prints next, unless -v or -q was given."""
-        if not config.option.collectonly or config.option.verbose:
+        if not items or not config.option.collectonly or config.option.verbose:
             return None
-        items[:] = [item for item in items if place(item) is None]
+        items[0].session.items = [item for item in items if place(item) is None]
         return "the plan is below; -v or -q lists the packaged tests"
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -153,7 +153,7 @@ class Planning:
         0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
         nightly run pass, and --setup-plan and --setup-only look like a run.
         """
-        session.items[:] = self._collection.items  # complete for other plugins, too
+        session.items = self._collection.items  # complete for other plugins, too
         yield
         given = {str(arg) for arg in session.config.invocation_params.args}
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
