@@ -1,11 +1,11 @@
 # Needs Python 3.10 or newer, git and make. What is done is in scripts/, where it can be read.
 #   PYTHON=...  the interpreter; the torch for CUDA or ROCm that it has is used
-#   VENV=...    where the environment is made
+#   VENV=...    where the environment is made: .venv to examine a node, .venv-dev to work on the project
 #   ARGS=...    further options
 #   CUDA_TORCH=...  versions of torch for `make test-cuda`
-PYTHON ?= python3
-VENV ?= .venv
 export PYTHON VENV CUDA_TORCH
+export TYPED = make $(MAKECMDGOALS)$(if $(ARGS), ARGS="$(ARGS)")
+DEV = $(or $(VENV),.venv-dev)
 
 .PHONY: help accept test test-slow test-nightly test-pythons test-cuda test-cuda-short lint format docs site picture wheel bundle clean
 
@@ -27,7 +27,7 @@ help:
 	@echo '  make docs        make the generated pages and the picture anew (many minutes)'
 	@echo '  make site        make the documentation as a site in site/, and check its links'
 	@echo '  make picture     make docs/terminal.svg anew (a minute)'
-	@echo '  make clean       remove the environment and what was built'
+	@echo '  make clean       remove the environments and what was built'
 
 accept:
 	@scripts/accept.sh $(ARGS)
@@ -49,35 +49,35 @@ test-cuda test-cuda-short:
 
 lint:
 	@scripts/env.sh dev
-	$(VENV)/bin/ruff check
-	$(VENV)/bin/ruff format --check
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-logo
-	$(VENV)/bin/pytest-accel sku lint
-	$(VENV)/bin/python scripts/budget.py
+	$(DEV)/bin/ruff check
+	$(DEV)/bin/ruff format --check
+	$(DEV)/bin/mypy
+	$(DEV)/bin/lint-imports --no-logo
+	$(DEV)/bin/pytest-accel sku lint
+	$(DEV)/bin/python scripts/budget.py
 
 format:
 	@scripts/env.sh dev
-	$(VENV)/bin/ruff check --fix
-	$(VENV)/bin/ruff format
+	$(DEV)/bin/ruff check --fix
+	$(DEV)/bin/ruff format
 
 docs: picture
-	$(VENV)/bin/python scripts/fault_codes.py
-	$(VENV)/bin/python scripts/facts.py
-	$(VENV)/bin/python scripts/schemas.py
-	$(VENV)/bin/python scripts/fault_matrix.py
+	$(DEV)/bin/python scripts/fault_codes.py
+	$(DEV)/bin/python scripts/facts.py
+	$(DEV)/bin/python scripts/schemas.py
+	$(DEV)/bin/python scripts/fault_matrix.py
 
 site:
 	@scripts/env.sh dev
-	$(VENV)/bin/sphinx-build -q -W -c docs . site
+	$(DEV)/bin/sphinx-build -q -W -c docs . site
 	@echo 'open site/docs/index.html'
 
 picture:
 	@scripts/env.sh dev
-	$(VENV)/bin/python scripts/picture.py
+	$(DEV)/bin/python scripts/picture.py
 
 wheel:
-	$(PYTHON) -m pip wheel --no-deps --wheel-dir dist .
+	$(or $(PYTHON),python3) -m pip wheel --no-deps --wheel-dir dist .
 
 bundle:
 	@scripts/bundle.sh $(ARGS)

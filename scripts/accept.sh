@@ -5,9 +5,10 @@
 # is started it is 4 for a wrong setting and 3 for a failed installation.
 set -euo pipefail
 trap 'status=$?; [ "$status" != 1 ] || exit 3' EXIT
+typed="$0${*:+$(printf ' %q' "$@")}" # env.sh repeats it where a setting has to be changed
 cd "$(dirname "$0")/.."
 
-scripts/env.sh
+TYPED="${TYPED:-$typed}" scripts/env.sh
 set -- --accel-sku=auto --accel-level=quick "$@"
 echo "+ pytest $*" >&2
 exec "${VENV:-.venv}/bin/pytest" "$@"

@@ -5,6 +5,7 @@
 # beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
 # call selected a test, otherwise that of the first failing call.
 set -euo pipefail
+typed="$0${*:+$(printf ' %q' "$@")}" # env.sh repeats it where a setting has to be changed
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
@@ -19,14 +20,15 @@ cuda | cuda-short) ;; # all, or what a submission runs
 esac
 kind=$1
 shift
-scripts/env.sh dev
+TYPED="${TYPED:-$typed}" scripts/env.sh dev
+unset TYPED
 
 # strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
 # benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error. worksteal: a process gets the tests of
 # a file in a row, so that what they share is made once. Bytecode is kept even where the environment says not to: pytest
 # takes ten seconds to compile our tests.
 unset PYTHONDONTWRITEBYTECODE
-call() { "${VENV:-.venv}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
+call() { "${VENV:-.venv-dev}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
 
 if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
     for torch in ${CUDA_TORCH:-2.13.0}; do

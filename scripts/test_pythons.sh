@@ -4,6 +4,7 @@
 # Interpreters are looked for on PATH and in pyenv's folder; each gets an environment of its own, .venv-VERSION. The
 # exit status is 1 if a test fails on one of them, and 4 if there is none.
 set -euo pipefail
+unset TYPED # hints repeat the call of scripts/test.sh, which has an interpreter and an environment of its own
 cd "$(dirname "$0")/.."
 
 say() { printf 'pythons: %s\n' "$*" >&2; }

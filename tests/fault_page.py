@@ -100,7 +100,7 @@ def page(found: Caught) -> str:
         HEAD,
         *counts(found),
         *(_faults(found, vendor) for vendor in VENDORS),
-        "\nParameters are the defaults of `pytest-accel simulate --list` where none are shown.\n",
+        "\nParameters are the defaults of `pytest-accel simulate --list FAULT` where none are shown.\n",
         "## Faults that need no simulated node\n",
         "| fault | test |\n| --- | --- |",
         *(f"| {what} | `tests/{file}::{test}` |" for what, file, test in ELSEWHERE),

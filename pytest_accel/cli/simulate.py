@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
 
-from pytest_accel.simulate import cluster, faults
+from pytest_accel.cli import screen
+from pytest_accel.core.exits import WrongUse
+from pytest_accel.core.yaml_nodes import nearest
+from pytest_accel.simulate import cluster
+from pytest_accel.simulate.faults import FAULTS, told
 
 DESCRIPTION = "List the faults that --accel-simulate can put into a simulated node or cluster."
 
-OF_CLUSTER = "Of a cluster (--accel-fabric --accel-simulate=FILE, with `nodes: 64` in the file):"
+HEAD = "Faults by the metrics that should fail; 'simulate --list FAULT' has effect and parameters.\n"
+OF_CLUSTER = "a cluster (--accel-fabric --accel-simulate=FILE, with `nodes: 64` in the file)"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the option of `simulate`."""
-    text = "list the faults: effect, parameters, and the metrics that should fail"
-    parser.add_argument("--list", action="store_true", required=True, help=text)
+    text = "list the faults; with a name or a part of names: effect, parameters, and the metrics that should fail"
+    parser.add_argument("--list", metavar="FAULT", nargs="?", const="", required=True, help=text)
 
 
-def run(_: argparse.Namespace) -> int:
-    """Print the effect of each fault, its parameters, and the metrics that should fail; return 0."""
-    print("\n".join([*faults.listing(), "", OF_CLUSTER, "", *cluster.cluster_listing()]))
+def run(chosen: argparse.Namespace) -> int:
+    """Print the names of the faults by what should catch them, or all about those that were named; return 0.
+
+    Raises WrongUse if no fault has such a name.
+    """
+    faults = {name: told(kind) for name, kind in FAULTS.items()}
+    faults |= {name: cluster.told(kind) for name, kind in cluster.CLUSTER_FAULTS.items()}
+    if word := chosen.list:
+        named = [word] if word in faults else [name for name in faults if word in name]
+        if not named:
+            raise WrongUse(f"simulate --list: no fault is named {word!r}; {nearest(word, faults)}")
+        print("\n".join("\n    ".join([name, *faults[name]]) for name in named))
+        return 0
+    groups: dict[str, list[str]] = {}
+    for name, kind in FAULTS.items():
+        groups.setdefault(re.split("[.,:]", kind.caught_by)[0], []).append(name)
+    print(HEAD)
+    for caught_by, names in {**groups, OF_CLUSTER: [*cluster.CLUSTER_FAULTS]}.items():
+        text = f"{caught_by}: {', '.join(names)}"
+        print(textwrap.fill(text, screen.width() or 80, subsequent_indent="    ", break_on_hyphens=False))
     return 0

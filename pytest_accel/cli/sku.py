@@ -1,4 +1,4 @@
-"""`pytest-accel sku`: lists, shows and checks the limits of products."""
+"""`pytest-accel sku`: lists, shows and checks the limits of SKUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_accel.cli import screen
 from pytest_accel.cli.parser import Actions, Subcommand, declare, run_chosen
 from pytest_accel.core import exits
 from pytest_accel.skus import lint, loader, resolved
-from pytest_accel.views import lint_report, sheet
+from pytest_accel.views import lint_report, sheet, terminal
 
 DESCRIPTION = """A SKU is one product in one form factor. Its threshold file holds how to recognise it, its datasheet,
 its platforms and the limits that a node has to hold."""
@@ -27,6 +27,8 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|FILE", help="a shipped SKU, or a threshold file of your own")
     text = "print one threshold file with everything that it extends, which needs no other: --accel-sku=FILE reads it"
     parser.add_argument("--resolved", action="store_true", help=text)
+    text = "show all of the datasheet, every limit, the sources and the files too"
+    parser.add_argument("-v", "--verbose", action="store_true", help=text)
 
 
 def _add_lint(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +56,9 @@ def _show(chosen: argparse.Namespace) -> int:
         print(resolved.text_of(*loader.read(chosen.name)), end="")
     else:
         print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
-        print(f"\n{sheet.text(sheet.sheet(sku))}")
+        lines = ["", *sheet.text(sheet.sheet(sku, full=chosen.verbose)).splitlines()]
+        lines += [] if chosen.verbose else ["", "-v shows the whole datasheet, every limit, the sources and the files"]
+        screen.show(terminal.folded([(line, "") for line in lines], screen.width()))
     return 0
 
 
@@ -76,7 +80,7 @@ def _lint(chosen: argparse.Namespace) -> int:
 
 ACTIONS: Actions = {
     "list": Subcommand("list the shipped SKUs, with the level from which on a node can be accepted", None, None, _list),
-    "show": Subcommand("show datasheet, platforms and limits of one SKU, with the sources", None, _add_show, _show),
+    "show": Subcommand("show datasheet, platforms and floors of one SKU, or all of its file", None, _add_show, _show),
     "lint": Subcommand("check threshold files for implausible values", LINT, _add_lint, _lint),
 }
 run = run_chosen

@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, screen
-from pytest_accel.plugin.collection import Collection
+from pytest_accel.plugin.collection import Collection, place
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -138,6 +138,14 @@ class Planning:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_report_collectionfinish(self, config: pytest.Config, items: list[pytest.Item]) -> str | None:
+        """Take the packaged tests out of the list, which pytest prints next, unless -v or -q was given."""
+        if not items or not config.option.collectonly or config.option.verbose:
+            return None
+        items[0].session.items = [item for item in items if place(item) is None]
+        return "the plan is below; -v or -q lists the packaged tests"
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
         """Set the exit status.
@@ -145,6 +153,7 @@ class Planning:
         0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
         nightly run pass, and --setup-plan and --setup-only look like a run.
         """
+        session.items = self._collection.items  # complete for other plugins, too
         yield
         given = {str(arg) for arg in session.config.invocation_params.args}
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED

@@ -21,7 +21,7 @@ from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
-from pytest_accel.simulate.faults import PARAMETERS, told
+from pytest_accel.simulate.faults import PARAMETERS
 from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, fault_name, product_of, whole
 
 HEALTHY: Final = (0.92, 0.96)
@@ -181,16 +181,11 @@ _KEYS: Final[dict[str, Check]] = {
 _CLUSTER: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
 
 
-def cluster_listing() -> list[str]:
-    """Return the lines of `pytest-accel simulate --list` on the faults of a cluster: a few for each fault."""
-    lines = []
-    for name, kind in CLUSTER_FAULTS.items():
-        defaults = {
-            each: f" (default {kind.defaults[each]})" if each in kind.defaults else "" for each in kind.parameters
-        }
-        described = {each: f"{_CLUSTER_PARAMETERS[each][1]}{default}" for each, default in defaults.items()}
-        lines += told(name, kind.does, described, kind.caught_by)
-    return lines
+def told(kind: ClusterFaultKind) -> list[str]:
+    """Return what a fault of a cluster does, its parameters, and what should find it, line by line."""
+    defaults = {each: f" (default {kind.defaults[each]})" if each in kind.defaults else "" for each in kind.parameters}
+    described = [f"{each}: {_CLUSTER_PARAMETERS[each][1]}{default}" for each, default in defaults.items()]
+    return [kind.does, *described, f"caught by: {kind.caught_by}"]
 
 
 # -- what it reports

@@ -461,21 +461,7 @@ def _(symptoms: Symptoms) -> None:
     symptoms.shows["fabric_state"] = 2
 
 
-def listing() -> list[str]:
-    """Return the lines of `pytest-accel simulate --list` on the faults of a node: a few for each fault."""
-    return [
-        line
-        for kind in FAULTS.values()
-        for line in told(
-            kind.name,
-            kind.does,
-            {name: f"{PARAMETERS[name][1]} (default {default})" for name, default in kind.parameters.items()},
-            kind.caught_by,
-        )
-    ]
-
-
-def told(name: str, does: str, parameters: Mapping[str, str], caught_by: str) -> list[str]:
-    """Return the lines on one fault."""
-    described = [f"    {parameter}: {text}" for parameter, text in parameters.items()]
-    return [name, f"    {does}", *described, f"    caught by: {caught_by}"]
+def told(kind: FaultKind) -> list[str]:
+    """Return what a fault of a node does, its parameters, and the checks that should catch it, line by line."""
+    described = [f"{name}: {PARAMETERS[name][1]} (default {default})" for name, default in kind.parameters.items()]
+    return [kind.does, *described, f"caught by: {kind.caught_by}"]

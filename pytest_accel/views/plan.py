@@ -31,10 +31,9 @@ def lines(found: Found, items: Sequence[Any], against: Sequence[Against]) -> lis
     """
     packaged, own = _measuring(items)
     requests = _of_suite(packaged, found)
-    plans = {key: _plan(found, [request]) for key, request in requests.items()}
-    rows = [
-        (f"{_title(requests[key]):29} up to {plan.measuring:g} s", "") for key, plan in plans.items() if plan.measuring
-    ]
+    times = [(_title(request), _plan(found, [request]).measuring) for request in requests.values()]
+    width = max((len(title) for title, _ in times), default=0)
+    rows = [(f"{title:{width}} up to {seconds:g} s", "") for title, seconds in times if seconds]
     software: dict[str, Any] = {**versions_of(found.terms.devices), "torch": torch_version()}
     around = found.terms.circumstances(software, Circumstances(against=against))
     reasons = [*around.narrowed, *around.texts("unasked", "run", "file")]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pytest_accel.core.floor import Floor
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
@@ -14,18 +15,25 @@ from pytest_accel.skus.readiness import READ, Backing, Readiness
 from pytest_accel.skus.schema import DATASHEET
 from pytest_accel.views.table import demanded, published_of
 
+FIRST = ("memory.type", "memory.gb", "memory.gb_per_s", "power.watts")
+"""The values of a datasheet that the short sheet has, beside the peaks."""
 MEASURED = tuple(part for part in REQUIRED if part not in READ)
 """The parts that floors judge."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a title, column names and rows. `note` is printed between title and table."""
+    """A table with a title, column names and rows. `note` is printed between title and table.
+
+    The short sheet has the first `short` columns only, and no table where this is 0. Cells beyond the columns of a
+    table are not printed.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    short: int = 0
 
 
 def listing(skus: Iterable[Sku]) -> Table:
@@ -44,11 +52,14 @@ def listing(skus: Iterable[Sku]) -> Table:
     return Table("", ("name", "accepts", "GB", "GB/s", "TFLOPS", "platform"), rows)
 
 
-def sheet(sku: Sku) -> list[Table]:
-    """Return everything that a SKU's threshold file says, as tables; sources and files last."""
+def sheet(sku: Sku, *, full: bool = True) -> list[Table]:
+    """Return everything that a SKU's threshold file says, as tables; sources and files last.
+
+    The short sheet has what a person wants first: recognition, datasheet, platforms, what an acceptance is worth.
+    """
     sources: list[Source] = []
     tables = [
-        _product(sku, sources),
+        _product(sku, sources, full=full),
         _platforms(sku, sources),
         _acceptance(sku),
         _limits(sku, sources),
@@ -57,6 +68,8 @@ def sheet(sku: Sku) -> list[Table]:
         _source_table(sources),
         Table("Files", ("file", "SHA-256"), list(sku.files.items())),
     ]
+    if not full:
+        tables = [replace(table, columns=table.columns[: table.short]) for table in tables if table.short]
     return [each for each in tables if each.rows]
 
 
@@ -69,7 +82,7 @@ def _number(sources: list[Source], source: Source | None) -> str:
     return f"[{sources.index(source) + 1}]"
 
 
-def _product(sku: Sku, sources: list[Source]) -> Table:
+def _product(sku: Sku, sources: list[Source], *, full: bool) -> Table:
     """Return the table of what a device is recognised by, and of the vendor's datasheet."""
     data, match = sku.datasheet, dict(sku.match)
     number = _number(sources, Source(**match.pop("source")) if "source" in match else None)
@@ -91,10 +104,10 @@ def _product(sku: Sku, sources: list[Source]) -> Table:
         rows.append(("no fast path", ", ".join(data.unsupported), _number(sources, data.source_of("unsupported"))))
     for key, (_, label, unit) in DATASHEET.items():
         group, _, name = key.partition(".")
-        if name in (values := getattr(data, group)):
+        if name in (values := getattr(data, group)) and (full or key in FIRST):
             rows.append((label, _shown(values[name], unit), _number(sources, data.source_of(key))))
     note = "By what a device is recognised, and the vendor's values for one device, without sparsity."
-    return Table("Product", ("what", "value", "source"), rows, note)
+    return Table("SKU", ("what", "value", "source"), rows, note, short=2)
 
 
 def _platforms(sku: Sku, sources: list[Source]) -> Table:
@@ -102,11 +115,11 @@ def _platforms(sku: Sku, sources: list[Source]) -> Table:
     rows = [
         (
             platform.name,
-            platform.title,
             str(platform.devices or "any"),
             _host(platform),
             _link(platform),
-            " ".join(requirements.accepting_levels(sku, platform)) or "no",
+            next(iter(requirements.accepting_levels(sku, platform)), "no"),
+            platform.title,
             _number(sources, platform.source),
         )
         for platform in sku.platforms.values()
@@ -114,8 +127,10 @@ def _platforms(sku: Sku, sources: list[Source]) -> Table:
     unfit = [platform for platform in sku.platforms.values() if not requirements.accepting_levels(sku, platform)]
     why = [requirements.unfit(sku, requirements.numbered(each), "standard") or "it is no accelerator" for each in unfit]
     note = "; ".join(f"{platform.name}: {reason}" for platform, reason in zip(unfit, why, strict=True))
-    columns = ("platform", "what", "devices", "host link", "peer link", "accepts", "source")
-    return Table("Platforms", columns, rows, f"A run cannot be ACCEPTED on these platforms: {note}." if note else "")
+    columns = ("platform", "devices", "host link, GB/s", "peer link, GB/s", "accepts", "what", "source")
+    note = f" A run cannot be ACCEPTED on these platforms: {note}." if note else ""
+    note = f"accepts: the level from which on a node can be accepted.{note}"
+    return Table("Platforms", columns, rows, note, short=5)
 
 
 def accepts(sku: Sku) -> str:
@@ -126,46 +141,51 @@ def accepts(sku: Sku) -> str:
 
 def _acceptance(sku: Sku) -> Table:
     """Return the table of what an acceptance rests on, part by part."""
-    rows = []
+    platforms: dict[tuple[str, ...], list[str]] = {}
     for platform in map(requirements.numbered, sku.platforms.values()):
         ready = Readiness(sku, platform)
-        found, without = ready.strongest, ready.not_judged
-        for part in (part for part in MEASURED if part in (*ready.required, *without)):
-            told = [f"{each.bound.metric} {_rejects_below(each.bound)}" for each in ready.floors[part]]
-            by = "not judged" if part in without else _told(found[part]) if part in found else ""
-            floor = found[part].floor if part in found else None
-            of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g}" if floor else ""
-            rows.append((platform.name, part, "; ".join(told) or "nothing", of, by))
+        for part in (part for part in MEASURED if part in (*ready.required, *ready.not_judged)):
+            nothing = (f"{part}: nothing", "", "not judged" if part in ready.not_judged else "", "")
+            for row in map(_floor, ready.floors[part]) if ready.floors[part] else [nothing]:
+                platforms.setdefault((part, *row), []).append(platform.name)
+    rows = [
+        (*row[1:4], "all" if len(of) == len(sku.platforms) else " ".join(of), row[0], row[4])
+        for row, of in sorted(platforms.items(), key=lambda row: MEASURED.index(row[0][0]))
+    ]
     note = (
         "One known-good node makes all of it tighter: pytest-accel calibrate RECORD, with the record of "
         f"pytest --accel-sku={sku.name} --accel-level=standard."
     )
-    return Table("What an acceptance rests on", ("platform", "part", "rejects", "of the datasheet", "by"), rows, note)
+    columns = ("rejects", "levels", "by", "platforms", "part", "of the datasheet, by publishers")
+    return Table("What an acceptance rests on", columns, rows, note, short=4)
 
 
-def _told(best: Backing) -> str:
-    """Return the evidence behind a part, with the names of the publishers."""
-    names = f": {', '.join(best.floor.publishers)}" if best.publishers and best.floor else ""
-    half = "; half speed not excluded" if best.floor and not best.floor.excludes_half else ""
-    return f"{best.words}{names}{half}"
+def _floor(found: Floor) -> tuple[str, ...]:
+    """Return limit, levels, evidence, and the share of the datasheet with its publishers, of a floor in force."""
+    backing = Backing(found.bound.metric, found.basis, found.bound.class_floor) if found.basis else None
+    by, of, floor = backing.words if backing else "", "", backing.floor if backing else None
+    if floor:
+        by += "" if floor.excludes_half else "; half speed not excluded"
+        of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g} {', '.join(floor.publishers)}"
+    return f"{found.bound.metric} {_rejects_below(found.bound)}", _levels(found.bound), by, of
 
 
 def _rejects_below(limit: Limit) -> str:
-    return _bounds(limit) if limit.floor is None else f"below {_shown(limit.floor, limit.unit)}"
+    return _bounds(limit) if limit.floor is None else f"< {_shown(limit.floor, limit.unit)}"
 
 
 def _host(platform: Platform) -> str:
     if platform.host_link:
-        return _join(platform.host_link.get("type"), _shown(platform.host_link.get("gb_per_s"), "GB/s"))
+        return _join(platform.host_link.get("type"), _shown(platform.host_link.get("gb_per_s"), ""))
     gen, lanes = platform.pcie.get("gen"), platform.pcie.get("lanes")
-    return _join(f"PCIe {gen} x{lanes}" if gen else "", _shown(platform.pcie.get("gb_per_s"), "GB/s"))
+    return _join(f"PCIe {gen}" if gen else "", f"x{lanes}" if lanes else "", _shown(platform.pcie.get("gb_per_s"), ""))
 
 
 def _link(platform: Platform) -> str:
     """Return type, number, topology and bandwidth of the links between devices."""
     link = platform.link
     count = f"x {link['count']}" if "count" in link else ""
-    return _join(link.get("type"), count, link.get("topology"), _shown(link.get("gb_per_s"), "GB/s"))
+    return _join(link.get("type"), count, link.get("topology"), _shown(link.get("gb_per_s"), ""))
 
 
 def _limits(sku: Sku, sources: list[Source]) -> Table:
@@ -174,18 +194,7 @@ def _limits(sku: Sku, sources: list[Source]) -> Table:
     rows = [_limit(limit, None, sources) for limit in common]
     for platform in sku.platforms.values():
         rows += [_limit(limit, platform, sources) for limit in platform.limits.values()]
-    columns = (
-        "metric",
-        "platform",
-        "limit",
-        "healthy",
-        "of healthy",
-        "levels",
-        "class floor",
-        "source",
-        "published",
-        "measured otherwise",
-    )
+    columns = ("metric", "platform", "limit", "healthy", "of healthy", "levels", "class floor", "source", "published")
     note = (
         "A value is compared with exactly this limit, or with the class floor where that is higher or the limit does "
         "not hold for the software in use. What others published by another method decides nothing."
@@ -205,7 +214,7 @@ def _other_than_shipped(sku: Sku) -> Table:
     rows = [(limit.metric, place, other) for place, limit in _by_place(sku) if limit.overridden]
     rows += [(key, "all", "another datasheet") for key in sorted(sku.datasheet.overridden)]
     note = "The closing line of a run counts them as overridden."
-    return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note)
+    return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note, short=3)
 
 
 def _limit(limit: Limit, platform: Platform | None, sources: list[Source]) -> Sequence[str]:
@@ -217,12 +226,17 @@ def _limit(limit: Limit, platform: Platform | None, sources: list[Source]) -> Se
         _bounds(limit),
         _healthy(limit),
         f"{floor / (limit.healthy[0] if limit.healthy else limit.reference):.1%}" if floor and limit.reference else "",
-        "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only",
+        _levels(limit),
         _shown(limit.class_floor.value, limit.class_floor.unit) if limit.class_floor else "",
         _number(sources, limit.source),
-        f"{published_of(limit)} {_number(sources, limit.published.source)}" if limit.published else "",
-        ", ".join(limit.published.differs) if limit.published else "",
+        _join(published_of(limit), _number(sources, limit.published.source), *limit.published.differs)
+        if limit.published
+        else "",
     )
+
+
+def _levels(limit: Limit) -> str:
+    return "all" if limit.levels == LEVELS else " ".join(limit.levels) or "tables only"
 
 
 def _healthy(limit: Limit) -> str:
@@ -271,7 +285,7 @@ def _text(table: Table) -> str:
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     indent = "  " if table.title else ""
     lines = [
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))).rstrip()
         for row in rows
     ]
     head = [table.title] if table.title else []

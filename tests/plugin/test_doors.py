@@ -58,7 +58,7 @@ def test_what_only_shows_starts_nothing(tmp_path: Path, option: str) -> None:
 def test_what_only_plans_discovers_and_measures_nothing(tmp_path: Path, option: str) -> None:
     """The sensor tells the names of the devices; no worker, no record, no verdict, and the plan in their place."""
     write(tmp_path, conftest=LIST_PROCESSES)
-    ran = run(tmp_path, option)
+    ran = run(tmp_path, option, "-v")
 
     assert ran.exit == (0 if option == "--collect-only" else 6), ran.out
     assert ("nothing was measured" in ran.out) == (option != "--collect-only")
@@ -76,10 +76,38 @@ def test_a_plan_on_a_machine_without_the_devices_is_that_of_the_expected_ones(tm
 
     assert ran.exit == 0, ran.out
     assert "8 x gaudi2 (expected; none is here)" in ran.out
-    assert "test_matmul[gpu7-bf16]" in ran.out
     assert "NOTSET" not in ran.out
     assert re.search(r"^at most about \d+ s on 8 devices, ", ran.out, re.MULTILINE)
     assert "it cannot end in ACCEPTED: there is no device here; " in ran.out
+
+
+PLANNED = re.compile(r"^(matmul +bf16|collective +all_reduce, 8GiB|soak) +up to [\d.]+ s$", re.MULTILINE)
+LATE = """
+def pytest_sessionfinish(session):
+    print(len(session.items), "items are here still")
+"""
+
+
+def test_a_plan_is_no_list_of_hundreds_of_tests(tmp_path: Path) -> None:
+    """The tests of the user are listed, and those of the suite for whoever asks: a script with -q, a person with -v."""
+    write(tmp_path, conftest=LATE)
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "test_ours.py").write_text("def test_ours(): ...\n")
+    words = ("--accel-simulate=h100-sxm", "--collect-only", f"--accel-with={ours}")
+    ran = as_user.pytest(tmp_path, *words, sku=None, paths=())
+
+    assert ran.exit == 0, ran.out
+    assert len(ran.out.splitlines()) < 80, ran.out
+    assert "test_matmul[gpu7-bf16]" not in ran.out
+    assert "<Function test_ours>" in ran.out
+    places = {match.group().index(" up to ") for match in PLANNED.finditer(ran.out)}
+    assert (len(PLANNED.findall(ran.out)), len(places)) == (3, 1), "the times are in one column"
+    (collected,) = re.findall(r"(\d+) tests collected", ran.out)
+    assert f"{collected} items are here still" in ran.out
+
+    for option in ("-q", "-v"):
+        assert "test_matmul[gpu7-bf16]" in as_user.pytest(tmp_path, *words, option, sku=None, paths=()).out
 
 
 @pytest.mark.devices

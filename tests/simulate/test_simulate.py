@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.simulation import for_record, model, node
 from pytest_accel.simulate import management, stated
 from pytest_accel.simulate.board import SharedState
+from pytest_accel.simulate.cluster import CLUSTER_FAULTS
 from pytest_accel.simulate.device import SimulatedDevice
 from pytest_accel.simulate.faults import FAULTS, PARAMETERS
 from pytest_accel.simulate.libraries import nvml
@@ -115,9 +117,24 @@ def test_every_fault_works_with_its_defaults_and_is_listed(
             without_effect.append(name)
     assert without_effect == []
     assert [name for name, kind in FAULTS.items() if not set(kind.parameters) <= set(PARAMETERS)] == []
+    for name, kind in FAULTS.items():
+        assert main(["simulate", "--list", name]) == 0
+        assert capsys.readouterr().out.startswith(f"{name}\n    {kind.does}\n")
+
+
+def test_the_list_of_faults_fits_a_screen_and_a_part_of_a_name_tells_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--list"]) == 0
-    listed = "\n" + capsys.readouterr().out
-    assert [name for name, kind in FAULTS.items() if f"\n{name}\n    {kind.does}\n" not in listed] == []
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines[1:])) <= 80
+    assert {*FAULTS, *CLUSTER_FAULTS} <= set(re.findall(r"[a-z-]+", text))
+    assert "stream: slow-memory, slow-writes" in lines
+
+    assert main(["simulate", "--list", "remap-"]) == 0
+    assert re.findall(r"^\S+", capsys.readouterr().out, re.MULTILINE) == ["remap-pending", "remap-failure"]
+    assert main(["simulate", "--list", "slow-memroy"]) == 4
+    assert "no fault is named 'slow-memroy'; did you mean 'slow-memory' " in capsys.readouterr().err
 
 
 # -- the model
