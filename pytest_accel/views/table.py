@@ -461,8 +461,9 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
 
 
 def _short_limit(verdict: Verdict) -> str:
-    """Return the bounds without unit, which is that of the value."""
-    return bounds(verdict, "", ">=", "<=", " ")
+    """Return the bounds without unit, which is that of the value; of a comparison the largest distance."""
+    by = verdict.failed_by
+    return f">= -{by.allowed:.1%}" if by else bounds(verdict, "", ">=", "<=", " ")
 
 
 # -- names for the verdicts of a user's own probes, where several tests would show the same metric

@@ -13,10 +13,10 @@ from worded import worded
 
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
-from pytest_accel.core.reasons import AllAlike, Cause, Compared, Note
+from pytest_accel.core.reasons import AllAlike, BehindNeighbours, Cause, Compared, Note
 from pytest_accel.core.run import Against
 from pytest_accel.core.sku import Basis, Limit
-from pytest_accel.core.verdict import Closing, Result, Status, Verdict
+from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.judge import judge
@@ -278,6 +278,17 @@ def test_the_table_fits_the_terminal_and_begins_with_the_status(width: int) -> N
     figures = [line for line in lines if "all_reduce" in line]
     assert [line.split()[0] for line in figures] == ["FAIL", "FAIL", "PASS"]
     assert all(line.rstrip().endswith("%") for line in figures)
+
+
+def test_the_distance_that_neighbours_allow_is_the_limit_that_is_shown() -> None:
+    """The floor holds: beside a FAIL it would contradict itself."""
+    far = Comparison(0.11, 0.09, 701.3, 7, status=Status.FAIL)
+    found = [
+        replace(judged(690.0), status=Status.FAIL, reasons=(Compared("floor"), BehindNeighbours()), neighbours=far)
+    ]
+    wide, narrow = ([" ".join(text.split()) for text, _ in table(found, NAMES, width=width)][1] for width in (120, 60))
+    assert wide == "FAIL gpu0 matmul.bf16 690 TFLOPS 9.0% behind 7 neighbours -11.0%"
+    assert narrow == "FAIL gpu0 matmul.bf16 690 TFLOPS >= -9.0% -11.0%"
 
 
 def test_the_longest_status_breaks_no_row_of_80_columns() -> None:
