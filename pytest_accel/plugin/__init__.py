@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_accel.core import exits, output
-from pytest_accel.core.words import did_you_mean
 from pytest_accel.plugin.markers import MARKERS, BadMarker, limits_from_marks, registration
 from pytest_accel.plugin.stash import LIMITS, OWN_PATHS, SESSION, SUBJECT, measures
 from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
@@ -142,6 +141,8 @@ def pytest_configure(config: pytest.Config) -> None:
     known = [f"accel_{name}" for name in (*options.INI, "required")]
     # A misspelt option makes no acceptance run, and pytest would only warn. Its public interface tells no such option.
     for key in (each for each in getattr(config, "_get_unknown_ini_keys", tuple)() if each.startswith("accel_")):
+        from pytest_accel.core.words import did_you_mean
+
         raise pytest.UsageError(f"{config.inipath or 'pytest'}: there is no option {key}{did_you_mean(key, known)}")
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.words import did_you_mean
-
 if TYPE_CHECKING:
     import pytest
 
@@ -102,6 +100,8 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
         try:
             limit = declare(*mark.args, **mark.kwargs)
         except (TypeError, ValueError) as error:
+            from pytest_accel.core.words import did_you_mean  # no test without a mistake comes here
+
             signature = inspect.signature(declare)
             known, shown = signature.parameters, f"{mark.name}{signature}".replace("'", "").partition(" ->")[0]
             hint = "".join(did_you_mean(name, known) for name in mark.kwargs if name not in known)
