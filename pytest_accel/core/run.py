@@ -241,7 +241,7 @@ class EarlierRecord(TypedDict, total=False):
     devices: list[str]
     """UUIDs of the devices that both records hold."""
     rejected: list[str]
-    """UUIDs of those that it rejected, or "node" for what concerns all."""
+    """UUIDs of those that it rejected, not by limits of the user's own alone, or "node" for what concerns all."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class Summary:
     """The identity of each: UUID, serial, model, places, VBIOS."""
     rejected: Sequence[str] = ()
     """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
+    marked: Sequence[str] = ()
+    """Those of them that later runs call rejected before: other limits than the user's own reject them."""
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The value of each metric of each device (UUID, or "node"), by `history.key`; empty until the run has ended."""
     schema: Literal[1] = SCHEMA

@@ -13,7 +13,7 @@ from typing import Literal
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
 from pytest_accel.core.reasons import BelowPublished, Note, PastWarning, Reason
-from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.sku import Basis, DeclaredBy, Limit
 
 
 class Status(str, Enum):
@@ -174,6 +174,18 @@ class Verdict:
     def rejects(self) -> bool:
         """True if the verdict rejects its device: it is FAIL, and no waiver covers it."""
         return self.status is Status.FAIL and self.waiver is None
+
+    @property
+    def by_own_limit(self) -> bool:
+        """True if a limit of the user's own alone fails it: no fault of the device, no class floor, no comparison.
+
+        Such a limit may only have been tried out, so later runs do not tell of a board that it rejects.
+        """
+        limit, value = self.limit, self.value if isinstance(self.value, int | float) else math.inf
+        if limit is None or (limit.class_floor and value < limit.class_floor.value):
+            return False
+        own = limit.overridden or limit.declared_by in (DeclaredBy.OWN_FILE, DeclaredBy.MARKER)
+        return own and not (self.device_failed or self.failed_by)
 
     @property
     def rank(self) -> tuple[bool, int]:

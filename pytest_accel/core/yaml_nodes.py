@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
 import re
@@ -20,6 +19,7 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import MIB, NUMBER_CHARACTERS, ErrorAt
 from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exported from here, too
+from pytest_accel.core.words import did_you_mean
 
 MOST_MISTAKES = 100
 """How many errors of one file are reported. A file with more is another kind of file, or made to keep us busy."""
@@ -268,11 +268,9 @@ def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
     choice is close.
     """
     known = sorted(choices)
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     listed = listed_by or f"known: {', '.join(known)}"
-    if not close:
+    if not (hint := did_you_mean(word, known).removeprefix("; ")):
         return listed
-    hint = f"did you mean {' or '.join(repr(match) for match in close)}?"
     return f"{hint} ({listed})" if listed_by or len(known) <= MANY else hint
 
 

@@ -138,6 +138,12 @@ def exit_status(of_pytest: int | None, of_closing: int | None) -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
+    known = [f"accel_{name}" for name in (*options.INI, "required")]
+    # A misspelt option makes no acceptance run, and pytest would only warn. Its public interface tells no such option.
+    for key in (each for each in getattr(config, "_get_unknown_ini_keys", tuple)() if each.startswith("accel_")):
+        from pytest_accel.core.words import did_you_mean
+
+        raise pytest.UsageError(f"{config.inipath or 'pytest'}: there is no option {key}{did_you_mean(key, known)}")
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
     if not any(word.startswith("--benchmark") for word in options.option_words(config)):

@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, screen
-from pytest_accel.plugin.collection import Collection, place
+from pytest_accel.plugin.collection import Collection, left_out, place
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -175,7 +175,7 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
     session, reporter = config.stash[SESSION], screen.reporter(config)
     terms = session.found.terms
-    lines += [(f"note: {note}", "yellow") for note in session.ledger.record.notes]
+    lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
     if between := session.fabric.fabric:  # which the node of rank 0 alone knows
         lines += fabric.lines(between)
     if lines and reporter:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
+from glob import glob
 from pathlib import Path
 
 import pytest
 
+from pytest_accel.core import untrusted
+from pytest_accel.core.words import listed
 from pytest_accel.judging.facts import diagnostics
 from pytest_accel.plugin import interrupts
-from pytest_accel.plugin.stash import SUBJECT
+from pytest_accel.plugin.stash import OWN_PATHS, SUBJECT
 from pytest_accel.run.options import plans_only
 from pytest_accel.run.session import Session
 from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
@@ -46,7 +50,10 @@ class Collection:
             subjects = {device.uuid: device.name for device in self._session.found.devices}
             if "accel_devices" in names and "accel_device" not in names:
                 subjects = {"node": "node"}
-            metafunc.parametrize(SUBJECT, list(subjects), ids=list(subjects.values()), indirect=True)
+            why = self._session.found.discovery.unreachable(None)
+            skip = pytest.mark.skip(reason=f"no device: {why.reason if why else 'pytest-accel discover tells more'}")
+            tests = [pytest.param(subject, id=name) for subject, name in subjects.items()]
+            metafunc.parametrize(SUBJECT, tests or [pytest.param("", id="none", marks=skip)], indirect=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
@@ -128,3 +135,20 @@ def place(item: pytest.Item) -> int | None:
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
+
+
+def left_out(config: pytest.Config) -> list[str]:
+    """Return a sentence if tests of devices lie in the current folder, or two below it, and are not part of the run.
+
+    Their text is searched: to import them may take long, and do anything. Those of this package are none of a site.
+    """
+    here, found = config.invocation_params.dir, list[str]()
+    if config.stash[OWN_PATHS] or config.option.accel_with or config.rootpath == Path(__file__).parents[2]:
+        return []
+    names = [below + name for below in ("", "*/", "*/*/") for name in config.getini("python_files")]
+    for file in sorted({file for name in names for file in glob(name, root_dir=here)})[:200]:  # noqa: PTH207
+        with suppress(untrusted.BadFile):
+            text = untrusted.read_bytes(here / file, most=untrusted.MIB)
+            found += [file] if b"accel_check" in text or b"accel_device" in text else []
+    named = "." if len(found) > 1 else "".join(found)
+    return [f"the tests of {listed(found, 1)} are not run; --accel-with={named} adds them"] if found else []

@@ -100,8 +100,12 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
         try:
             limit = declare(*mark.args, **mark.kwargs)
         except (TypeError, ValueError) as error:
-            signature = f"{mark.name}{inspect.signature(declare)}".replace("'", "")
-            raise BadMarker(f"{where}: {mark.name}: {error}\n  signature: {signature.partition(' ->')[0]}") from None
+            from pytest_accel.core.words import did_you_mean  # no test without a mistake comes here
+
+            signature = inspect.signature(declare)
+            known, shown = signature.parameters, f"{mark.name}{signature}".replace("'", "").partition(" ->")[0]
+            hint = "".join(did_you_mean(name, known) for name in mark.kwargs if name not in known)
+            raise BadMarker(f"{where}: {mark.name}: {error}{hint}\n  signature: {shown}") from None
         from pytest_accel.core.sku import DeclaredBy  # no test of a run without this plugin's markers comes here
 
         origin = f"marker {mark.name} of {where}"

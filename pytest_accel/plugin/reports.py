@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 
 import pytest
@@ -18,8 +19,11 @@ from pytest_accel.run.session import Session
 
 NOT_MEASURED = ("not measured", "n", ("NOT MEASURED", {"red": True}))
 """Category, letter and word with its colour, of a test that fails for a cause that an earlier test has told."""
+FAILED_ALIKE = ("failed alike", "f", ("FAILED ALIKE", {"red": True}))
+"""The same of a test whose own assertion fails like that of an earlier test."""
+ASSERTED = (AssertionError, pytest.fail.Exception)
 REPEATS = "accel_repeats"
-"""The attribute of a report whose cause was told."""
+"""The attribute of a report whose cause was told: its category."""
 TOLD = "accel_told"
 """The attribute of the report of a test that fails by a verdict, which the table tells."""
 
@@ -41,8 +45,8 @@ class Reports:
         """Errors of measuring tests."""
         self.other_errors = Errors()
         """Errors of tests that measure nothing."""
-        self._told: dict[tuple[object, ...], str] = {}
-        """What a failure without a value or an error says, to the node id of the first test whose report tells it."""
+        self._told: dict[tuple[object, ...], pytest.TestReport] = {}
+        """What a failure without a value or an error says, to the first report that tells it."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -71,8 +75,8 @@ class Reports:
 
         pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
         """
-        if getattr(report, REPEATS, False):
-            return NOT_MEASURED
+        if (category := getattr(report, REPEATS, None)) and report.failed:  # type: ignore[attr-defined]
+            return category  # type: ignore[no-any-return]
         names = [name for name, _ in getattr(report, "user_properties", ())]
         if getattr(report, "when", "") == "call" and report.passed and "accel.waived" in names:  # type: ignore[attr-defined]
             return "waived", "w", ("WAIVED", {"yellow": True})
@@ -90,9 +94,9 @@ class Reports:
                 item.user_properties += properties  # junitxml reads the teardown's report, whose come from the item
                 report.user_properties += properties
             failing = [verdict for verdict in verdicts if verdict.fails]
-            repeats = [self._repeats(item, verdict) for verdict in failing]
+            repeats = [self._repeats(report, verdict) for verdict in failing]
             if failing and all(repeats):
-                setattr(report, REPEATS, True)
+                setattr(report, REPEATS, NOT_MEASURED)
             setattr(report, TOLD, bool(failing) and report.failed)
             if failing and not report.failed:
                 first = failing[0]
@@ -100,38 +104,59 @@ class Reports:
             elif not verdicts and report.outcome == "passed" and has_to_measure(item):
                 why = "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
                 _fail(report, why)
-                self.errors.broken.append(f"{item.nodeid} records no measurement")
+                _add(self.errors.broken, item, "records no measurement")
+                self._error_repeats(report, why, NOT_MEASURED)
             if failing:
                 return
-        broken = _remember(self.errors, item, call)
-        if broken and call.when == "call" and self._told_before(item, item.nodeid.partition("[")[0], broken):
-            setattr(report, REPEATS, True)
+        if (error := _remember(self.errors, item, call)) and call.excinfo and call.when == "call":
+            self._error_repeats(report, error, FAILED_ALIKE if call.excinfo.errisinstance(ASSERTED) else NOT_MEASURED)
 
-    def _repeats(self, item: pytest.Item, verdict: Verdict) -> bool:
+    def _error_repeats(self, report: pytest.TestReport, error: str, category: object) -> None:
+        """Mark a report if the same function has told the error, whatever numbers are in it; the first one names it."""
+        function, _, parameters = report.nodeid.partition("[")
+        what = function, re.sub(r"\d+", "", error)
+        if not self._told_before(report, *what):
+            return
+        setattr(report, REPEATS, category)
+        if category is FAILED_ALIKE:
+            first, (title, *_) = self._told[what], FAILED_ALIKE
+            shown = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
+            told = dict(first.sections)
+            told[title] = f"{told[title]}, {shown}" if title in told else shown
+            first.sections = list(told.items())
+
+    def _repeats(self, report: pytest.TestReport, verdict: Verdict) -> bool:
         """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
         if verdict.value is not None:
             return False
         whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-        return self._told_before(item, verdict.status, sentence_of(verdict), whose) or verdict.event == LEFT_OUT
+        return self._told_before(report, verdict.status, sentence_of(verdict), whose) or verdict.event == LEFT_OUT
 
-    def _told_before(self, item: pytest.Item, *what: object) -> bool:
-        """Return True if another test has told this; remember the first test that does."""
-        return self._told.setdefault(what, item.nodeid) != item.nodeid
+    def _told_before(self, report: pytest.TestReport, *what: object) -> bool:
+        """Return True if another test has told this; remember the report of the first test that does."""
+        first = self._told.get(what, report)
+        if first.nodeid == report.nodeid or not first.failed:  # a test that is rerun shows its last report alone
+            self._told[what] = report
+        return self._told[what] is not report
 
 
 def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     """Add an exception of a test to `errors`: as failed if the test's own assertion failed, else as broken.
 
-    An assertion in a fixture counts as broken: it says nothing about the hardware. Returns the error of a broken test.
+    An assertion in a fixture counts as broken: it says nothing about the hardware. Returns the error, "" without one.
     """
     if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
         return ""
     error = f"{call.excinfo.typename}: {str(call.excinfo.value).strip().partition(chr(10))[0]}"
-    if call.when == "call" and call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
-        errors.failed.append(f"{item.nodeid} ({error})")
-        return ""
-    errors.broken.append(f"{item.nodeid} ({error})")
+    asserted = call.when == "call" and call.excinfo.errisinstance(ASSERTED)
+    _add(errors.failed if asserted else errors.broken, item, f"({error})")
     return error
+
+
+def _add(errors: list[str], item: pytest.Item, error: str) -> None:
+    """Add the error of a test, unless it has one: a rerun of it is no further failure."""
+    if not any(known.startswith(f"{item.nodeid} ") for known in errors):
+        errors.append(f"{item.nodeid} {error}")
 
 
 def _fail(report: pytest.TestReport, sentence: str) -> None:

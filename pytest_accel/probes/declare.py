@@ -18,6 +18,7 @@ from pytest_accel.core import units
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import UNITS
+from pytest_accel.core.words import did_you_mean
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])
 _signature = cache(inspect.signature)  # a threshold file asks a thousand times
@@ -295,8 +296,9 @@ def _overlap(one: Declaration, other: Declaration) -> bool:
 def unusable(function: Any) -> str | None:
     """Return why a function cannot be a probe, or None. A worker imports a probe by its module and its name."""
     if not isinstance(function, FunctionType):
-        kind = type(function).__name__
-        return f"a probe is a function at the top of a module, not an object of type {kind}; write one that calls it"
+        named = any(each.packaged and each.name == function for each in declarations())
+        kind, mend = type(function).__name__, f"write probes.{function}" if named else "write one that calls it"
+        return f"a probe is a function at the top of a module, not an object of type {kind}; {mend}"
     if function.__qualname__ != function.__name__ or function.__name__ == "<lambda>":
         place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         return f"{place}: {function.__qualname__} cannot be a probe: define it at the top of a module, for the workers"
@@ -394,7 +396,8 @@ def conditions_of(
     names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
     unknown = [name for name in given if name not in names]
     if unknown and not free:
-        raise TypeError(f"{function.__name__} has no condition {unknown[0]!r} (it has: {', '.join(names)})")
+        hint = f"{did_you_mean(unknown[0], names)} (it has: {', '.join(names)})"
+        raise TypeError(f"{function.__name__} has no condition {unknown[0]!r}{hint}")
     defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
     standard = {**defaults, **{key: value for key, value in packaged.items() if key in names}}
     conditions = {**standard, **given}

@@ -228,5 +228,5 @@ def _entry(each: Summary, shared: AbstractSet[str]) -> EarlierRecord:
         "state": each.state or None,
         "line": each.line or None,
         "devices": sorted(shared),
-        "rejected": [uuid for uuid in each.rejected if uuid in shared or uuid == NODE],
+        "rejected": [uuid for uuid in each.marked if uuid in shared or uuid == NODE],
     }

@@ -98,7 +98,7 @@ class Series:
         if self.last:
             rejected = sorted({each.subject for each in closing.named if each.rejects})
             found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
-            own = replace(found, line=closing.line, result=closing.result, exit=closing.exit)
+            own = replace(found, line=closing.line, result=closing.result, exit=closing.exit, marked=rejected)
             _replace(self.folder / summaries.SUMMARY, structured.plain(own))
 
 

@@ -15,7 +15,7 @@ from pytest_accel.core import clock
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.reasons import Note
+from pytest_accel.core.reasons import Note, OtherUnit
 from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
@@ -119,7 +119,7 @@ class Session:
         """Judge one subject by the SKU's limit and the markers'. The first call measures on every device.
 
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
-        not have or cannot use, and ProbeError for a bug in the probe.
+        not have or cannot use, and for a marker in another unit; ProbeError for a bug in the probe.
         """
         __tracebackhide__ = True
         required = self.found.terms.required
@@ -135,6 +135,9 @@ class Session:
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
             judged = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
+            for each in judged:
+                if each.limit and each.limit.test and any(isinstance(why, OtherUnit) for why in each.reasons):
+                    raise TypeError(f"{each.metric}: {sentence_of(each)}; state the limit of the marker in that")
             verdicts = [self.ledger.keep(verdict) for verdict in judged]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()

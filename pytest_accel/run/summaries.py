@@ -37,6 +37,7 @@ def summary(run: Run) -> Summary:
         judged_again=bool(run.judged_from),
         devices=[_identity(each) for each in run.devices],
         rejected=run.rejected,
+        marked=sorted({each.subject for each in run.verdicts if each.rejects and not each.by_own_limit}),
         figures=plausible(_figures(run.measurements, unjudged)) if run.finished else {},
         path=run.path,
     )

@@ -118,17 +118,18 @@ def load_naming(words: Iterable[str]) -> list[Sku]:
 
 def find(name: str) -> Path:
     """Return the path of a shipped SKU's file, or of the file at a path. Raises BadFile if there is none."""
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        path = Path(name)
-        if not untrusted.exists(path):
-            raise BadFile(f"{printable(name, SHOWN)}: there is no such threshold file")
-        return path
-    if name not in names():
-        own = next((each for each in (f"./{name}.yaml", f"./{name}.yml") if untrusted.exists(Path(each))), None)
-        near = yaml_nodes.nearest(name, [*names(), "auto"], LISTED)
-        hint = f"did you mean the file {printable(own, SHOWN)}? ({LISTED})" if own else near
-        raise BadFile(f"no SKU named '{printable(name, SHOWN)}'; {hint}")
-    return SHIPPED / f"{name}.yaml"
+    if name in names():
+        return SHIPPED / f"{name}.yaml"
+    stem, by_path = name.removesuffix(".yaml").removesuffix(".yml"), name.endswith((".yaml", ".yml")) or "/" in name
+    if by_path and untrusted.exists(Path(name)):
+        return Path(name)
+    beside = stem if by_path else f"./{stem}"
+    own = next((each for each in (f"{beside}.yaml", f"{beside}.yml") if untrusted.exists(Path(each))), None)
+    hint = f"did you mean the file {printable(own, SHOWN)}? ({LISTED})" if own else ""
+    if by_path:
+        raise BadFile(f"{printable(name, SHOWN)}: there is no such threshold file{hint and f'; {hint}'}")
+    hint = hint or yaml_nodes.nearest(name, [*names(), "auto"], LISTED)
+    raise BadFile(f"no SKU named '{printable(name, SHOWN)}'; {hint}")
 
 
 def _shipped(path: Path) -> bool:
@@ -253,7 +254,7 @@ def _needs_source(key: str, over: Located, under: Located | None, mistakes: Mist
         return
     changed = [name for name in SOURCED_KEYS if name in over.data]
     if changed and "source" not in over.data:
-        mistakes.add(over, f"{key}: overrides {changed[0]}, so it needs its own source")
+        mistakes.add(over, f"{key}: overrides {changed[0]}, so add source: {{kind: measured, by: us, date: 2026-11}}")
 
 
 def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:

@@ -12,6 +12,7 @@ from functools import cache
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.metrics import parse
+from pytest_accel.core.words import did_you_mean
 from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.probes.declare import declaration_of, declarations, finder_of, known_metrics
@@ -53,11 +54,8 @@ def why_unknown(metric: str) -> str | None:
 
 def _closest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the nearest of many names; with the first words of all if none is near."""
-    close = difflib.get_close_matches(name[:80], dict.fromkeys(known), n=3, cutoff=0.5)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
     first = {name for each in declarations() if each.packaged for name in each.families}
-    return f"names begin with {', '.join(sorted(first))}"
+    return did_you_mean(name, known)[2:] or f"names begin with {', '.join(sorted(first))}"
 
 
 def check_platforms(root: Located, under: Located, mistakes: Mistakes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import ipaddress
 import re
@@ -16,6 +15,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.untrusted import BadFile
+from pytest_accel.core.words import did_you_mean
 
 MOST_ERRORS = 20
 """Errors of one file that are listed; the others are counted."""
@@ -211,11 +211,8 @@ def _header(line: str, delimiter: str, where: str) -> list[str]:
         names.pop()
     for name in names:
         if name not in COLUMNS:
-            close = difflib.get_close_matches(name, COLUMNS, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise BadFile(
-                f"{where}: column '{printable(name, SHOWN)}' is not known; choose from {', '.join(COLUMNS)}{hint}"
-            )
+            hint = f"choose from {', '.join(COLUMNS)}{did_you_mean(name, COLUMNS)}"
+            raise BadFile(f"{where}: column '{printable(name, SHOWN)}' is not known; {hint}")
         if names.count(name) > 1:
             raise BadFile(f"{where}: column '{name}' is there twice")
     if "serial" not in names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -12,6 +11,7 @@ from typing import Any
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.run import WaiversEntry
 from pytest_accel.core.verdict import Verdict, Waiver
+from pytest_accel.core.words import did_you_mean
 from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
@@ -71,8 +71,7 @@ def used(verdicts: Iterable[Verdict]) -> list[Waiver]:
 def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
     """Return why an entry that applies here covers no verdict."""
     if waiver.limit not in known:
-        close = difflib.get_close_matches(waiver.limit, known, n=3)
-        return "no limit of this name was judged" + (f"; did you mean {' or '.join(close)}?" if close else "")
+        return "no limit of this name was judged" + did_you_mean(waiver.limit, known)
     return "no limit that it covers was broken"
 
 

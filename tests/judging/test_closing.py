@@ -240,8 +240,9 @@ def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
 
 def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
     on_cpus = closed(full(), against=[("unasked", "a CPU is not an accelerator")]).next
-    assert on_cpus.startswith("on a node with accelerators, ")
-    assert "--accel-sku=NAME" in on_cpus
+    assert on_cpus.startswith("on a node with accelerators: pytest --accel-sku=NAME ('pytest-accel sku list'")
+    ours = closed(full(), against=[("tests", "tests were named on the command line")]).next
+    assert ours.startswith("on a node with accelerators: pytest --accel-sku=NAME --accel-with=FILE ('pytest-accel")
     assert "without the options" in closed(full(), against=[FILTERED]).next
     unfit = closed(full(), against=[("file", "no limit for memory")], sku="a")
     assert (unfit.exit, "sku show a" in unfit.next) == (6, True)

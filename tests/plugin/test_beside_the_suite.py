@@ -44,6 +44,38 @@ def test_argument(accel_check):
     accel_check(wrong, mbi=4)
 """
 
+ALIKE = """
+def numbered(device):
+    raise ValueError(f"after {time.perf_counter_ns()} blocks")
+
+def wrong(device):
+    return device.sample(lambda: None, amount=1, unit="GB/s")
+
+def misspelt(device):
+    return device.torch_dev
+
+def test_without(accel_check): ...
+
+@accel_limit(unit="GB/s", floor=5)
+def test_numbered(accel_check):
+    accel_check(numbered)
+
+@accel_limit(unit="ms", ceiling=5)
+def test_wrong(accel_check):
+    accel_check(wrong)
+
+@accel_limit(unit="GB/s", floor=5)
+def test_misspelt(accel_check):
+    accel_check(misspelt)
+"""
+FACTS = """
+def test_vbios(accel_device):
+    assert accel_device.facts["vbios"] == "x"
+
+def test_index(accel_device):
+    assert accel_device.index > 8
+"""
+
 
 def simulated(folder: Path, *options: str, paths: tuple[str, ...] = (), refused: bool = False) -> Ran:
     """A run on a simulated node; it locks no device of this machine."""
@@ -62,6 +94,83 @@ def test_a_mistake_is_told_once_with_the_line_of_the_users_file(tmp_path: Path) 
     assert len(re.findall("^E .*TypeError: wrong has no condition 'mbi'", ran.out, re.MULTILINE)) == 1
     shown = re.findall(r"^(\S+\.py):\d+: ", ran.out, re.MULTILINE)
     assert set(shown) == {"test_mine.py"}, "no frame of ours"
+
+
+def test_an_error_is_told_once_whatever_number_stands_in_it(tmp_path: Path) -> None:
+    write(tmp_path, test_mine=ALIKE)
+    ran = simulated(tmp_path, paths=("test_mine.py",))
+    assert ran.exit == 3
+    assert "4 failed, 28 not measured" in ran.out
+    assert ran.out.count("records no measurement; call accel_check in it") == 2, (
+        "one block, and its line of the summary"
+    )
+    assert len(re.findall(r"^E .*ProbeError: ValueError: after \d+ blocks", ran.out, re.MULTILINE)) == 1
+    assert "E       TypeError: wrong: the limit is in ms, but the measurement is in GB/s; state the limit" in ran.out
+    assert ran.closing.endswith("; 0/0 limits hold"), "a mistake in a test judges nothing"
+    assert re.search(r"has no attribute 'torch_dev'; did you mean 'torch_device'.*\? \(test_mine\.py:\d+\)", ran.out)
+
+
+def test_an_assertion_that_fails_alike_is_told_once_with_all_devices(tmp_path: Path) -> None:
+    """What differs among them is not lost."""
+    write(tmp_path, test_mine=FACTS)
+    ran = simulated(tmp_path, paths=("test_mine.py",))
+    assert ran.exit == 6
+    assert "2 failed, 14 failed alike" in ran.out
+    assert "\ngpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7\n" in ran.out
+    assert "\ngpu1 (AssertionError: assert 1 > 8), gpu2 (AssertionError: assert 2 > 8), " in ran.out
+    assert len(re.findall("^>  ", ran.out, re.MULTILINE)) == 2
+    assert "which is not a verdict on the hardware (and 15 more)" in ran.closing
+
+
+@pytest.mark.parametrize("kept", ["failed", "broken"])
+def test_a_test_that_is_rerun_fails_once(tmp_path: Path, kept: str) -> None:
+    error = "assert accel_devices == []" if kept == "failed" else "raise RuntimeError"
+    write(tmp_path, test_mine=f"def test_flaky(accel_devices):\n    {error}\n")
+    args = (*SIMULATE, "--reruns=2")
+    ran = as_user.pytest(tmp_path, *args, sku=None, paths=("test_mine.py",), env=as_user.STUB_TORCH, autoload=True)
+    assert "1 failed, 2 rerun" in ran.out
+    assert "test_mine.py::test_flaky (" in ran.closing
+    assert " more)" not in ran.closing
+
+
+FACT_ONLY = ("-k", "inventory_node")
+
+
+@pytest.mark.parametrize("look", [FACT_ONLY, ("--collect-only", *FACT_ONLY)], ids=["run", "plan"])
+def test_tests_of_the_folder_that_are_not_run_are_said(tmp_path: Path, look: tuple[str, ...]) -> None:
+    """No module is imported for it, and plain tests are not meant."""
+    (tmp_path / "site").mkdir()
+    write(tmp_path, test_mine="raise SystemExit('imported')\ndef test_mine(accel_check): ...\n")
+    (tmp_path / "test_plain.py").write_text("def test_plain(): ...\n", encoding="utf-8")
+    ran = simulated(tmp_path, *look)
+    assert "note: the tests of test_mine.py are not run; --accel-with=test_mine.py adds them" in ran.out
+    write(tmp_path / "site", test_other="def test_other(accel_device): ...\n")
+    (tmp_path / "test_pipe.py").symlink_to("/dev/zero")
+    ran = simulated(tmp_path, *look)
+    assert "note: the tests of site/test_other.py and 1 more are not run; --accel-with=. adds them" in ran.out
+    assert "are not run" not in simulated(tmp_path, *look, "--accel-with=site").out
+    assert "are not run" not in simulated(tmp_path, *look, paths=("site",)).out
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["of this plugin", "of a conftest.py"])
+def test_a_misspelt_option_of_the_ini_file_is_an_error(tmp_path: Path, ours: bool) -> None:
+    """The run would be none of acceptance, and green."""
+    if not ours:
+        (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addini('accel_skus', 'of mine')\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naccel_skus = h100-sxm\n", encoding="utf-8")
+    (tmp_path / "test_plain.py").write_text("def test_plain(): ...\n", encoding="utf-8")
+    ran = as_user.pytest(tmp_path, sku=None, paths=("test_plain.py",))
+    assert ran.exit == (4 if ours else 0), ran.out
+    assert ("pytest.ini: there is no option accel_skus; did you mean 'accel_sku'" in ran.out) is ours
+
+
+@pytest.mark.devices
+def test_a_test_of_a_device_is_skipped_where_there_is_none(tmp_path: Path) -> None:
+    write(tmp_path, test_mine="def test_mine(accel_device): ...\n")
+    ran = as_user.pytest(tmp_path, "-rs", sku="gaudi2", paths=("test_mine.py",))
+    assert ran.exit == 6, ran.out
+    assert re.search(r"^SKIPPED \[1\] test_mine.py:.* no device: \w", ran.out, re.MULTILINE)
+    assert "empty parameter set" not in ran.out
 
 
 def test_an_assertion_about_a_device_is_a_test(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def test_a_wrong_marker_names_the_test_the_value_and_the_choices(marker: Marker,
     assert message in str(bad.value)
 
 
+def test_a_misspelt_argument_is_told_with_the_one_that_is_meant() -> None:
+    misspelt = pytest.Mark("accel_min_tflops", (), {"tflop": 650}, _ispytest=True)
+    with pytest.raises(BadMarker, match="unexpected keyword argument 'tflop'; did you mean 'tflops'"):
+        limits_from_marks([misspelt], WHERE)
+
+
 def test_an_unknown_accel_marker_is_an_error() -> None:
     """A misspelt marker would judge nothing. pytest.mark refuses the name in our own strict tests before."""
     misspelt = pytest.Mark("accel_max_tflops", (0.8,), {}, _ispytest=True)

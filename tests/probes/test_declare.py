@@ -82,6 +82,8 @@ class Callable:
         (Callable(), "not an object of type Callable"),
         (Callable().__call__, "not an object of type method"),
         (probes, "not an object of type module"),
+        ("matmul", "not an object of type str; write probes.matmul"),
+        ("matrix", "not an object of type str; write one that calls it"),
     ],
 )
 def test_what_no_worker_could_import_is_refused(function: Any, says: str) -> None:

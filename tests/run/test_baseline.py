@@ -83,6 +83,7 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     }
 
 
+SHIPPED = [("h100-sxm", "h100-sxm")]
 WHOLE = Summary(state="finished", result=Result.ACCEPTED, sku="h100-sxm")
 
 
@@ -111,6 +112,22 @@ def test_an_earlier_rejection_is_named_whatever_the_baseline_is(tmp_path: Path) 
         for option in ("--accel-baseline=auto", "--accel-baseline=none")
     ]
     assert ["rejected before: gpu2 on " in each for each in lines] == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_limit_that_was_tried_out_marks_no_board(tmp_path: Path) -> None:
+    """A shipped limit that a board breaks in the same run does."""
+    limit = "equals: '97', unit: text, source: {kind: measured, by: us, date: 2026-11}"
+    (tmp_path / "own.yaml").write_text(f"extends: h100-sxm\nlimits:\n  inventory.vbios: {{{limit}}}\n")
+    (tmp_path / "bad.yaml").write_text(f"{HEALTHY}faults: [{{fault: narrow-pcie, device: 2}}]\n")
+    lines = []
+    for node, sku in (("h100-sxm", "own.yaml"), ("h100-sxm", "h100-sxm"), ("bad.yaml", "own.yaml"), *SHIPPED):
+        which = (f"--accel-simulate={node}", f"--accel-sku={sku}", "--accel-level=quick", "-k", "vbios or pcie_width")
+        lines.append(as_user.pytest(tmp_path, *which, sku=None, paths=()).closing)
+    assert lines[0].startswith("SIMULATED REJECTED 8/8: gpu0 to gpu7 inventory.vbios")
+    assert "rejected before" not in lines[1]
+    assert "(rejected before: gpu2 on " in lines[3]
 
 
 @pytest.mark.slow

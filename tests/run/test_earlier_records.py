@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_accel.core.measurement import Device, Measurement
+from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.run import EarlierRecord, Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit
 from pytest_accel.core.verdict import Closing, Result, Verdict
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run import earlier_records
@@ -53,6 +54,38 @@ def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
             "rejected": ["GPU-0"],
         }
     ]
+
+
+BOTTOM = ClassFloor(400.0, 0.4, 0.6, 0.7, 0.85, ("us",), "row", "a peak", "classes.yaml:1", unit="TFLOPS")
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "marks"),
+    [
+        (600.0, {}, True),
+        (600.0, {"declared_by": DeclaredBy.MARKER}, False),
+        (600.0, {"declared_by": DeclaredBy.OWN_FILE}, False),
+        (600.0, {"overridden": True}, False),
+        (600.0, {"overridden": True, "class_floor": BOTTOM}, False),
+        (300.0, {"overridden": True, "class_floor": BOTTOM}, True),
+    ],
+)
+def test_a_limit_of_the_users_own_marks_no_board(
+    tmp_path: Path, value: float, changes: dict[str, Any], marks: bool
+) -> None:
+    """Unless the floor of the class, which is shipped, is broken as well."""
+    limit = replace(Limit("matmul.bf16", "TFLOPS", floor=672.0), **changes)
+    failed = judge([Measurement("matmul.bf16", "GPU-0", "TFLOPS", value)], limit)
+    assert failed.rejects
+    written(tmp_path / "a", devices=[GPU], verdicts=[failed])
+    assert [each["rejected"] for each in entries(tmp_path)] == [["GPU-0"] * marks]
+
+
+def test_what_a_device_itself_does_marks_its_board_in_a_test_of_the_users_own(tmp_path: Path) -> None:
+    limit = Limit("mine", "GB/s", floor=1.0, declared_by=DeclaredBy.MARKER)
+    wrong = Measurement("mine", "GPU-0", "GB/s", None, trouble=Trouble("device", "3 bits differ", wrong=True))
+    written(tmp_path / "a", devices=[GPU], verdicts=[judge([wrong], limit)])
+    assert [each["rejected"] for each in entries(tmp_path)] == [["GPU-0"]]
 
 
 def test_a_record_without_a_summary_tells_the_same(tmp_path: Path) -> None:

@@ -97,10 +97,8 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
 def _next(around: Circumstances) -> str:
     """Return what leads from a run that holds to an acceptance."""
     if around.unasked:
-        return (
-            "on a node with accelerators, name their product, and no test files: pytest --accel-sku=NAME "
-            "('pytest-accel sku list' shows all)"
-        )
+        own = " --accel-with=FILE" if around.texts("tests") else ""
+        return f"on a node with accelerators: pytest --accel-sku=NAME{own} ('pytest-accel sku list' shows the names)"
     if around.narrowed:
         return "run all tests on all devices, without the options that the line names"
     if around.texts("floors"):

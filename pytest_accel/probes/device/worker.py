@@ -20,6 +20,7 @@ from typing import Any
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.pipe import Pipe, begin
+from pytest_accel.core.words import did_you_mean
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import blas, collectives, error_class, fast_paths
@@ -287,6 +288,8 @@ def _reason(error: BaseException) -> str:
     first = error_class.main_line(error)
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
         return first
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("pytest_accel."):
+        first += did_you_mean(str(error.name), (name for name in dir(error.obj) if name[0] != "_"))
     return f"{type(error).__name__}: {first}"
 
 
