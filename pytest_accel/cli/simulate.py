@@ -8,6 +8,7 @@ import textwrap
 
 from pytest_accel.cli import screen
 from pytest_accel.core.exits import WrongUse
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.yaml_nodes import nearest
 from pytest_accel.simulate import cluster
 from pytest_accel.simulate.faults import FAULTS, told
@@ -37,9 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
             raise WrongUse(f"simulate --list: no fault is named {word!r}; {nearest(word, faults)}")
         print("\n".join("\n    ".join([name, *faults[name]]) for name in named))
         return 0
-    groups: dict[str, list[str]] = {}
-    for name, kind in FAULTS.items():
-        groups.setdefault(re.split("[.,:]", kind.caught_by)[0], []).append(name)
+    groups = grouped(FAULTS, lambda name: re.split("[.,:]", FAULTS[name].caught_by)[0])
     print(HEAD)
     for caught_by, names in {**groups, OF_CLUSTER: [*cluster.CLUSTER_FAULTS]}.items():
         text = f"{caught_by}: {', '.join(names)}"

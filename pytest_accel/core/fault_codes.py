@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import Any
 
 from pytest_accel.core.data_file import read
 
@@ -54,10 +55,12 @@ class FaultCode:
     do: str
     metrics: tuple[str, ...] = ()
     """The metrics whose verdicts have this code; `*` stands for any text."""
+    do_by: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The next step by the metric, or by the kind of the reason that decided; `do` for others."""
 
 
-def _code(severity: str, action: str, metrics: Sequence[str] = (), **texts: str) -> FaultCode:
-    return FaultCode(severity=Severity(severity), action=Action(action), metrics=tuple(metrics), **texts)
+def _code(severity: str, action: str, metrics: Sequence[str] = (), **rest: Any) -> FaultCode:
+    return FaultCode(severity=Severity(severity), action=Action(action), metrics=tuple(metrics), **rest)
 
 
 HEADINGS = {heading: [_code(**row) for row in rows] for heading, rows in read(__file__).items()}

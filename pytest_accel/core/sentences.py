@@ -104,12 +104,8 @@ def _cause(one: reasons.Cause, of: Verdict) -> str:
     by_neighbours = of.failed_by is not None and of.failed_by is of.neighbours  # the headline says how far behind
     if one.lost is None or by_neighbours:
         return told
-    beside = (
-        ("longer than" if one.lost > 0 else "shorter than")
-        if is_time(of.unit)
-        else ("below" if one.lost > 0 else "above")
-    )
-    return f"{abs(one.lost):.1%} {beside} {one.of} ({show(one.expected, of.unit)}): {told}"
+    slower = "slower" if one.lost > 0 else "faster"
+    return f"{abs(one.lost):.1%} {slower} than {one.of} ({show(one.expected, of.unit)}): {told}"
 
 
 def _below_published(one: reasons.BelowPublished, of: Verdict) -> str:
@@ -187,14 +183,9 @@ def details(verdict: Verdict) -> str:
     return "; ".join(_parts(verdict)[1])
 
 
-def phrases(verdict: Verdict) -> list[str]:
-    """Return the headline of a verdict and its details, each reason for itself."""
-    return [phrase for part in _parts(verdict) for phrase in part]
-
-
 def sentence_of(verdict: Verdict) -> str:
     """Return headline and details as one sentence; empty without a reason."""
-    return "; ".join(phrases(verdict))
+    return "; ".join(filter(None, (headline(verdict), details(verdict))))
 
 
 def _parts(verdict: Verdict) -> tuple[list[str], list[str]]:

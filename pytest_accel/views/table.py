@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import bounds, limit_of, note_of, phrases, sentence_of
+from pytest_accel.core.sentences import bounds, headline, limit_of, note_of, sentence_of
 from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
@@ -31,8 +31,6 @@ MOST_ROWS = 30
 """Number of rows above which devices share rows and metrics without a limit are counted."""
 MOST_MARGINAL = 3
 """Number of rows of marginal limits of a device."""
-MOST_PARTS = 3
-"""Number of parts of a marginal verdict's sentence, each of which is a reason or a remark."""
 LISTED = 3
 """Number of metrics that a line about several metrics names."""
 HEAD = ("status", "device", "metric", "value", "of peak", "limit", "margin")
@@ -144,9 +142,8 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
     for own in groups:
         first, name = own[0], names[own[0].subject]
         if full or first.subject not in failing:
-            parts = phrases(first)
-            shown = parts if full or len(parts) <= MOST_PARTS else [*parts[:MOST_PARTS], "..."]
-            lines.append((f"marginal: {name} {first.metric}: {'; '.join(shown)}{more(own)}", "yellow"))
+            told = sentence_of(first) if full else headline(first)
+            lines.append((f"marginal: {name} {first.metric}: {told}{more(own)}", "yellow"))
         elif len(own) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
     return lines

@@ -80,7 +80,7 @@ BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7
     ("verdict", "first", "further"),
     [
         (SHORT.because(reasons.Compared("floor", 0.93, "a", 2970.0), reasons.Cause("heat", 0.1, 2990.0, "all")),
-         "2500 GB/s, floor 2700 GB/s (-7.4%)", "10.0% below all (2990 GB/s): heat; the floor is 0.93 of a 2970"),
+         "2500 GB/s, floor 2700 GB/s (-7.4%)", "10.0% slower than all (2990 GB/s): heat; the floor is 0.93 of a 2970"),
         # the limit holds: it is no reason, and neither is the distance to the neighbours told twice
         (BEHIND.because(reasons.Compared("floor", 0.5, "peak"), reasons.BehindNeighbours(),
                         reasons.Cause("unexplained", 0.11, 2900.0, "the median")),

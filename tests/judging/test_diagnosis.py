@@ -94,7 +94,8 @@ def test_like_devices_tell_the_clock_that_is_usual() -> None:
     own = measured("matmul.bf16", seen(), clock_losses=losses)
     said = cause(own, gpu(), None, [[own], *among(693.0, 693.0, 693.0, 693.0, mhz=1584.0)])
     assert said.startswith(
-        "11.6% below the median of its 4 neighbours (693 TFLOPS): clock 1400 of 1584 MHz, of which HW thermal 100%; "
+        "11.6% slower than the median of its 4 neighbours (693 TFLOPS): "
+        "clock 1400 of 1584 MHz, of which HW thermal 100%; "
         "normal at this clock (62 C"
     )
 
@@ -121,7 +122,9 @@ def test_like_devices_that_are_as_slow_explain_nothing() -> None:
     limit = Limit("matmul.bf16", "TFLOPS", floor=672.0, reference=730.0)
     own = measured("matmul.bf16", seen(), clock_losses=CAPPED)
     said = cause(own, gpu(), limit, [[own], *among(613.0, 612.0, 611.0, 612.0, mhz=1400.0)])
-    assert said.startswith("16.1% below what is expected (730 TFLOPS): clock 1400 of 1980 MHz, of which power cap")
+    assert said.startswith(
+        "16.1% slower than what is expected (730 TFLOPS): clock 1400 of 1980 MHz, of which power cap"
+    )
 
 
 @tabled("metric, facts, summary, words", "data/judging/diagnosis.yaml")
@@ -165,7 +168,7 @@ def test_a_link_is_as_narrow_as_those_of_like_devices() -> None:
     rates = enumerate((20.0, 27.0, 27.0, 27.0, 27.0))
     own, *others = ([replace(narrow, value=value, subject=f"GPU-{place}")] for place, value in rates)
     said = cause(own[0], gpu(), None, [own, *others])
-    assert "25.9% below the median of its 4 neighbours (27 GB/s): the link ran at PCIe 5 x8 under load" in said
+    assert "25.9% slower than the median of its 4 neighbours (27 GB/s): the link ran at PCIe 5 x8 under load" in said
     assert said.endswith("its maximum is 5 x16, as on the like devices; 26% slower than that accounts for, unexplained")
 
 

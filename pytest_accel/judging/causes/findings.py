@@ -16,7 +16,6 @@ from pytest_accel.core.measurement import LEFT_OUT, NODE, Device, Measurement, i
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import AllAlike, Cause, WrongData
 from pytest_accel.core.sentences import decider
-from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import known
@@ -55,23 +54,8 @@ COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 PRODUCT = "inventory.sku"
 """The metric that fails for a device of another product."""
 
-ALIKE = (
-    "all {devices} devices alike: compare what they share (power, cooling, settings, software) with a good node, and "
-    "check the limit; no single device is at fault"
-)
-NO_DRIVER = (
-    "install the vendor's driver, or give the container the devices (docker run --gpus all; on AMD --device=/dev/kfd "
-    "--device=/dev/dri); 'pytest-accel discover' shows what is found"
-)
-BY_DISTURBANCE = {
-    "disturbed": "stop the other work on the node, and measure again",
-    "load": "stop the other work on the node, and measure again",
-    "restricted": "undo the setting that the line names, and measure again",
-    "chosen": "undo the setting that the line names, and measure again",
-    "other_version": "measure with the software of the limit, or state a limit for this software",
-    "repeat_without_time": "measure again with more time (--accel-level, --accel-time-limit)",
-}
-"""The next step after an INCONCLUSIVE verdict, by the kind of the reason that decided it."""
+ALIKE = "compare what all {} devices share (power, cooling, settings, software) with a good node, and check the limit"
+"""The next step where all devices fall short alike."""
 
 Key = tuple[str, str, str]
 """The identity of a verdict (`Verdict.key`)."""
@@ -184,20 +168,15 @@ def finding_of(
 def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> tuple[FaultCode, str]:
     """Return the fault with the action that fits the verdict, and the next step.
 
-    What all devices share, or a limit of the user's own, is looked at before a board is returned. The step after a
-    disturbance is to end it.
+    The cause that all devices share, or a limit of the user's own, is checked before a board is returned.
     """
-    limit, alike = verdict.limit, next((one for one in verdict.reasons if isinstance(one, AllAlike)), None)
-    if verdict.status is Status.INCONCLUSIVE and (reason := decider(verdict)):
-        return fault, BY_DISTURBANCE.get(reason.kind, do)
-    if verdict.status is Status.UNMEASURED and verdict.metric == "inventory.driver":
-        return fault, NO_DRIVER
-    if verdict.device_failed or verdict.status is not Status.FAIL:
-        return fault, do
-    if alike:
-        return replace(fault, action=Action.INVESTIGATE), ALIKE.format(devices=alike.devices)
-    if limit and not verdict.failed_by and (limit.overridden or limit.declared_by is DeclaredBy.MARKER):
-        return fault, f"check the limit of your own first ({limit.origin}); if it is right: {do}"
+    if verdict.status is not Status.FAIL:
+        reason = decider(verdict)
+        return fault, fault.do_by.get(verdict.metric) or fault.do_by.get(reason.kind if reason else "", do)
+    if alike := [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]:
+        return replace(fault, action=Action.INVESTIGATE), ALIKE.format(*alike)
+    if verdict.limit and verdict.by_own_limit:
+        return fault, f"check the limit of your own first ({verdict.limit.origin}); if it is right: {do}"
     return fault, do
 
 
