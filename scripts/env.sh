@@ -122,7 +122,7 @@ fi
 
 # From here to the last line the stamp says that this is unfinished, so that the next try starts anew.
 if [ "$fresh" = yes ]; then rm -rf "$venv"; fi
-{ mkdir -p "$venv" && echo unfinished >"$stamp"; } || wrong "'$venv' cannot be written to. Choose another: $(again VENV=DIR)"
+{ mkdir -p "$venv" && echo unfinished >"$stamp"; } 2>/dev/null || wrong "'$venv' cannot be written to. Choose another: $(again VENV=DIR)"
 
 if [ -n "$torch" ] && ! error=$("$python" -c 'import torch' 2>&1); then
     say "'$python' has torch $torch in $home, but cannot import it: ${error##*$'\n'}"

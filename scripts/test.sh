@@ -52,6 +52,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$serial"' EXIT
 parallel_status=0 serial_status=0
 call -n 2 --dist worksteal -m "$speed and not devices" "$@" || parallel_status=$?
 wait "$beside" || serial_status=$?
+echo "the tests that measure the processors of this machine, one after the other:"
 cat "$serial"
 
 NOTHING_SELECTED=5

@@ -158,8 +158,7 @@ def _as_what(sku: str, platform: str, level: str) -> str:
 
 def _close(closing: Closing, judged: Run, *, full: bool) -> None:
     """Print the closing line and the lines that belong to it."""
-    width = screen.width()
-    screen.show(terminal.closing_lines(closing, judged.verdicts, width))
-    screen.show(terminal.why_lines(closing, record.names_of(judged), width, full=full))
-    screen.show(terminal.next_lines(closing, width))
-    screen.show(terminal.sensitivity_lines(closing, judged.verdicts, width, full=full))
+    width, verdicts = screen.width(), judged.verdicts
+    details = terminal.why_lines(closing, record.names_of(judged), width, full=full)
+    screen.show([*terminal.closing_lines(closing, verdicts, width), *details, *terminal.next_lines(closing, width)])
+    screen.show(terminal.sensitivity_lines(closing, verdicts, width, full=full))

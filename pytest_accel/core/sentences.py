@@ -25,8 +25,7 @@ def _compared(one: reasons.Compared, of: Verdict) -> str:
 
 
 def _derived(one: reasons.Compared) -> str:
-    base = "" if one.base is None else f" {one.base:g}"
-    return f"the {one.side} is {one.share:g} of {one.of}{base}"
+    return f"the {one.side} is {one.share:g} of {one.of}{'' if one.base is None else f' {one.base:g}'}"
 
 
 COUNTED = {
@@ -93,7 +92,9 @@ def _behind_neighbours(_: reasons.BehindNeighbours, of: Verdict) -> str:
 def _behind_past(_: reasons.BehindPast, of: Verdict) -> str:
     if (one := of.past) is None:
         return "behind its own past"
-    behind = f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(of.unit) else f"{one.lost:.1%} below"
+    behind = (
+        f"{1 / (1 - one.lost) - 1:.1%} longer than in" if is_time(of.unit) and one.lost < 1 else f"{one.lost:.1%} below"
+    )
     run = f"its {one.since} run of {one.day} ({show(one.middle, '')})"
     differs = "".join(f", {term} {then} then and {now} now" for term, (then, now) in one.differs.items())
     return f"{AT_FIRST * one.at_first}{behind} {run}, at most {one.allowed:.1%}{differs}"
@@ -102,7 +103,7 @@ def _behind_past(_: reasons.BehindPast, of: Verdict) -> str:
 def _cause(one: reasons.Cause, of: Verdict) -> str:
     told = f"in an earlier attempt {one.text}" if one.before else one.text
     by_neighbours = of.failed_by is not None and of.failed_by is of.neighbours  # the headline says how far behind
-    if one.lost is None or by_neighbours:
+    if one.lost is None or one.expected is None or by_neighbours:
         return told
     slower = "slower" if one.lost > 0 else "faster"
     return f"{abs(one.lost):.1%} {slower} than {one.of} ({show(one.expected, of.unit)}): {told}"
@@ -130,7 +131,7 @@ WORDS: Mapping[type, Callable[[Any, Verdict], str]] = {
         + "; ".join(f"{show(value, of.unit)} on {names}" for value, names in one.values)
     ),
     reasons.OtherRanks: lambda one, _: (
-        f"measured with {one.measured or 'an unknown number of'} ranks; the limit is for {one.ranks}"
+        f"{one.measured or 'an unknown number of'} ranks took part; the limit is for {one.ranks}"
     ),
     reasons.OtherUnit: lambda one, of: f"the limit is in {one.limit}, but the measurement is in {of.unit}",
     reasons.Implausible: lambda one, of: (
@@ -164,7 +165,9 @@ BEFORE = {"at": ", ", "during": ", ", "beyond_noise": ", "}
 AFTER = {"value": ", "}
 """The text between a reason of this kind and the next one."""
 BEHIND = reasons.BehindNeighbours, reasons.BehindPast, reasons.BehindNodes
-BESIDE = ("shortfall", "alone", "all_alike", "warns", "noticed", *BEFORE)
+MEASURED = ("compared", "value", "no_limit")
+"""The kinds of first reasons that state a value."""
+BESIDE = ("shortfall", "alone", "all_alike", "warns", "noticed", "other_algorithm", "below_published", *BEFORE)
 """The kinds of reasons that explain a verdict and do not decide it."""
 
 
@@ -193,8 +196,9 @@ def _parts(verdict: Verdict) -> tuple[list[str], list[str]]:
     told = list(dict.fromkeys(reason for reason in verdict.reasons if reason is not verdict.note))
     head, tail = told[:1], list[Reason]()
     deciding = _deciding(verdict, told[1:])
-    if any(isinstance(reason, BEHIND) for reason in deciding) and head[0].kind in ("compared", "value", "no_limit"):
-        head = [Note("value")]  # its limit holds, and is no reason for the failure
+    holds = verdict.margin is None or verdict.margin >= 0
+    if holds and any(isinstance(reason, BEHIND) for reason in deciding) and head[0].kind in MEASURED:
+        head = [Note("value")]  # a limit that holds is no reason for a failure
     part = head
     for reason in told[1:]:
         part = head if reason in deciding else part if reason.kind in BEFORE else tail
@@ -212,14 +216,18 @@ def _deciding(verdict: Verdict, further: Sequence[Reason]) -> list[Reason]:
     behind = [reason for reason in further if isinstance(reason, tuple(kinds))]
     if verdict.status not in (Status.INCONCLUSIVE, Status.MARGINAL):
         return behind
-    other = [reason for reason in further if reason not in behind and reason.kind not in BESIDE]
+    # a version that is not known excuses nothing
+    beside = (
+        *behind,
+        *(reason for reason in further if reason.kind in BESIDE or getattr(reason, "version", 0) is None),
+    )
+    other = [reason for reason in further if reason not in beside]
     return [*behind, *other[:1]]
 
 
 def decider(verdict: Verdict) -> Reason | None:
     """Return the reason that decided a verdict, None without any."""
-    told = [reason for reason in verdict.reasons if reason is not verdict.note]
-    return next(iter([*_deciding(verdict, told[1:])[-1:], *told[:1]]), None)
+    return next(iter([*_deciding(verdict, verdict.reasons[1:])[-1:], *verdict.reasons[:1]]), None)
 
 
 def _joined(told: Sequence[Reason], verdict: Verdict) -> list[str]:

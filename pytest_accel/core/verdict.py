@@ -182,10 +182,11 @@ class Verdict:
         Such a limit may only have been tried out, so later runs do not tell of a board that it rejects.
         """
         limit, value = self.limit, self.value if isinstance(self.value, int | float) else math.inf
-        if limit is None or (limit.class_floor and value < limit.class_floor.value):
+        if limit is None or not (limit.overridden or limit.declared_by in (DeclaredBy.OWN_FILE, DeclaredBy.MARKER)):
             return False
-        own = limit.overridden or limit.declared_by in (DeclaredBy.OWN_FILE, DeclaredBy.MARKER)
-        return own and not (self.device_failed or self.failed_by)
+        of_class = limit.class_floor and value < limit.class_floor.value
+        holds = math.isnan(value) or (self.margin is not None and self.margin >= 0)
+        return not (self.device_failed or self.failed_by or of_class or holds)
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -223,7 +224,7 @@ class Verdict:
 
     @property
     def failed_by(self) -> Comparison | None:
-        """The comparison that fails a verdict whose limit holds; None where the limit decided."""
+        """The comparison that fails a verdict whose limit holds or is excused; None where the limit decided."""
         return next((each for each in self.compared if each.status is self.status and self.status.fails), None)
 
     @property

@@ -222,8 +222,7 @@ def _last_lines(
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
-    measured = [verdict for verdict in closing.named if verdict.status is not Status.UNMEASURED]
-    named = [tests[verdict.key] for verdict in measured if verdict.key in tests]
+    named = [tests[each.key] for each in closing.named if each.key in tests and each.status is not Status.UNMEASURED]
     if not named:
         return []
     command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]

@@ -111,19 +111,18 @@ class Reports:
         if (error := _remember(self.errors, item, call)) and call.excinfo and call.when == "call":
             self._error_repeats(report, error, FAILED_ALIKE if call.excinfo.errisinstance(ASSERTED) else NOT_MEASURED)
 
-    def _error_repeats(self, report: pytest.TestReport, error: str, category: object) -> None:
+    def _error_repeats(self, report: pytest.TestReport, error: str, category: tuple[str, str, object]) -> None:
         """Mark a report if the same function has told the error, whatever numbers are in it; the first one names it."""
         function, _, parameters = report.nodeid.partition("[")
         what = function, re.sub(r"\d+", "", error)
         if not self._told_before(report, *what):
             return
         setattr(report, REPEATS, category)
-        if category is FAILED_ALIKE:
-            first, (title, *_) = self._told[what], FAILED_ALIKE
-            shown = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
-            told = dict(first.sections)
-            told[title] = f"{told[title]}, {shown}" if title in told else shown
-            first.sections = list(told.items())
+        first, title = self._told[what], category[0]
+        shown = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
+        told = dict(first.sections)
+        told[title] = ", ".join(dict.fromkeys([*filter(None, told.get(title, "").split(", ")), shown]))
+        first.sections = list(told.items())
 
     def _repeats(self, report: pytest.TestReport, verdict: Verdict) -> bool:
         """Return True for a failure without a value whose cause another test has told; remember who tells it first."""

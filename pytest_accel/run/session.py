@@ -17,7 +17,7 @@ from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note, OtherUnit
 from pytest_accel.core.run import Against, AgainstKind, Circumstances
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import headline, sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
@@ -135,12 +135,15 @@ class Session:
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
             judged = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
-            for each in judged:
-                if each.limit and each.limit.test and any(isinstance(why, OtherUnit) for why in each.reasons):
-                    raise TypeError(f"{each.metric}: {sentence_of(each)}; state the limit of the marker in that")
-            verdicts = [self.ledger.keep(verdict) for verdict in judged]
+            wrong = [
+                verdict for verdict in judged if verdict.limit and verdict.limit.test
+                and verdict.status is Status.UNMEASURED and isinstance(verdict.reasons[0], OtherUnit)
+            ]  # fmt: skip
+            verdicts = [self.ledger.keep(verdict) for verdict in judged if verdict not in wrong]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
+        for verdict in wrong:  # after all else was kept: a limit of the SKU may have failed
+            raise TypeError(f"{verdict.metric}: {headline(verdict)}; state the limit of the marker in that")
         return verdicts
 
     def _judge_changes(self) -> None:

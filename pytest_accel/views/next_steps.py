@@ -51,8 +51,8 @@ def next_steps(
     """
     lines = []
     rejected = any(finding.severity in REJECTS for finding in found.values())
-    undecided = [verdict for verdict in verdicts if verdict.fails]
-    short = {verdict.key for verdict in named(short_beside(verdicts) if rejected else undecided, names)}
+    told = short_beside(verdicts) if rejected else [each for each in verdicts if each.fails]
+    short = {each.key for each in named(told, names)}
     shown = {key: each for key, each in found.items() if full or each.severity in REJECTS or key in short}
     for finding, members, metrics in by_finding(shown, verdicts):
         subjects = [*(each for each in names if each in members), *(each for each in members if each not in names)]

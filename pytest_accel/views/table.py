@@ -113,9 +113,8 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    signs = ["<: the weakest device of the metric"] if any(group[0] in slowest for group in rows) else []
-    if signs := [*signs, *(["+N: N more limits with the same cause"] if also else [])]:
-        lines.append(("; ".join(signs), ""))
+    if also or any(group[0] in slowest for group in rows):
+        lines.append(("<: the weakest device of the metric; +N: N more limits with the same cause", ""))
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
@@ -460,7 +459,7 @@ def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show)
 def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; of a comparison the largest distance."""
     by = verdict.failed_by
-    return f">= -{by.allowed:.1%}" if by else bounds(verdict, "", ">=", "<=", " ")
+    return f"{by.allowed:.1%} behind" if by else bounds(verdict, "", ">=", "<=", " ")
 
 
 # -- names for the verdicts of a user's own probes, where several tests would show the same metric

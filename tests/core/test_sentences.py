@@ -91,6 +91,15 @@ BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7
         (BEHIND.because(reasons.Compared("floor"), *[Note("repeat_without_time", "0 s are left")] * 2,
                         status=Status.INCONCLUSIVE),
          "2500 GB/s, floor 2700 GB/s (+5.0%); not measured again: 0 s are left", ""),
+        # a version that is not known excuses nothing
+        (SHORT.because(reasons.Compared("floor"), reasons.OtherVersion("torch", ">=2.6"), Note("disturbed", "by pid 4"),
+                       status=Status.INCONCLUSIVE),
+         "2500 GB/s, floor 2700 GB/s (-7.4%); disturbed: by pid 4",
+         "the limit was validated on torch >=2.6; the version in use is not known"),
+        # the floor is broken too
+        (replace(BEHIND, margin=-0.07).because(reasons.Compared("floor"), reasons.BehindNeighbours()),
+         "2500 GB/s, floor 2700 GB/s (-7.0%); 11.0% behind its 7 neighbours at its clock (median 2900), at most 9.0%",
+         ""),
         (SHORT.because(Note("value"), reasons.MayTrain(60.0), status=Status.INCONCLUSIVE),
          "2500 GB/s, up 1 min, may still train", ""),
         (SHORT.because(Note("trouble", "a"), Note("at", "p0"), Note("during", "x"), Note("warns")),

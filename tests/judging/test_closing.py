@@ -12,7 +12,7 @@ from worded import worded
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.reasons import Compared, Interval
+from pytest_accel.core.reasons import Compared, Interval, Note, WrongData
 from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
@@ -303,7 +303,7 @@ def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -
     slow = [verdict(f"a{place}", "GPU-2", Status.FAIL, margin=-0.14 + place / 100) for place in range(3)]
     found = closed([*left, *slow, hung("GPU-6", "matmul.fp64")], names=MANY, expected_devices=8)
     assert found.line == (
-        "REJECTED 2/8: gpu2 a0 its reason; gpu6 hung in matmul.fp64: its process sent nothing for 60 s (and 22 more)"
+        "REJECTED 2/8: gpu2 a0 its reason; gpu6 matmul.fp64 its process sent nothing for 60 s (and 22 more)"
     )
     assert [each.metric for each in found.named] == ["a0", "matmul.fp64"]
 
@@ -320,10 +320,31 @@ def test_devices_that_fail_alike_are_told_once() -> None:
     assert closed(verdicts, names=MANY).line == "REJECTED 8/8: gpu0 to gpu7 inventory.sku its reason"
 
 
+def test_devices_share_a_reason_only_where_one_bound_failed_them() -> None:
+    """A second device with other wrong results, or with a value below the floor, keeps its own words."""
+
+    def short(subject: str, value: float, **changes: Any) -> Verdict:
+        shown = replace(
+            verdict("a", subject, Status.FAIL, value=value, margin=value / 700 - 1), floor=700.0, unit="GB/s"
+        )
+        return replace(shown, reasons=(Compared("floor"),), **changes)
+
+    wrong = [replace(hung(f"GPU-{place}", "a"), event="", reasons=(WrongData(f"off by {place}"),)) for place in (1, 3)]
+    alike = [short("GPU-4", 600.0), short("GPU-5", 590.0), short("GPU-6", 600.0, device_failed=True)]
+    unknown = short("GPU-7", 500.0, status=Status.INCONCLUSIVE)
+    unknown = unknown.because(Note("disturbed", "in use by pid 4"))
+    told = closed([*wrong, *alike, unknown], names=MANY, expected_devices=8).line
+    assert told == (
+        "REJECTED 5/8: gpu1 a wrong results: off by 1; gpu3 a wrong results: off by 3; "
+        "gpu4, gpu5 a 590 to 600 GB/s, floor 700 GB/s; gpu6 a 600 GB/s, floor 700 GB/s (-14.3%); "
+        "short, but not rejected: gpu7 a 500 GB/s, floor 700 GB/s (-28.6%); disturbed: in use by pid 4"
+    )
+
+
 def test_a_rank_that_hangs_rejects_its_device_and_not_the_node() -> None:
     rank = hung(NODE, "all_reduce.busbw", blamed="GPU-1", reasons=worded("gpu1: its process sent nothing"))
-    assert closed([rank]).line == "REJECTED gpu1: hung in all_reduce.busbw: gpu1: its process sent nothing"
-    assert "gpu1 hung in all_reduce.busbw" in closed([rank, hung("GPU-0", "x")]).line
+    assert closed([rank]).line == "REJECTED gpu1: all_reduce.busbw gpu1: its process sent nothing"
+    assert "gpu1 all_reduce.busbw" in closed([rank, hung("GPU-0", "x")]).line
 
 
 def test_a_failure_wins_over_what_was_not_judged_and_over_a_bug() -> None:
@@ -444,7 +465,7 @@ def test_a_lost_device_is_told_before_its_slow_metrics() -> None:
     unlimited = replace(verdict("matmul.fp32", "GPU-0", Status.FAIL, device_failed=True), limit=None)
     for verdicts in ([burnt, lost, unlimited], [unlimited, lost, burnt]):
         assert worst_first(verdicts)[0] is lost
-        assert "; gpu1 lost its context in matmul.bf16: the device is lost" in closed([*full(), *verdicts]).line
+        assert "; gpu1 matmul.bf16 the device is lost" in closed([*full(), *verdicts]).line
 
 
 # -- what a MARGINAL is marginal by

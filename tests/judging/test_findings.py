@@ -17,7 +17,8 @@ from judged_tables import tabled, tables
 from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.fault_codes import TABLE, of_metric
 from pytest_accel.core.measurement import Device, Measurement, Names
-from pytest_accel.core.reasons import WrongData
+from pytest_accel.core.reasons import AllAlike, Compared, Note, OtherAlgorithm, WrongData
+from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import messages
@@ -117,6 +118,32 @@ def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float
 def test_the_cause_counts_more_than_the_metric(by_reason: dict[str, float], changes: dict[str, Any], name: str) -> None:
     own = slow(by_reason, **changes)
     assert finding(failing(own.metric, value=500.0), own).fault.name == name
+
+
+def test_what_all_devices_share_and_a_limit_of_ones_own_are_checked_before_a_board_is_returned() -> None:
+    own = Limit("stream.triad", "GB/s", floor=3200.0, declared_by=DeclaredBy.OWN_FILE, origin="ours.yaml:4")
+    alike = failing("stream.triad", value=2900.0, reasons=(AllAlike(8),))
+    assert finding(alike).do.startswith("compare what all 8 devices share")
+    mine = finding(replace(alike, limit=own, margin=-0.1)).do
+    assert mine.startswith("check the limit of your own first (ours.yaml:4); if it is right: compare what all 8")
+    lost = finding(replace(alike, limit=own, device_failed=True, event="lost"))
+    assert lost.fault.name == "device-lost"
+    assert not lost.do.startswith(("compare", "check the limit"))
+    hot = finding(failing("soak.throttle.hw_thermal", value=2.0, reasons=(AllAlike(8),)))
+    assert hot.do.startswith("check fans"), "what they share already"
+
+
+def test_the_step_after_a_disturbance_ends_it() -> None:
+    disturbed = failing(
+        "matmul.bf16", status=Status.INCONCLUSIVE, reasons=(Compared("floor"), Note("disturbed", "pid 4"))
+    )
+    assert finding(disturbed).do.startswith("stop the other work")
+    chosen = replace(
+        disturbed, reasons=(Compared("floor"), OtherAlgorithm("NCCL", "ring", "nvls"), Note("chosen", "NCCL_ALGO"))
+    )
+    assert finding(chosen).do.startswith("undo the setting")
+    no_driver = failing("inventory.driver", status=Status.UNMEASURED, reasons=(Note("trouble", "no NVIDIA driver"),))
+    assert "docker run --gpus all" in finding(no_driver).do
 
 
 def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:

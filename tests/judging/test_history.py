@@ -200,7 +200,7 @@ def test_what_became_of_the_devices_is_said() -> None:
 def test_the_run_of_a_node_that_one_board_came_from_does_not_tell_what_is_gone() -> None:
     runs = [earlier(f"2026-01-0{day}T", [bare(f"{of}{n}") for n in range(8)]) for day, of in ((3, "A"), (4, "B"))]
     now = [replace(bare(f"A{n}" if n != 3 else "B5"), index=n) for n in range(8)]
-    gone, new = "since 2026-01-03: gpu0 device: A3 -> gone", "since 2026-01-03: gpu3 device: not there -> B5"
+    gone, new = "since 2026-01-03: then gpu0 device: A3 -> gone", "since 2026-01-03: gpu3 device: not there -> B5"
     assert told(runs, now) == [gone, new]
     assert told(runs[:1], [bare(f"A{n}") for n in range(8)]) == [], "what is not measured is not gone"
 

@@ -85,6 +85,16 @@ def test_a_counter_that_a_later_probe_raised_is_judged_anew(here: Callable[..., 
     assert in_process.objections(run) == (), "or judging the record again would find something else"
 
 
+def test_a_marker_in_another_unit_hides_no_limit_that_fails(here: Callable[..., Session]) -> None:
+    """The marker is a mistake of the test; the floor of the SKU is broken all the same, and its verdict is kept."""
+    run = here("slow-memory, device: 1, by: 0.3")
+    marker = Limit("", "TFLOPS", floor=1.0, declared_by=DeclaredBy.MARKER, test="test_a.py::test_b")
+    with pytest.raises(TypeError, match=r"the limit is in TFLOPS, but the measurement is in GB/s; state the limit of"):
+        run.check(probes.stream, {"op": "triad"}, run.found.devices[1].uuid, [marker])
+    assert [(verdict.metric, verdict.status) for verdict in run.ledger.verdicts] == [("stream.triad", Status.FAIL)]
+    assert run.finish().exit == 1
+
+
 def test_a_counter_that_was_asked_for_before_any_probe_is_judged_by_its_last_reading(
     here: Callable[..., Session],
 ) -> None:

@@ -172,7 +172,7 @@ def test_the_devices_that_fail_come_first_with_what_happened() -> None:
     )
     first, second, third, *_ = devices_of(replace(found, verdicts=[*found.verdicts, lost]))
     assert first.startswith("gpu5 ✖ FAIL 1")
-    assert "A102 device-lost: lost its context in soak.rate" in first
+    assert "A102 device-lost: soak.rate no answer" in first
     assert second.startswith(f"gpu{SLOW} ✖ FAIL 1")
     assert "matmul.bf16 629.3 TFLOPS, floor 650 TFLOPS (-3.2%)" in second
     assert third.startswith("gpu0")

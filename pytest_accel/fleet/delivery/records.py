@@ -17,7 +17,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sentences import headline
+from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.processes import in_processes
@@ -193,7 +193,7 @@ def _rejections(run: Run) -> Iterator[Rejection]:
             code = of_metric(verdict.metric)
             told = known.get(verdict.key) or Finding(code, code.severity, code.do)  # a wrong product has few findings
             title = f"{told.code} {told.fault.name}"
-            yield Rejection(uuid, place, serial, verdict.metric, title, headline(verdict), told.do)
+            yield Rejection(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
 
 
 def place_of(device: Device) -> str:

@@ -62,7 +62,7 @@ class NodeResult:
     skipped: str = ""
     """Why the node starts no job now; empty if it does."""
     note: str = ""
-    """A sentence on a run that does not count, since its time cannot be right; empty if there is none."""
+    """A sentence on the night of the result, or on a run whose time cannot be right; empty if there is none."""
     expected: bool = True
     """False for a host that no list named; it is here since it was rejected."""
     began: datetime | None = None

@@ -56,6 +56,8 @@ PRODUCT = "inventory.sku"
 
 ALIKE = "compare what all {} devices share (power, cooling, settings, software) with a good node, and check the limit"
 """The next step where all devices fall short alike."""
+OF_ONE = (Action.INVESTIGATE, Action.CHECK_LINKS, Action.RESEAT, Action.RETURN)
+"""The actions on a single device, which are no first step where all fall short alike."""
 
 Key = tuple[str, str, str]
 """The identity of a verdict (`Verdict.key`)."""
@@ -161,23 +163,23 @@ def finding_of(
     number = reported.number if reported and not reported.message else 0
     action = xids.immediate_action(number)
     vendor = f"Xid {number}{f' ({action})' if action else ''}" if number else ""
-    fault, do = _next_step(verdict, fault, known(reported).do if reported else fault.do)
+    do = _next_step(verdict, fault, known(reported).do if reported else fault.do)
     return Finding(fault, _severity(verdict, fault), do, vendor)
 
 
-def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> tuple[FaultCode, str]:
-    """Return the fault with the action that fits the verdict, and the next step.
+def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> str:
+    """Return the next step, where `do` is that of the fault or of its report.
 
     The cause that all devices share, or a limit of the user's own, is checked before a board is returned.
     """
     if verdict.status is not Status.FAIL:
         reason = decider(verdict)
-        return fault, fault.do_by.get(verdict.metric) or fault.do_by.get(reason.kind if reason else "", do)
-    if alike := [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]:
-        return replace(fault, action=Action.INVESTIGATE), ALIKE.format(*alike)
-    if verdict.limit and verdict.by_own_limit:
-        return fault, f"check the limit of your own first ({verdict.limit.origin}); if it is right: {do}"
-    return fault, do
+        return fault.do_by.get(verdict.metric) or fault.do_by.get(reason.kind if reason else "", do)
+    alike = [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]
+    if alike and fault.action in OF_ONE and do == fault.do:  # the driver reported nothing of this device
+        do = ALIKE.format(*alike)
+    own = verdict.limit.origin if verdict.limit and verdict.by_own_limit else ""
+    return f"check the limit of your own first ({own}); if it is right: {do}" if own else do
 
 
 def _severity(verdict: Verdict, fault: FaultCode) -> Severity:

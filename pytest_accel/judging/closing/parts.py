@@ -10,9 +10,9 @@ from datetime import date, timedelta
 
 from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
+from pytest_accel.core.measurement import NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import decider, headline, limit_of, sentence_of, words
+from pytest_accel.core.sentences import decider, headline, limit_of, words
 from pytest_accel.core.sku import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
@@ -25,15 +25,6 @@ SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
 """The statuses of a shortfall that does not reject."""
 TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
 """Those that an acceptance names."""
-
-HAPPENED = {
-    "hung": "hung in",
-    "crashed": "crashed in",
-    "lost": "lost its context in",
-    "uncorrectable": "had an uncorrectable memory error in",
-    LEFT_OUT: "not measured:",
-}
-"""The words for the event of a verdict, which its metric follows."""
 
 
 def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verdict]]:
@@ -62,22 +53,26 @@ def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names,
 
 
 def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
-    """Return every subject with its worst verdict; those that one limit failed are together, with their values."""
+    """Return every subject with its worst verdict; those that broke one bound are together, with their values."""
     worst = [own[0] for own in by_subject(verdicts, names).values()]
-    alike = grouped(worst, lambda verdict: (verdict.metric, verdict.event, limit_of(verdict) or sentence_of(verdict)))
-    return "; ".join(f"{spanned([names[each.culprit] for each in group])} {_of_all(group)}" for group in alike.values())
+    alike = grouped(
+        worst, lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict)
+    )
+    return "; ".join(f"{spanned([names[one.culprit] for one in group])} {_of_all(group)}" for group in alike.values())
+
+
+def _broke(verdict: Verdict) -> bool:
+    """Return True if a value beyond a bound failed a verdict, and nothing else."""
+    beyond = verdict.status is Status.FAIL and verdict.margin is not None and verdict.margin < 0
+    return beyond and not (verdict.device_failed or verdict.failed_by)
 
 
 def _of_all(group: Sequence[Verdict]) -> str:
     """Return a failure of several devices: "stream.triad 2510 to 2604 GB/s, floor 2762 GB/s"."""
-    values = sorted(value for verdict in group if (value := finite(verdict.value)) is not None)
-    first = group[0]
-    if len(group) == 1 or len(values) < len(group) or first.event or first.device_failed:
+    first, values = group[0], [value for verdict in group if (value := finite(verdict.value)) is not None]
+    if not _broke(first) or not values or min(values) == max(values):
         return in_short(first)
-    span = (
-        [show(values[0], ""), show(values[-1], first.unit)] if values[0] < values[-1] else [show(values[0], first.unit)]
-    )
-    return f"{first.metric} {' to '.join(span)}, {limit_of(first)}"
+    return f"{first.metric} {show(min(values), '')} to {show(max(values), first.unit)}, {limit_of(first)}"
 
 
 def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -89,9 +84,8 @@ def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def in_short(verdict: Verdict) -> str:
-    """Return a failure with its headline: "hung in matmul.fp64: no answer within 60 s"."""
-    happened = f"{HAPPENED[verdict.event]} {verdict.metric}:" if verdict.event else verdict.metric
-    return f"{happened} {headline(verdict)}"
+    """Return a failure with its headline: "stream.triad 2597 GB/s, floor 2762 GB/s (-6.0%)"."""
+    return f"{verdict.metric} {headline(verdict) or verdict.status.value}"
 
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
@@ -101,15 +95,15 @@ def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
 
 def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return what was not judged and why: the worst of every subject, those with one cause together."""
-    causes = grouped(worst_first(verdicts), lambda verdict: (verdict.status, headline(verdict)))
+    causes = grouped(worst_first(verdicts), lambda verdict: (verdict.status, headline(verdict), verdict.metric))
     seen: set[str] = set()
     parts, told = [], 0
-    for (status, reason), group in causes.items():
+    for (status, reason, metric), group in causes.items():
         subjects = by_subject(group, names)
         if subjects.keys() <= seen:
             continue
         seen |= subjects.keys()
-        parts.append(f"{spanned([names[each] for each in subjects])} {group[0].metric}: {status.value}, {reason}")
+        parts.append(f"{spanned([names[each] for each in subjects])} {metric}: {status.value}, {reason}")
         told += len(subjects)
     return "; ".join(parts) + more(verdicts, told)
 

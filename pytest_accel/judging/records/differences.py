@@ -179,7 +179,7 @@ def of_devices(then: Sequence[Device], now: Sequence[Device]) -> Iterator[Differ
             pair = (each.uuid, other.uuid) if alike else (_id(each), _id(other))
             yield Difference(SubjectKind.DEVICE, (other.name,), "device", *pair)
         else:
-            what = (SubjectKind.DEVICE, (each.name,), "device")
+            what = (SubjectKind.DEVICE, (f"then {each.name}",), "device")  # another one may have its name now
             yield Difference(*what, _id(each), GONE, Direction.WORSE, counts=True)
     for each in new.values():
         yield Difference(SubjectKind.DEVICE, (each.name,), "device", "not there", _id(each), Direction.BETTER)
