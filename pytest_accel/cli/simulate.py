@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the names of the faults by what should catch them, or all about those that were named; return 0.
+    """Print the names of the faults by the check that should fail, or effect and parameters of some; return 0.
 
     Raises WrongUse if no fault has such a name.
     """

@@ -241,7 +241,7 @@ class EarlierRecord(TypedDict, total=False):
     devices: list[str]
     """UUIDs of the devices that both records hold."""
     rejected: list[str]
-    """UUIDs of those that it rejected, not by limits of the user's own alone, or "node" for what concerns all."""
+    """UUIDs of the devices that a limit of others or a fault rejected (`Summary.marked`), or "node"."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) 
 
 
 def _told(checked: Checked, verdict: Verdict) -> str:
-    """Return the sentence of a verdict; of a driver that failed what it says, without the places of its devices."""
+    """Return the sentence of a verdict; for a failed driver its own message, without the places of its devices."""
     told = sentence_of(verdict)
     return next((each.reason for each in checked.discovery.problems if each.reason in told), told)
 

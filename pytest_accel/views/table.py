@@ -113,7 +113,7 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    if also or any(group[0] in slowest for group in rows):
+    if any(group[0] in slowest for group in rows):
         lines.append(("<: the weakest device of the metric; +N: N more limits with the same cause", ""))
     if any(verdict.next_run for verdict in shown):
         lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))

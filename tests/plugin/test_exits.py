@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -105,6 +106,18 @@ def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) 
     env = {"PYTEST_ACCEL_CLOSING_FILE": str(message)}
     ran = as_user.pytest(tmp_path, "--accel-simulate=h100-sxm", "-k", "inventory_node", sku=None, paths=(), env=env)
     assert message.read_text(encoding="utf-8") == ran.closing
+
+
+def test_what_needs_something_has_a_next_step_and_no_command_to_repeat(tmp_path: Path) -> None:
+    """Without the need met, the same command ends in the same way."""
+    file = node(tmp_path, "{sku: h100-sxm, platform: single, faults: [{fault: compute-prohibited, device: 0}]}")
+    words = (f"--accel-simulate={file}", "--accel-level=quick", "-k", "test_stream")
+    ran = as_user.pytest(tmp_path, *words, sku=None, paths=())
+    assert ran.exit == 6
+    assert re.search(
+        r"^next: gpu0 \(serial \S+, PCI \S+\) A901 unmeasured: provide what is named", ran.out, re.MULTILINE
+    )
+    assert "again: " not in ran.out
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])

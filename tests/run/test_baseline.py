@@ -16,15 +16,17 @@ import tabled
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import structured
-from pytest_accel.core.measurement import Measurement
+from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status, Verdict
+from pytest_accel.judging.causes.findings import finding_of
 from pytest_accel.run import earlier_records, record
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, summary
+from pytest_accel.views.next_steps import next_steps
 
 TABLES = tabled.tables("run/baseline")
 
@@ -185,6 +187,27 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
     assert notes == [
         f"since 2026-01-03: gpu3 device: serial 901 in slot {slot} -> serial {devices[3]['serial']} in slot {slot}",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast")
+def test_a_missing_device_is_told_with_serial_number_and_slot_of_the_earlier_record(tmp_path: Path) -> None:
+    """The devices behind it have moved up: its name is that of another board now."""
+    measured(tmp_path, "first", HEALTHY)
+    accept(tmp_path, "first")
+    (lost,) = [
+        each for each in json.loads((tmp_path / "records/first" / SUMMARY).read_text())["devices"] if each["index"] == 2
+    ]
+    here = measured(tmp_path, "second", f"{HEALTHY}faults: [{{fault: device-missing, device: 2}}]\n")
+    place = f"serial {lost['serial']} in slot {lost['pci_address']}"
+    assert f"since 2026-01-03: then gpu2 device: {place} -> gone" in here.ledger.record.notes
+    places = record.places_of(here.ledger.record)
+    assert places[NODE] == f"missing: {place}"
+    driver = Verdict("inventory.driver", NODE, Status.FAIL)
+    found = finding_of(driver)
+    assert found
+    ((told, _),) = next_steps({driver.key: found}, [driver], here.ledger.names, places)
+    assert told.startswith(f"next: node (missing: {place}) A101 device-missing")
 
 
 def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:

@@ -53,12 +53,12 @@ def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names,
 
 
 def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
-    """Return every subject with its worst verdict; those that broke one bound are together, with their values."""
+    """Return every subject with its worst verdict; devices that broke one bound share a part, with their values."""
     worst = [own[0] for own in by_subject(verdicts, names).values()]
     alike = grouped(
         worst, lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict)
     )
-    return "; ".join(f"{spanned([names[one.culprit] for one in group])} {_of_all(group)}" for group in alike.values())
+    return "; ".join(f"{spanned([names[each.culprit] for each in group])} {_of_all(group)}" for group in alike.values())
 
 
 def _broke(verdict: Verdict) -> bool:
