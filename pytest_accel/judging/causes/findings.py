@@ -54,7 +54,7 @@ COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 PRODUCT = "inventory.sku"
 """The metric that fails for a device of another product."""
 
-ALIKE = "compare what all {} devices share (power, cooling, settings, software) with a good node, and check the limit"
+ALIKE = "compare what all {} devices share (power, cooling, settings, software) with a good node"
 """The next step where all devices fall short alike."""
 OF_ONE = (Action.INVESTIGATE, Action.CHECK_LINKS, Action.RESEAT, Action.RETURN)
 """The actions on a single device, which are no first step where all fall short alike."""
@@ -175,10 +175,10 @@ def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> str:
     if verdict.status is not Status.FAIL:
         reason = decider(verdict)
         return fault.do_by.get(verdict.metric) or fault.do_by.get(reason.kind if reason else "", do)
+    own = verdict.limit.origin if verdict.limit and verdict.by_own_limit else ""
     alike = [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]
     if alike and fault.action in OF_ONE and do == fault.do:  # the driver reported nothing of this device
-        do = ALIKE.format(*alike)
-    own = verdict.limit.origin if verdict.limit and verdict.by_own_limit else ""
+        do = ALIKE.format(*alike) + (", and check the limit" if not own else "")
     return f"check the limit of your own first ({own}); if it is right: {do}" if own else do
 
 
