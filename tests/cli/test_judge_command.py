@@ -121,7 +121,7 @@ def test_a_tightened_file_says_what_changed(folder: Path, capsys: pytest.Capture
     assert ", floor 100000 TFLOPS" in out
     assert out.count("changed: cpu") == 2
     assert closing(out).startswith("JUDGED AGAIN REJECTED 2/2: cpu0, cpu1 matmul.fp32 ")
-    assert "\nnext: cpu0, cpu1 A501 compute-slow, error: measure again" in out
+    assert "\nnext: cpu0, cpu1 A501 compute-slow, error: check the limit of your own first (" in out
 
 
 def test_by_the_shipped_file_the_override_of_the_run_still_counts(
