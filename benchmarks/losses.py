@@ -1,4 +1,4 @@
-"""Plants losses in drawn nodes, holds the line `rejects at 95%` against them, and judges healthy nodes. Not measured.
+"""Plants losses in drawn nodes, holds the line `sensitivity:` against them, and judges healthy nodes. Not measured.
 
     python benchmarks/losses.py RECORD... --healthy 1000 --processes 2
 

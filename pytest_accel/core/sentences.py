@@ -20,7 +20,7 @@ from pytest_accel.core.words import age, counted, listed
 def _compared(one: reasons.Compared, of: Verdict) -> str:
     bound = of.floor if one.side == "floor" else of.ceiling
     side = f"class {one.side}" if of.basis is Basis.CLASS else one.side
-    margin = f" ({show_margin(of.margin)})" if bound and of.margin else ""
+    margin = f" ({show_margin(of.margin)})" if bound and of.margin is not None else ""
     return f"{show(of.value, of.unit)}, {side} {show(bound, of.unit)}{margin}"
 
 
@@ -217,11 +217,8 @@ def _deciding(verdict: Verdict, further: Sequence[Reason]) -> list[Reason]:
     if verdict.status not in (Status.INCONCLUSIVE, Status.MARGINAL):
         return behind
     # a version that is not known excuses nothing
-    beside = (
-        *behind,
-        *(reason for reason in further if reason.kind in BESIDE or getattr(reason, "version", 0) is None),
-    )
-    other = [reason for reason in further if reason not in beside]
+    unknown = [reason for reason in further if isinstance(reason, reasons.OtherVersion) and reason.version is None]
+    other = [reason for reason in further if reason not in (*behind, *unknown) and reason.kind not in BESIDE]
     return [*behind, *other[:1]]
 
 

@@ -50,10 +50,14 @@ class Collection:
             subjects = {device.uuid: device.name for device in self._session.found.devices}
             if "accel_devices" in names and "accel_device" not in names:
                 subjects = {"node": "node"}
-            why = self._session.found.discovery.unreachable(None)
-            skip = pytest.mark.skip(reason=f"no device: {why.reason if why else 'pytest-accel discover tells more'}")
             tests = [pytest.param(subject, id=name) for subject, name in subjects.items()]
-            metafunc.parametrize(SUBJECT, tests or [pytest.param("", id="none", marks=skip)], indirect=True)
+            metafunc.parametrize(SUBJECT, tests or [self._no_device()], indirect=True)
+
+    def _no_device(self) -> pytest.ParameterSet:
+        """Return the parameter of a test that is skipped because there is no device."""
+        why = self._session.found.discovery.unreachable(None)
+        reason = f"no device: {why.reason if why else 'pytest-accel discover tells more'}"
+        return pytest.param("", id="none", marks=pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
@@ -138,14 +142,16 @@ def place(item: pytest.Item) -> int | None:
 
 
 def left_out(config: pytest.Config) -> list[str]:
-    """Return a sentence if tests of devices lie in the current folder, or two below it, and are not part of the run.
+    """Return a sentence if tests of devices lie in the current folder, its `tests` or `testpaths`, and are not run.
 
-    Their text is searched: to import them may take long, and do anything. Those of this package are none of a site.
+    Their text is searched: to import them may take long, and do anything. No other folder is entered: below `/` or a
+    home may lie a file system that does not answer. Tests of this package are none of a site.
     """
     here, found = config.invocation_params.dir, list[str]()
     if config.stash[OWN_PATHS] or config.option.accel_with or config.rootpath == Path(__file__).parents[2]:
         return []
-    names = [below + name for below in ("", "*/", "*/*/") for name in config.getini("python_files")]
+    folders = ["", "tests", *config.getini("testpaths")]
+    names = [f"{folder}/{name}".lstrip("/") for folder in folders for name in config.getini("python_files")]
     for file in sorted({file for name in names for file in glob(name, root_dir=here)})[:200]:  # noqa: PTH207
         with suppress(untrusted.BadFile):
             text = untrusted.read_bytes(here / file, most=untrusted.MIB)

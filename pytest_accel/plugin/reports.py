@@ -46,7 +46,7 @@ class Reports:
         self.other_errors = Errors()
         """Errors of tests that measure nothing."""
         self._told: dict[tuple[object, ...], pytest.TestReport] = {}
-        """What a failure without a value or an error says, to the first report that tells it."""
+        """The first report of each error, and of each failure without a value, by its text."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

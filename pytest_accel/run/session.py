@@ -135,15 +135,13 @@ class Session:
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
             judged = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
-            wrong = [
-                verdict for verdict in judged if verdict.limit and verdict.limit.test
-                and verdict.status is Status.UNMEASURED and isinstance(verdict.reasons[0], OtherUnit)
-            ]  # fmt: skip
-            verdicts = [self.ledger.keep(verdict) for verdict in judged if verdict not in wrong]
+            verdicts = [self.ledger.keep(verdict) for verdict in judged]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
-        for verdict in wrong:  # after all else was kept: a limit of the SKU may have failed
-            raise TypeError(f"{verdict.metric}: {headline(verdict)}; state the limit of the marker in that")
+        for verdict in judged:  # all verdicts were kept: a test that catches the error makes nothing green
+            marker = verdict.status is Status.UNMEASURED and verdict.limit and verdict.limit.test
+            if marker and isinstance(verdict.reasons[0], OtherUnit):
+                raise TypeError(f"{verdict.metric}: {headline(verdict)}; state the limit of the marker in that")
         return verdicts
 
     def _judge_changes(self) -> None:

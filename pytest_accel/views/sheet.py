@@ -285,7 +285,7 @@ def _text(table: Table) -> str:
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     indent = "  " if table.title else ""
     lines = [
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))).rstrip()
+        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row[: len(widths)], widths, strict=True))).rstrip()
         for row in rows
     ]
     head = [table.title] if table.title else []

@@ -113,13 +113,17 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    if any(group[0] in slowest for group in rows):
-        lines.append(("<: the weakest device of the metric; +N: N more limits with the same cause", ""))
-    if any(verdict.next_run for verdict in shown):
-        lines.append(("+-: the next run on the same device differs by at most this much in 95 % of cases", ""))
+    lines += _legend(marked=any(group[0] in slowest for group in rows), spread=any(each.next_run for each in shown))
     silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
     lines += _expected(expected, len(none_counted), devices)
     return lines + (not_applicable(silent) if full else [])
+
+
+def _legend(*, marked: bool, spread: bool) -> list[Line]:
+    """Return the lines that explain the signs of the rows, as far as a row has them."""
+    lines = ["<: the weakest device of the metric; +N: N more limits with the same cause"] * marked
+    lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * spread
+    return [(line, "") for line in lines]
 
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:

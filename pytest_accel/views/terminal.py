@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Names
+from pytest_accel.core.reasons import AllAlike
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sentences import details
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
@@ -70,7 +71,7 @@ def why_lines(closing: Closing, names: Names, width: int | None = None, *, full:
     Without `full` the first `MOST_WHY` devices have one, and of devices that fall short alike the first.
     """
     told = [verdict for verdict in closing.named if details(verdict)]
-    alike = grouped(told, lambda one: one.metric if any(each.kind == "all_alike" for each in one.reasons) else one.key)
+    alike = grouped(told, lambda one: one.metric if any(isinstance(why, AllAlike) for why in one.reasons) else one.key)
     shown = told if full else [group[0] for group in alike.values()][:MOST_WHY]
     lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in shown]
     return folded(

@@ -106,12 +106,12 @@ def test_an_error_is_told_once_whatever_number_stands_in_it(tmp_path: Path) -> N
     )
     assert len(re.findall(r"^E .*ProbeError: ValueError: after \d+ blocks", ran.out, re.MULTILINE)) == 1
     assert "E       TypeError: wrong: the limit is in ms, but the measurement is in GB/s; state the limit" in ran.out
-    assert ran.closing.endswith("; 0/0 limits hold"), "a mistake in a test judges nothing"
+    assert ran.closing.endswith("; 0/8 limits hold"), "the marker in another unit judged nothing, on eight devices"
     assert re.search(r"has no attribute 'torch_dev'; did you mean 'torch_device'.*\? \(test_mine\.py:\d+\)", ran.out)
 
 
 def test_an_assertion_that_fails_alike_is_told_once_with_all_devices(tmp_path: Path) -> None:
-    """What differs among them is not lost."""
+    """The first report also has the texts of the others, as far as they differ."""
     write(tmp_path, test_mine=FACTS)
     ran = simulated(tmp_path, paths=("test_mine.py",))
     assert ran.exit == 6
@@ -139,17 +139,18 @@ FACT_ONLY = ("-k", "inventory_node")
 @pytest.mark.parametrize("look", [FACT_ONLY, ("--collect-only", *FACT_ONLY)], ids=["run", "plan"])
 def test_tests_of_the_folder_that_are_not_run_are_said(tmp_path: Path, look: tuple[str, ...]) -> None:
     """No module is imported for it, and plain tests are not meant."""
-    (tmp_path / "site").mkdir()
+    (tmp_path / "tests/deep").mkdir(parents=True)
     write(tmp_path, test_mine="raise SystemExit('imported')\ndef test_mine(accel_check): ...\n")
     (tmp_path / "test_plain.py").write_text("def test_plain(): ...\n", encoding="utf-8")
     ran = simulated(tmp_path, *look)
     assert "note: the tests of test_mine.py are not run; --accel-with=test_mine.py adds them" in ran.out
-    write(tmp_path / "site", test_other="def test_other(accel_device): ...\n")
+    write(tmp_path / "tests", test_other="def test_other(accel_device): ...\n")
+    write(tmp_path / "tests/deep", test_far="def test_far(accel_device): ...\n")  # no other folder is entered
     (tmp_path / "test_pipe.py").symlink_to("/dev/zero")
     ran = simulated(tmp_path, *look)
-    assert "note: the tests of site/test_other.py and 1 more are not run; --accel-with=. adds them" in ran.out
-    assert "are not run" not in simulated(tmp_path, *look, "--accel-with=site").out
-    assert "are not run" not in simulated(tmp_path, *look, paths=("site",)).out
+    assert "note: the tests of test_mine.py and 1 more are not run; --accel-with=. adds them" in ran.out
+    assert "are not run" not in simulated(tmp_path, *look, "--accel-with=tests").out
+    assert "are not run" not in simulated(tmp_path, *look, paths=("tests",)).out
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["of this plugin", "of a conftest.py"])
