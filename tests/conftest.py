@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import real_devices
+from support import real_devices
 
 from pytest_accel.run.options import is_acceptance_run
 
@@ -109,5 +109,5 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def fast() -> Iterator[None]:
     """Simulated time, in this process, runs as fast as it can."""
     pytest.importorskip("torch")
-    with importlib.import_module("in_process").fast():
+    with importlib.import_module("support.in_process").fast():
         yield

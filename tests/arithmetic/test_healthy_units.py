@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch
 from matrix_units import UNITS, Unit
 from modelled import Changed, device_with, margins, same, skip_without
-from probe_device import Instead, compute, on_cpu
+from support.probe_device import Instead, compute, on_cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.collectives import pattern

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from known_good_nodes import failing, record, save
+from support import data_files
+from support.known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import judge_again
@@ -96,7 +96,7 @@ def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
 
 
 AROUND = Circumstances()
-REFUSED: dict[str, dict[str, Any]] = tabled.tables("cli/uncalibrated")
+REFUSED: dict[str, dict[str, Any]] = data_files.tables("cli/uncalibrated")
 
 
 @pytest.mark.slow

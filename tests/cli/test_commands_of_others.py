@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 MODULE = """
 DESCRIPTION = "Order spare parts."

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
-from fault_case import Case
+from support import in_process
+from support.fault_case import Case
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured, untrusted

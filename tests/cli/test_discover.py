@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 SITE = """
 from pytest_accel.drivers import Hint

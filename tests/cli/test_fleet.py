@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import as_user
 import pytest
-from fabrics import ended, transport
+from support import as_user
+from support.fabrics import ended, transport
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round

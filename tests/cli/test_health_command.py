@@ -13,12 +13,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import as_user
-import host_tree
-import in_process
 import pynvml
 import pytest
-import tabled
+from support import as_user, data_files, host_tree, in_process
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers import Hint, kernel_log
@@ -33,7 +30,7 @@ from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.views import health_line
 
-TABLES: dict[str, Any] = tabled.tables("cli/health")
+TABLES: dict[str, Any] = data_files.tables("cli/health")
 CHANGES: dict[str, str] = TABLES["changes"]
 
 
@@ -168,7 +165,7 @@ def test_it_disturbs_neither_a_job_nor_a_run(
 def test_what_the_options_ask_decides_the_exit_status(
     changes: list[str], options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
 ) -> None:
-    (tmp_path / "own.yaml").write_text((tabled.DATA / "cli/own-nics.yaml").read_text())
+    (tmp_path / "own.yaml").write_text((data_files.DATA / "cli/own-nics.yaml").read_text())
     os.mkfifo(tmp_path / "unreadable")
     node.change(*changes)
     found, shown = health(*options.split())

@@ -8,9 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import as_user
-import fleet_nights
 import pytest
+from support import as_user, fleet_nights
 
 CAPABILITIES = "-dac_override,-dac_read_search"
 OBEYING = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITIES}"] if os.geteuid() == 0 else []

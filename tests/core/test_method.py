@@ -1,7 +1,7 @@
 """Methods: which properties differ between what a source measured and what a probe measures."""
 
 import pytest
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.method import AS_FOUND, differences, found_differences
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tabled import content
+from support.data_files import content
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from made_sku import made
+from support.made_sku import made
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Figure, Limit, Platform, Source, expected_platform

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.stats import (
     LOOKS,

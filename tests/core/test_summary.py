@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.node_name import names_among, nodes_of, several
 from pytest_accel.core.summary import Summary, choose

@@ -1,7 +1,7 @@
 """Version ranges: what lies within, and what is refused."""
 
 import pytest
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.versions import BadRange, parse, spanning
 

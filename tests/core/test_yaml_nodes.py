@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
@@ -25,7 +25,7 @@ from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, metr
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 ALL_ONES = 2**64 - 1
-STATED = tabled.tables("drivers/mi300x")
+STATED = data_files.tables("drivers/mi300x")
 COUNTERS = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
 OLD = dict.fromkeys((*COUNTERS, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
 """What a part without accumulators tells of them."""

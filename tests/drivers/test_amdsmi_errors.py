@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-import asked
+import every_query
 import pytest
 
 from pytest_accel.core.measurement import Device
@@ -82,7 +82,7 @@ def _below_amdsmi(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[No
 
 def everything(library: SmiLibrary) -> tuple[list[Device], list[str]]:
     install(library)
-    return asked.everything(AmdDriver())
+    return every_query.everything(AmdDriver())
 
 
 def functions() -> list[str]:

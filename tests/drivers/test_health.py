@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 SITE = """
 from pytest_accel.drivers import Hint

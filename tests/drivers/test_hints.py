@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.drivers import Hint
 from pytest_accel.drivers.host.hints import hints
 
-CASES = tabled.tables("drivers/hints")
+CASES = data_files.tables("drivers/hints")
 
 
 def function(root: Path, address: str, vendor: str, kind: str) -> None:

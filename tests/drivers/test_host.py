@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from host_tree import BUS, CPU, FAR_NIC, GPU, METAL, NIC, Tree, make, rdma, value, why
+from support import data_files
+from support.host_tree import BUS, CPU, FAR_NIC, GPU, METAL, NIC, Tree, make, rdma, value, why
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host import DECLARED, HostReader
@@ -25,7 +25,7 @@ VIRTUAL = f"{NIC[:-1]}2"
 FAR_GPU = "sys/devices/pci0000:c0/0000:c0:0{0}.0/0000:c{0}:00.0"
 PLACES = {"cpu": CPU, "port": str(Path(BUS).parent), "bus": BUS, "gpu": GPU, "nic": NIC, "far_nic": FAR_NIC,
           "virtual": VIRTUAL, "gpu1": FAR_GPU.format(1), "gpu2": FAR_GPU.format(2)}  # fmt: skip
-CASES = tabled.tables("drivers/host")
+CASES = data_files.tables("drivers/host")
 
 
 def tree(told: Mapping[str, Any]) -> Tree:

@@ -6,10 +6,8 @@ import json
 import os
 from pathlib import Path
 
-import as_user
-import pages
 import pytest
-import wheels
+from support import as_user, pages, wheels
 
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import PACKED

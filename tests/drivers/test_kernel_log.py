@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
 import yaml
-from in_process import Kept
+from support import shipped
+from support.in_process import Kept
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sentences import sentence_of

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import asked
+import every_query
 import pynvml
 import pytest
-import tabled
-from real_series import table
+from support import data_files
+from support.real_series import table
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
@@ -23,12 +23,12 @@ from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, f
 from pytest_accel.views.plan import COUNTER_CALLS, LINK_CALLS
 
 OLD_IDS = (251, 252, 253)
-STATED = tabled.tables("drivers/h200")
+STATED = data_files.tables("drivers/h200")
 
 
 @pytest.fixture(autouse=True)
 def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked.forget_pynvml(monkeypatch)
+    every_query.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 

@@ -8,7 +8,7 @@ import time
 from functools import cache
 from typing import Any
 
-import asked
+import every_query
 import pynvml
 import pytest
 
@@ -78,13 +78,13 @@ class Faulty(NvmlLibrary):
 
 @pytest.fixture(autouse=True)
 def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked.forget_pynvml(monkeypatch)
+    every_query.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
 def everything(library: NvmlLibrary) -> tuple[list[Device], list[str]]:
     install(library)
-    return asked.everything(NvidiaDriver())
+    return every_query.everything(NvidiaDriver())
 
 
 def cases() -> tuple[list[str], list[int]]:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
 import yaml
+from support import data_files
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.drivers import kernel_log, xids
 from pytest_accel.drivers.kernel_messages import SOURCE, known
 from pytest_accel.judging.facts.error_reports import ErrorReports
 
-CASES = tabled.tables("drivers/kernel-logs")
+CASES = data_files.tables("drivers/kernel-logs")
 LOGS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parents[1] / "real/kernel_logs.yaml").read_text(encoding="utf-8")
 )

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.visibility import Visibility
 
-CASES = tabled.tables("drivers/visibility")
+CASES = data_files.tables("drivers/visibility")
 NVIDIA = [Device(f"GPU-aaaa{i}", i, "nvidia", "H100") for i in range(4)]
 # the library's order is the bus's, HIP's is another
 AMD = [

@@ -6,11 +6,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import asked
+import every_query
 import pynvml
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
@@ -25,7 +24,7 @@ from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements
 
-CASES = tabled.tables("drivers/xids")
+CASES = data_files.tables("drivers/xids")
 H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
@@ -154,7 +153,7 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> NvmlLibrary:
-    asked.forget_pynvml(monkeypatch)
+    every_query.forget_pynvml(monkeypatch)
     found = NvmlLibrary([h100(0), h100(1)])
     install(found)
     return found

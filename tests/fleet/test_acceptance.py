@@ -9,9 +9,9 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from accepted_nodes import LIMITS, instead, judged, node, whole
-from delivered import at_level, made, needs_openssh, on_host, packing, save, told
-from known_good_nodes import closed, record
+from support.accepted_nodes import LIMITS, instead, judged, node, whole
+from support.deliveries import at_level, made, needs_openssh, on_host, packing, save, told
+from support.known_good_nodes import closed, record
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement

@@ -11,10 +11,10 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-import real_series
-from accepted_nodes import LIMITS, instead, judged, whole
-from delivered import needs_openssh, save, told
-from known_good_nodes import record
+from support import real_series
+from support.accepted_nodes import LIMITS, instead, judged, whole
+from support.deliveries import needs_openssh, save, told
+from support.known_good_nodes import record
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Run

@@ -11,9 +11,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import fleet_nights
-import known_good_nodes
 import pytest
+from support import fleet_nights, known_good_nodes
 
 from pytest_accel.cli import main
 from pytest_accel.core.untrusted import BadFile

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import raw_record
-from accepted_nodes import LIMITS, judged, node
-from delivered import made, needs_openssh, save, told
-from known_good_nodes import closed
+from support import raw_record
+from support.accepted_nodes import LIMITS, judged, node
+from support.deliveries import made, needs_openssh, save, told
+from support.known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run

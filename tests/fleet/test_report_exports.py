@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from report_record import HOSTILE
+from support.report_record import HOSTILE
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured

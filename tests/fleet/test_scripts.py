@@ -8,10 +8,9 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from pages import blocks
+from support import as_user, data_files
+from support.pages import blocks
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 NIGHTLY = DOCS / "nightly"
@@ -100,7 +99,7 @@ def nodes_of(shown: str, drained: int, since: str, of: int = 100) -> str:
     return "\n".join(US.join((name, state, "(null)", "all*", at, reason)) for name, state, reason, at in rows)
 
 
-@pytest.mark.parametrize(("line", "shown", "drained", "hours", "drains"), tabled.tables("fleet/health-drains"))
+@pytest.mark.parametrize(("line", "shown", "drained", "hours", "drains"), data_files.tables("fleet/health-drains"))
 def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_brake(
     line: str, shown: str, drained: int, hours: int, drains: bool, tmp_path: Path
 ) -> None:

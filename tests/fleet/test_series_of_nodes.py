@@ -7,9 +7,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import fleet_nights
-import known_good_nodes
 import pytest
+from support import fleet_nights, known_good_nodes
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured

@@ -7,10 +7,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import fleet_nights
-import known_good_nodes
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from support import fleet_nights, known_good_nodes
 
 from pytest_accel.cli import main
 from pytest_accel.core.verdict import Status

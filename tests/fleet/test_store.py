@@ -17,10 +17,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import as_user
-import fleet_nights
-import known_good_nodes
 import pytest
+from support import as_user, fleet_nights, known_good_nodes
 
 from pytest_accel.cli import main
 from pytest_accel.core.run import Against, Circumstances, Run

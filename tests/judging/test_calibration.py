@@ -10,7 +10,7 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.judging.records.calibration import Calibrated, GoodFigure, calibrate, spreads_of

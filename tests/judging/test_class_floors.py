@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from shipped import load
+from support.shipped import load
 
 from pytest_accel.core.floor import COMPARED, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak

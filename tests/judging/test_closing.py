@@ -6,8 +6,8 @@ from datetime import date
 from typing import Any, get_args
 
 import pytest
-from judged_tables import tabled
-from worded import worded
+from support.judged_tables import tabled
+from support.reasons import worded
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
@@ -17,7 +17,7 @@ from pytest_accel.drivers.diagnostics import NoReport, Report
 from pytest_accel.judging.facts import diagnostics
 from pytest_accel.judging.verdicts.judge import judge
 
-TABLES = tabled.tables("judging/diagnostics")
+TABLES = data_files.tables("judging/diagnostics")
 PUBLISHED = Path(__file__).parents[1] / "real" / "diagnostics"
 
 

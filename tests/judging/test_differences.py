@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged_tables import tabled
-from worded import worded
+from support.judged_tables import tabled
+from support.reasons import worded
 
 from pytest_accel.core import exits
 from pytest_accel.core.device_facts import DEVICE_FACTS

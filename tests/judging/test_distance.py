@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import Status

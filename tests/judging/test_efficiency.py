@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import shipped
-from judged_tables import tabled
+from support import shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement

@@ -10,9 +10,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
-import in_process
 import pytest
-from judged_tables import tabled, tables
+from support import in_process
+from support.judged_tables import tabled, tables
 
 from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.fault_codes import TABLE, of_metric

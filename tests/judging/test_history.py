@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import AllAlike, BehindPast, Note

@@ -8,8 +8,8 @@ from typing import Any
 
 import pynvml
 import pytest
-import shipped
-from judged_tables import tabled, tables
+from support import shipped
+from support.judged_tables import tabled, tables
 
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (

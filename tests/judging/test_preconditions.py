@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
-import shipped
-from judged_tables import tabled
+from support import in_process, shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.verdict import Status

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import real_nodes
-import shipped
+from support import shipped
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.skus import loader

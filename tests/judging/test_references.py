@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import shipped
-from judged_tables import tabled
+from support import shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Cause, Note

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.messages import CallTrouble, Outcome

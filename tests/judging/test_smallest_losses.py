@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of

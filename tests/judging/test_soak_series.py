@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from judged_tables import tabled
-from real_series import GPU, Series, gpu_fryer, judged, limits, table
+from support.judged_tables import tabled
+from support.real_series import GPU, Series, gpu_fryer, judged, limits, table
 
 from pytest_accel.core.details import Details, TelemetrySummary
 from pytest_accel.core.measurement import Measurement, estimate_of

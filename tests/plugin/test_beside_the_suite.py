@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import Ran, write
+from support import as_user, data_files
+from support.as_user import Ran, write
 
-TABLES = tabled.tables("plugin/beside_the_suite")
+TABLES = data_files.tables("plugin/beside_the_suite")
 
 SIMULATE = ("--accel-simulate=h100-sxm", "--accel-level=quick", "--accel-baseline=none")
 LIMIT = """

@@ -7,15 +7,14 @@ import re
 import time
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import write
+from support import as_user, data_files
+from support.as_user import write
 
 from pytest_accel.core.messages import Message
 from pytest_accel.run.processes.supervisor import Child, listen
 
-TABLES = tabled.tables("plugin/doors")
+TABLES = data_files.tables("plugin/doors")
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """
@@ -293,7 +292,7 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
 
 @pytest.mark.slow
 def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(tabled.content("plugin/narrow.ini"))
+    (tmp_path / "pytest.ini").write_text(data_files.content("plugin/narrow.ini"))
     line = ("--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
     ran = as_user.pytest(tmp_path, *line, "--accel-platform=single", sku=None, paths=())
 

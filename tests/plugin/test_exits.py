@@ -11,17 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import BIN, write
+from support import as_user, data_files
+from support.as_user import BIN, write
 
 from pytest_accel.cli import main as command
 from pytest_accel.core import closing_file
 from pytest_accel.plugin import exit_status
 from pytest_accel.run.options import time_limit
 
-TABLES = tabled.tables("plugin/exits")
+TABLES = data_files.tables("plugin/exits")
 
 HEALTHY = "{sku: h100-sxm, platform: single}"
 SICK = "{sku: h100-sxm, platform: single, faults: [{fault: wrong-product, device: 0}]}"

@@ -7,12 +7,11 @@ import json
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import Ran, write
+from support import as_user, data_files
+from support.as_user import Ran, write
 
-TABLES = tabled.tables("plugin/hooks_of_ours")
+TABLES = data_files.tables("plugin/hooks_of_ours")
 
 INI = "[pytest]\nstrict = true\naccel_sku = h100-sxm\naccel_platform = hgx8\naccel_level = quick\n"
 CONFTEST = """

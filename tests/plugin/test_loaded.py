@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
+from support import as_user
 
 GOOD = "sku: h100-sxm\nplatform: single\n"
 OBJECT = "class Ours: ...\ndef pytest_configure(config):\n    config.pluginmanager.register(Ours())\n"

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 import pytest_accel
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.plugin.markers import BadMarker, limits_from_marks
 
-TABLES = tabled.tables("plugin/markers")
+TABLES = data_files.tables("plugin/markers")
 
 Marker = tuple[str, list[Any], dict[str, Any]]
 WHERE = "test_mine.py::test_ffn"

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import as_user
 import pytest
-from report_record import record, saved
+from support import as_user
+from support.report_record import record, saved
 
 from pytest_accel.plugin import page_file
 from pytest_accel.run.options import page_name

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import as_user
 import pytest
-import tabled
+from support import as_user, data_files
 
-NODE = tabled.content("plugin/two-faults.yaml")
+NODE = data_files.content("plugin/two-faults.yaml")
 WITHOUT_TORCH = """
 import sys
 

@@ -11,15 +11,15 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-import torch_has
-from probe_device import AtOnce, Instead, gpu, on_cpu
+from support import torch_features
+from support.probe_device import AtOnce, Instead, gpu, on_cpu
 
 from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute
 
-if not torch_has.blocks():
+if not torch_features.blocks():
     pytest.skip("this torch has no formats of blocks", allow_module_level=True)
 
 F: Any = torch.nn.functional

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from probe_device import AtOnce, cpu
+from support.probe_device import AtOnce, cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.collectives import OPERATIONS, Collective, collective_on

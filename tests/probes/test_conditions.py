@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel import probes
 from pytest_accel.run.request import request_of
 
-CASES = tabled.tables("probes/conditions")
+CASES = data_files.tables("probes/conditions")
 
 
 @pytest.mark.parametrize(("name", "given", "message"), CASES["refused"])

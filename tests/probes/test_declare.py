@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel import probes
 from pytest_accel.core.sku import UNITS
@@ -23,7 +23,7 @@ from pytest_accel.probes.declare import (
     unusable,
 )
 
-CASES = tabled.tables("probes/declare")
+CASES = data_files.tables("probes/declare")
 PACKAGED = [each for each in declarations() if each.packaged]
 
 

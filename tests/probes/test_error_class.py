@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-import tabled
 import yaml
+from support import data_files
 
 from pytest_accel.probes.device import error_class
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
@@ -22,7 +22,7 @@ class OutOfMemoryError(RuntimeError): ...
 class DistBackendError(RuntimeError): ...
 
 
-CASES = tabled.tables("probes/errors")
+CASES = data_files.tables("probes/errors")
 ERRORS = yaml.safe_load((Path(__file__).parents[1] / "real/errors.yaml").read_text(encoding="utf-8"))
 TYPES = [AcceleratorError, OutOfMemoryError, DistBackendError, WrongResult, Unmeasurable, RuntimeError, ValueError]
 

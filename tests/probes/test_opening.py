@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from probe_device import AtOnce
+from support.probe_device import AtOnce
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.device.error_class import Unmeasurable

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.reasons import Note
 
 pytest.importorskip("torch")
 
 import torch
-import torch_has
-from probe_device import AtOnce, Instead, compute, cpu, gpu, with_cuda
+from support import torch_features
+from support.probe_device import AtOnce, Instead, compute, cpu, gpu, with_cuda
 
 from pytest_accel import probes
 from pytest_accel.core.messages import FastPath, fastest
@@ -38,7 +38,7 @@ from pytest_accel.probes.host_copy import memory_place
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
-CASES = tabled.tables("probes/refused")
+CASES = data_files.tables("probes/refused")
 
 
 class Rotten(torch.Tensor):
@@ -232,7 +232,7 @@ def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "bf16", "fp16", "fp8", "int8"])
 def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> None:
     if dtype == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     gemm = Gemm(device, dtype, 96, 144, 128)
     gemm.check()  # raises WrongResult
     assert gemm.conditions["dtype"] == dtype
@@ -414,7 +414,7 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 def test_what_a_gpu_cannot_multiply_is_not_applicable(
     cuda: pytest.MonkeyPatch, capability: list[int], dtype: str, shape: list[int], why: str
 ) -> None:
-    if dtype == "fp4" and not torch_has.blocks():
+    if dtype == "fp4" and not torch_features.blocks():
         pytest.skip("this torch has no formats of blocks")
     cuda.setattr(torch.cuda, "get_device_capability", lambda place: tuple(capability))
     device = Compute([gpu()], AtOnce())
@@ -532,7 +532,7 @@ def test_what_torch_tunes_is_kept_with_the_run_unless_the_user_names_a_file(
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
 def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
     if dtype == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     cuda.setattr(torch.cuda.tunable, "is_enabled", lambda: True)
     declared = declaration_for(probes.matmul).method_of(f"matmul.{dtype}", {})
     found = Gemm(gpu_on_cpu, dtype, 32, 64, 96).conditions
@@ -602,7 +602,7 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
 
 
 def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
-    torch_has.skip_without_fp8()
+    torch_features.skip_without_fp8()
     calls: list[dict[str, Any]] = []
 
     def scaled_mm(*operands: torch.Tensor, **how: Any) -> torch.Tensor:

@@ -5,7 +5,7 @@ import random
 from functools import partial
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.probes.device.shape_search import (
     FIRST,
@@ -21,7 +21,7 @@ from pytest_accel.probes.device.shape_search import (
     spread,
 )
 
-CASES = tabled.tables("probes/shape-search")
+CASES = data_files.tables("probes/shape-search")
 
 
 @pytest.mark.parametrize(("shape", "tile", "units", "filled"), CASES["waves"])

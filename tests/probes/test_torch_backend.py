@@ -7,13 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import as_user
 import pytest
+from support import as_user
 
 pytest.importorskip("torch")
 
 import torch
-from probe_device import AtOnce, Instead
+from support.probe_device import AtOnce, Instead
 from torch_module import module
 
 from pytest_accel import probes
@@ -272,7 +272,7 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     package = site / "habana_frameworks" / "torch"
     for folder in (package, bus):
         folder.mkdir(parents=True)
-    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parents[1]), bus=str(bus.parent)))
+    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parent), bus=str(bus.parent)))
     (package / "core.py").write_text(CORE)
     for name, text in {"vendor": "0x1da3", "device": "0x1060", "module_id": "3", "current_link_width": "16"}.items():
         (bus / name).write_text(f"{text}\n")

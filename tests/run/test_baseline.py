@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import as_user
-import in_process
 import pytest
-import tabled
+from support import as_user, data_files, in_process
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -28,7 +26,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, summary
 from pytest_accel.views.next_steps import next_steps
 
-TABLES = tabled.tables("run/baseline")
+TABLES = data_files.tables("run/baseline")
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.025}}]\n"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import in_process
 import pytest
-from shipped import load
+from support import in_process
+from support.shipped import load
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku

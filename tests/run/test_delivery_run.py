@@ -6,9 +6,8 @@ import json
 import socket
 from pathlib import Path
 
-import as_user
 import pytest
-import raw_record
+from support import as_user, raw_record
 
 from pytest_accel.cli.main import main
 

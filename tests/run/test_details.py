@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
+from support import in_process
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Measurement

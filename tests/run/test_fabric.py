@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.details import FabricPart
 from pytest_accel.core.fabric import FabricNode, Report
@@ -25,7 +25,7 @@ from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
 
-TABLES = tabled.tables("run/fabric")
+TABLES = data_files.tables("run/fabric")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fabric_nodes import Nodes, nodes, patched, refused
+from support.fabric_nodes import Nodes, nodes, patched, refused
 
 from pytest_accel.core.fabric import Fabric
 

@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fleet_nights
-import known_good_nodes
 import pytest
-import tabled
+from support import data_files, fleet_nights, known_good_nodes
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import earlier_records, folder_summary, record
 from pytest_accel.run.options import Refused
 
-TABLES = tabled.tables("run/folder_summary")
+TABLES = data_files.tables("run/folder_summary")
 SUMMARY, RECORD = TABLES["summary"], TABLES["record"]
 OF_RECORD = RECORD["closing"]["line"]
 

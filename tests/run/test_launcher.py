@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.node_name import node_name, other_name
 from pytest_accel.core.run import Launch, Run
@@ -21,7 +21,7 @@ from pytest_accel.run.record import create as create_record
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.simulation import node as simulated_node
 
-TABLES = tabled.tables("run/launcher")
+TABLES = data_files.tables("run/launcher")
 
 STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_PROCID": "3", "SLURM_LOCALID": "0"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import as_user
-import in_process
 import pynvml
 import pytest
-import tabled
-from as_user import write
+from support import as_user, data_files, in_process
+from support.as_user import write
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device
@@ -38,7 +36,7 @@ from pytest_accel.simulate.libraries import status
 
 def node(folder: Path, *faults: str, platform: str = "two") -> str:
     """A node of two or four H100 with these faults; the path of its file."""
-    (folder / "pair.yaml").write_text(tabled.content("run/pair.yaml"), encoding="utf-8")
+    (folder / "pair.yaml").write_text(data_files.content("run/pair.yaml"), encoding="utf-8")
     listed = "".join(f"  - {{fault: {each}}}\n" for each in faults)
     path = folder / "node.yaml"
     path.write_text(f"sku: ./pair.yaml\nplatform: {platform}\n{'faults:' * bool(faults)}\n{listed}", encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import untrusted
@@ -92,7 +92,7 @@ def cut(raw: dict[str, Any]) -> None:
     del raw["verdicts"][1]
 
 
-CHANGED = tabled.tables("run/objections")["changed"]
+CHANGED = data_files.tables("run/objections")["changed"]
 EDITS: dict[str, tuple[Edit, str]] = {
     **{name: (put(place, value), says) for name, (place, value, says) in CHANGED.items()},
     "no measurement": (lambda raw: raw["measurements"].pop(0), "gpu0 stream.copy is PASS at 2900 .* and UNMEASURED at"),

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.node_name import node_name
@@ -24,7 +23,7 @@ from pytest_accel.run.setup import Found, remembered
 from pytest_accel.run.terms import Wanted, sku_of
 from pytest_accel.skus import requirements
 
-TABLES = tabled.tables("run/parts_of_nodes")
+TABLES = data_files.tables("run/parts_of_nodes")
 
 H100 = shipped.load("h100-sxm")
 MI300X = shipped.load("mi300x")

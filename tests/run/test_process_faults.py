@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import STUB_TORCH, Ran, going, left, processes, write
+from support import as_user, data_files
+from support.as_user import STUB_TORCH, Ran, going, left, processes, write
 
 from pytest_accel.drivers.host.place import place
 
-TABLES = tabled.tables("run/process_faults")
+TABLES = data_files.tables("run/process_faults")
 
 pytestmark = pytest.mark.devices
 

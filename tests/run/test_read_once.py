@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from accepted_nodes import node, save_whole
-from delivered import keys, needs_openssh, save
+from support.accepted_nodes import node, save_whole
+from support.deliveries import keys, needs_openssh, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.untrusted import BadFile

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from as_user import STUB_TORCH, left
+from support import data_files
+from support.as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
@@ -35,7 +35,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.progress import Progress
 from pytest_accel.run.setup import discovered
 
-TABLES = tabled.tables("run/supervisor")
+TABLES = data_files.tables("run/supervisor")
 
 HEAD = """
 import json, os, signal, subprocess, sys, time

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
@@ -14,7 +13,7 @@ from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, products, requirements
 
-TABLES = tabled.tables("run/terms")
+TABLES = data_files.tables("run/terms")
 
 KNOWN = shipped.every()
 with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:

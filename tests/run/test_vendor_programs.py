@@ -11,9 +11,8 @@ import tarfile
 import time
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
+from support import as_user, data_files
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers.diagnostics import NoReport, Program
@@ -51,7 +50,7 @@ limits:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a simulated node of two H100, a file that requires the diagnostic, and a stand-in for dcgmi."""
-    (tmp_path / "pair.yaml").write_text(tabled.content("run/pair.yaml"), encoding="utf-8")
+    (tmp_path / "pair.yaml").write_text(data_files.content("run/pair.yaml"), encoding="utf-8")
     (tmp_path / "own.yaml").write_text(OWN, encoding="utf-8")
     (tmp_path / "node.yaml").write_text("sku: ./pair.yaml\nplatform: two\n", encoding="utf-8")
     (tmp_path / "bin").mkdir()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabrics import GB_PER_S, cluster, fault
-from tabled import tables
+from support.data_files import tables
+from support.fabrics import GB_PER_S, cluster, fault
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.details import RoundKind

@@ -8,13 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import fault_page
-import in_process
 import pytest
-import torch_has
-from fault_case import Case, Seen
-from fault_cases import BY_A_USER, CASES, ELSEWHERE
-from fault_page import LISTS, Published
+from support import fault_page, in_process, torch_features
+from support.fault_case import Case, Seen
+from support.fault_cases import BY_A_USER, CASES, ELSEWHERE
+from support.fault_page import LISTS, Published
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
@@ -86,7 +84,7 @@ def marks(case: Case) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize("case", listed(by_a_user=False))
 def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
     if case.measured is None or "matmul" in case.measured:
-        torch_has.skip_without_fp8()  # or the limit on its products is unmeasured, whatever the fault
+        torch_features.skip_without_fp8()  # or the limit on its products is unmeasured, whatever the fault
     check(case, in_process.seen(case, tmp_path))
 
 
@@ -109,7 +107,7 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
 @NEEDS_AMDSMI
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
-    torch_has.skip_without_fp8()  # which a limit requires
+    torch_features.skip_without_fp8()  # which a limit requires
     (tmp_path / "node.yaml").write_text("sku: mi300x\nplatform: oam8\n", encoding="utf-8")
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", whole=True)
     assert closing.exit == 0

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import shipped
-from tabled import content
+from support import shipped
+from support.data_files import content
 
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.simulate.model import rates

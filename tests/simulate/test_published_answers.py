@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku

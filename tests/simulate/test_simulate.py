@@ -15,12 +15,11 @@ from typing import Any
 
 import pynvml
 import pytest
-import shipped
-import torch_has
-from as_user import Ran
-from as_user import pytest as run_pytest
-from probe_device import AtOnce
-from tabled import content, tables
+from support import shipped, torch_features
+from support.as_user import Ran
+from support.as_user import pytest as run_pytest
+from support.data_files import content, tables
+from support.probe_device import AtOnce
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
@@ -326,7 +325,7 @@ def test_a_flipped_bit_is_found_by_the_probe_itself(
     device: Callable[..., SimulatedDevice], what: str, probe: Callable[..., Any], conditions: dict[str, Any]
 ) -> None:
     if conditions.get("dtype") == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     only(device().run(probe, conditions))
     with pytest.raises(WrongResult):
         only(device(f"fault: wrong-result, device: 1, what: {what}").run(probe, conditions))
@@ -392,7 +391,7 @@ def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Cal
 
 @pytest.mark.slow
 def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Callable[..., str]) -> None:
-    torch_has.skip_without_fp8()  # which a limit requires
+    torch_features.skip_without_fp8()  # which a limit requires
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
     assert done.exit == 0
     worth = "(matmul by 4 publishers, host link by 5)"

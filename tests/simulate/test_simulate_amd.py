@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 

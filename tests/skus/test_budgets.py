@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-import packaged_suite
 import pytest
-from shipped import load as shipped
-from tabled import tables
+from support import packaged_suite
+from support.data_files import tables
+from support.shipped import load as shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-from shipped import every as every_sku
+from support import shipped
+from support.shipped import every as every_sku
 
 from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tabled import content, tables
+from support.data_files import content, tables
 
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report

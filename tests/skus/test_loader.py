@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from shipped import every as every_sku
-from tabled import content, tables
+from support.data_files import content, tables
+from support.shipped import every as every_sku
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import DeclaredBy, Sku

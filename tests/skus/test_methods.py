@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tabled import content
+from support.data_files import content
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.sku import Basis, Sku

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import pages
 import pytest
+from support import pages
 
 from pytest_accel.cli import main
 from pytest_accel.core.floor import floor_in_force

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import packing_list

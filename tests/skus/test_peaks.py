@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from made_sku import HGX8, SINGLE, made
-from tabled import tables
+from support.data_files import tables
+from support.made_sku import HGX8, SINGLE, made
 
 from pytest_accel.core.sku import Datasheet, Platform
 from pytest_accel.skus.peaks import peak, why_not_applicable

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement

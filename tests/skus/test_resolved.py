@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -14,7 +13,7 @@ from pytest_accel.run.record import sku_entry
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import implied, loader, requirements, resolved
 
-OWN = tabled.content("skus/agreed.yaml")
+OWN = data_files.content("skus/agreed.yaml")
 
 
 def text_of(name: str) -> str:

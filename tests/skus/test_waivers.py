@@ -7,9 +7,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
-from tabled import content, tables
+from support import as_user
+from support.data_files import content, tables
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.run import Against, Circumstances

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import chromium
 import pytest
-import report_record
-from report_record import record, saved
+from support import report_record
+from support.report_record import record, saved
 
 from pytest_accel.run.record import read
 from pytest_accel.views.html import page

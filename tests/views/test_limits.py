@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status

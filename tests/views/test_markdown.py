@@ -7,7 +7,7 @@ import re
 
 import pytest
 from markdown_it import MarkdownIt
-from report_record import HOSTILE
+from support.report_record import HOSTILE
 
 from pytest_accel.core.printable import printable
 from pytest_accel.views.markdown import escaped

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tabled import tables
+from support.data_files import tables
 
 import pytest_accel
 from pytest_accel.views import exports

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shipped import every, load
+from support.shipped import every, load
 
 from pytest_accel.cli.main import main
 from pytest_accel.skus import loader

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import shipped
-from worded import worded
+from support import shipped
+from support.reasons import worded
 
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak

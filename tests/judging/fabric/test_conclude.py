@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simulated, transport
-from judged_tables import tabled
+from support.fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simulated, transport
+from support.judged_tables import tabled
 
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report

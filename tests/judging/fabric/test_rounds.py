@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
-import fabrics
 import pytest
-from fabrics import cluster, ended, fabric, fault, kinds, simulated, transport
+from support import fabrics
+from support.fabrics import cluster, ended, fabric, fault, kinds, simulated, transport
 
 from pytest_accel.core.fabric import Fabric, Report
 from pytest_accel.judging.fabric.rounds import next_round

@@ -1,6 +1,6 @@
 """A session on a GPU cannot fail for silly reasons: what it lacks, and what breaks in it, costs that and no more.
 
-The steps are programs of a line in the places of the real ones; tests/test_benchmarks.py runs those.
+The steps are programs of a line in the places of the real ones; tests/repository/test_benchmarks.py runs those.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import packaged_suite
 import psutil
 import pytest
-import shipped
+from support import packaged_suite, shipped
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import declaration_for
@@ -28,7 +27,7 @@ from pytest_accel.skus import loader
 from pytest_accel.skus.budgets import budget
 from pytest_accel.skus.peaks import why_not_applicable
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import compare  # noqa: E402  programs, not a package

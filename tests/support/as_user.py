@@ -20,8 +20,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import raw_record
-import real_devices
+from support import raw_record, real_devices
 
 BIN = Path(sys.executable).parent
 CLOSING = re.compile(r"^(?:ACCEPTED|HELD|REJECTED|NOT JUDGED|BROKEN|INTERRUPTED|SIMULATED)\b.*$", re.MULTILINE)
@@ -40,7 +39,7 @@ UNMEASURED = {
 """Options of runs that lock no device of this machine."""
 SECONDS = 240.0
 """How long one run may take on a slow machine."""
-STUB_TORCH = {"PYTHONPATH": str(Path(__file__).parent / "stub_torch")}
+STUB_TORCH = {"PYTHONPATH": str(Path(__file__).parents[1] / "stub_torch")}
 """The environment of a run that has a stub in torch's place, which starts at once and computes nothing."""
 
 HEAD = """

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accepted_nodes import SKU, save_whole
-from known_good_nodes import closed, record
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
 from pytest_accel.run import signature
 from pytest_accel.run.record import FILE
+from support.accepted_nodes import SKU, save_whole
+from support.known_good_nodes import closed, record
 
 needs_openssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
 

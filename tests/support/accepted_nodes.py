@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import shipped
-from known_good_nodes import closed, not_applicable, record, save
-
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances, Run
@@ -18,6 +15,8 @@ from pytest_accel.core.sku import Limit
 from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.record import TELEMETRY, write
 from pytest_accel.run.terms import Terms
+from support import shipped
+from support.known_good_nodes import closed, not_applicable, record, save
 
 SKU = shipped.load("h100-sxm")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_device import AtOnce, Instead
+from support.probe_device import AtOnce, Instead
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

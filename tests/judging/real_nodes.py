@@ -24,7 +24,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted, refuse_divided, sku_of
 from pytest_accel.skus import requirements
 
-FOLDER = Path(__file__).parent / "real" / "inventories"
+FOLDER = Path(__file__).parents[1] / "real" / "inventories"
 
 
 @dataclass

@@ -9,15 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import as_user
 import fuzz_readers
 import pytest
-import tabled
+from support import as_user, data_files
 
 from pytest_accel.run import telemetry_file
 from pytest_accel.skus import loader
 
-CASES: dict[str, int] = tabled.tables("fuzz/cases")["cases"]
+CASES: dict[str, int] = data_files.tables("fuzz/cases")["cases"]
 MIB = 300
 
 
@@ -27,11 +26,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
     shipped = {path.name: path.read_text() for path in sorted(loader.SHIPPED.glob("*.yaml"))[::9]}
     kinds: dict[str, dict[str, str]] = {
-        "thresholds": {"own.yaml": tabled.content("fuzz/own.yaml"), **shipped},
-        "waivers": {"waivers.yaml": tabled.content("fuzz/waivers.yaml")},
-        "node": {"node.yaml": tabled.content("fuzz/node.yaml")},
+        "thresholds": {"own.yaml": data_files.content("fuzz/own.yaml"), **shipped},
+        "waivers": {"waivers.yaml": data_files.content("fuzz/waivers.yaml")},
+        "node": {"node.yaml": data_files.content("fuzz/node.yaml")},
         "record": {"record.json": _record(folder)},
-        "delivery": {"delivery.csv": tabled.content("fuzz/delivery.csv")},
+        "delivery": {"delivery.csv": data_files.content("fuzz/delivery.csv")},
         "summary": {"summary.json": (folder / "out/summary.json").read_text()},
         "telemetry": {"telemetry.jsonl": "\n".join(_readings(folder / "out/telemetry.jsonl.gz"))},
     }

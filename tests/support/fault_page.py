@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import shipped
 import yaml
-from fault_case import Case, Seen
-from fault_cases import BY_A_USER, CASES, ELSEWHERE
-from tabled import content
 
 from pytest_accel.simulate.faults import FAULTS
 from pytest_accel.skus import requirements
+from support import shipped
+from support.data_files import content
+from support.fault_case import Case, Seen
+from support.fault_cases import BY_A_USER, CASES, ELSEWHERE
 
 Key = tuple[str, str, str]
 Caught = Mapping[Key, Sequence[str]]
@@ -30,7 +30,7 @@ class Published(NamedTuple):
     entries: list[tuple[str, str, list[str] | str]]
 
 
-_LISTS: Any = yaml.safe_load((Path(__file__).parent / "real/fault_lists.yaml").read_text(encoding="utf-8"))
+_LISTS: Any = yaml.safe_load((Path(__file__).parents[1] / "real/fault_lists.yaml").read_text(encoding="utf-8"))
 LISTS = [Published(**each) for each in _LISTS]
 VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
 HOW = ("in process", "facts alone", "pytest")

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheels import CHECKOUT, build, environment, only, run
+from support.wheels import CHECKOUT, build, environment, only, run
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def content(name: str) -> str:

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 import pytest_accel
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 WORKFLOW = CHECKOUT / ".github/workflows/ci.yml"
 HOME = "https://github.com/pytest-accel/pytest-accel"
 RAW = "https://raw.githubusercontent.com/pytest-accel/pytest-accel"

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tabled import content
-
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.structured import structure
+from support.data_files import content
 
 RATE = 100
 """Mbit/s of a healthy link, which two busy cores carry for all nodes at once."""

@@ -10,7 +10,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 NOT_SOURCE = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "__pycache__", ".*_cache")
 
 

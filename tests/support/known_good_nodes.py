@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import shipped
-from worded import worded
-
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Status, Verdict
@@ -18,6 +15,8 @@ from pytest_accel.judging.closing.line import close
 from pytest_accel.probes.declare import declarations
 from pytest_accel.run.record import FILE, finding_entries, write
 from pytest_accel.skus.methods import method_of
+from support import shipped
+from support.reasons import worded
 
 DEVICES = 8
 CENTRES = {

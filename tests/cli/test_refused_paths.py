@@ -7,13 +7,12 @@ import os
 import subprocess
 from pathlib import Path
 
-import as_user
-import fleet_nights
 import pytest
-import stale_share
+import stale_nfs
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import sampled_from
-from tabled import tables
+from support import as_user, fleet_nights
+from support.data_files import tables
 
 from pytest_accel.cli.main import main
 
@@ -45,10 +44,10 @@ def test_whatever_the_system_refuses_is_told_in_a_sentence(
     words: str, number: int, record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stale_share.install(patch.setattr, number)
-        assert main(words.format(path=f"{stale_share.PREFIX}/n", record=record).split()) == 4
+        stale_nfs.install(patch.setattr, number)
+        assert main(words.format(path=f"{stale_nfs.PREFIX}/n", record=record).split()) == 4
     last = capsys.readouterr().err.splitlines()[-1]
-    assert f"{stale_share.PREFIX}/n" in last
+    assert f"{stale_nfs.PREFIX}/n" in last
     assert last.endswith(os.strerror(number))
 
 
@@ -64,21 +63,21 @@ def test_a_name_that_no_file_can_have_is_told_in_a_sentence(
 
 def test_the_process_of_a_command_ends_so_too(tmp_path: Path) -> None:
     """Python itself ends with 1, which is a rejected node, where a handler of errors fails."""
-    line = [str(as_user.BIN / "pytest-accel"), "fleet", "report", f"{stale_share.PREFIX}/nights"]
-    env = as_user.environment(stale_share.environment(tmp_path))
+    line = [str(as_user.BIN / "pytest-accel"), "fleet", "report", f"{stale_nfs.PREFIX}/nights"]
+    env = as_user.environment(stale_nfs.environment(tmp_path))
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
     assert done.returncode == 4
-    assert done.stderr == f"{stale_share.PREFIX}/nights/fleet.json: cannot be used: Stale file handle\n"
+    assert done.stderr == f"{stale_nfs.PREFIX}/nights/fleet.json: cannot be used: Stale file handle\n"
 
 
 @pytest.mark.parametrize(
     ("words", "path"),
-    [*((words, f"{stale_share.PREFIX}/n") for words in OPTIONS), *((words, LONG) for words in OPTIONS[:4])],
+    [*((words, f"{stale_nfs.PREFIX}/n") for words in OPTIONS), *((words, LONG) for words in OPTIONS[:4])],
 )
 def test_pytest_refuses_such_a_path_of_an_option(tmp_path: Path, words: str, path: str) -> None:
     simulated = [] if "--accel-sku" in words else ["--accel-simulate=h100-sxm"]
     options = [*simulated, "--accel-level=long", *words.format(path=path).split()]
-    ran = as_user.pytest(tmp_path, *options, sku=None, paths=(), env=stale_share.environment(tmp_path), refused=True)
+    ran = as_user.pytest(tmp_path, *options, sku=None, paths=(), env=stale_nfs.environment(tmp_path), refused=True)
     assert ran.exit == 4
     assert "INTERNALERROR" not in ran.out
     (said,) = [each for each in ran.out.splitlines() if each.startswith("ERROR: ")]
@@ -87,8 +86,8 @@ def test_pytest_refuses_such_a_path_of_an_option(tmp_path: Path, words: str, pat
 
 def test_a_path_of_health_is_no_reason_not_to_look_at_the_node(tmp_path: Path) -> None:
     """Every node asks the same share every few minutes, and a server that is down must not drain them all."""
-    words = ["health", "--simulate=h100-sxm", f"--record={stale_share.PREFIX}/n", "--timeout=60s"]
-    env = as_user.environment(stale_share.environment(tmp_path))
+    words = ["health", "--simulate=h100-sxm", f"--record={stale_nfs.PREFIX}/n", "--timeout=60s"]
+    env = as_user.environment(stale_nfs.environment(tmp_path))
     line = [str(as_user.BIN / "pytest-accel"), *words]
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=as_user.SECONDS, check=False)
     told = (done.returncode, done.stdout)

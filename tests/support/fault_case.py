@@ -6,7 +6,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SKUS = Path(__file__).parent / "data/fault-skus"
+SKUS = Path(__file__).parents[1] / "data/fault-skus"
 """Threshold files of a user's own: small nodes, since two and four devices show all that eight do. Their limits on
 rates are of a method of our own: what others published is no limit."""
 TIME = "soak: 15, stream.copy: 1, stream.read: 1, peer_copy.both: 10, collective: 1"

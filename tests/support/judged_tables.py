@@ -54,7 +54,7 @@ _Loader.add_implicit_resolver("!Status", re.compile(f"({'|'.join(Status.__member
 @cache
 def tables(file: str) -> dict[str, Any]:
     """Return the tables of a file below tests."""
-    return dict(yaml.load((Path(__file__).parent / file).read_text(encoding="utf-8"), _Loader))  # noqa: S506  a SafeLoader
+    return dict(yaml.load((Path(__file__).parents[1] / file).read_text(encoding="utf-8"), _Loader))  # noqa: S506  a SafeLoader
 
 
 def tabled(columns: str, file: str) -> Callable[[Test], Test]:

@@ -21,7 +21,7 @@ from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop, slowest_window
 from pytest_accel.skus import loader
 
-FOLDER = Path(__file__).parent / "real" / "series"
+FOLDER = Path(__file__).parents[1] / "real" / "series"
 GFLOP = 1099.51
 GPU = Device("GPU-0", 0, "nvidia", "any")
 FILLING = 0.03

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 # The interpreter below every environment, which has no torch where ours came from constraints.txt.

@@ -31,7 +31,7 @@ def install(put: Callable[[Any, str, Any], None] = setattr, number: int = errno.
 
 def environment(folder: Path) -> dict[str, str]:
     """The environment of a process in which it is installed; `folder` gets a sitecustomize.py."""
-    lines = f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\nimport stale_share\nstale_share.install()\n"
+    lines = f"import sys\nsys.path.append({str(Path(__file__).parent)!r})\nimport stale_nfs\nstale_nfs.install()\n"
     (folder / "sitecustomize.py").write_text(lines)
     return {"PYTHONPATH": str(folder)}
 

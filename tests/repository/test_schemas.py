@@ -9,11 +9,11 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
 from jsonschema import Draft202012Validator
-from tabled import content, tables
-from worded import worded
+from support import as_user
+from support.data_files import content, tables
+from support.reasons import worded
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import yaml_nodes
@@ -26,7 +26,7 @@ from pytest_accel.run import record
 from pytest_accel.run.record import BadRecord, write
 from pytest_accel.skus import loader
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 sys.path.insert(0, str(CHECKOUT / "scripts"))
 
 import schemas  # noqa: E402  a program, not a package

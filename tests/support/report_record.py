@@ -8,9 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tabled import tables
-from worded import worded
-
 from pytest_accel.core import untrusted
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import Gauge
@@ -19,6 +16,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict, Waiver
 from pytest_accel.run.record import FILE, TELEMETRY, write
+from support.data_files import tables
+from support.reasons import worded
 
 _PARTS = tables("report-record")
 BEGAN = 1_795_461_200.0

@@ -21,10 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pynvml
 import pytest
-from fault_case import Case, Seen
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import NODE, Device
@@ -45,6 +43,8 @@ from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
 from pytest_accel.simulate.sensor import machine
+from support import as_user
+from support.fault_case import Case, Seen
 
 FAST = 1e5
 """Simulated seconds in a real one."""

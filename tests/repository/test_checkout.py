@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import as_user
 import pytest
 import small_wheels
+from support import as_user
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 ACCEPT = CHECKOUT / "scripts" / "accept.sh"
 NOISY = """
 import warnings

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tabled import content
+from support.data_files import content
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run, RunInfo
@@ -24,7 +24,7 @@ from pytest_accel.skus import loader
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 TINY = ("--seconds", "0.05", "--side", "64", "--mib", "1")

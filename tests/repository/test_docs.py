@@ -11,11 +11,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
-import as_user
-import pages
 import pytest
-import wheels
 import yaml
+from support import as_user, pages, wheels
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
@@ -29,7 +27,7 @@ from pytest_accel.probes.declare import declarations
 from pytest_accel.skus import schema
 from pytest_accel.skus.waivers import waivable
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
 PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted(

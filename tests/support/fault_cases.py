@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from fault_case import Case
 
-_FILE = Path(__file__).parent / "data/fault-cases.yaml"
+from support.fault_case import Case
+
+_FILE = Path(__file__).parents[1] / "data/fault-cases.yaml"
 _READ: dict[str, list[Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
 
 

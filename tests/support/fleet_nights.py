@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import known_good_nodes
-
 from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.like_devices import value_of
+from support import known_good_nodes
 
 LIMITS = {name: Limit(name, unit, floor=0.8 * centre) for name, (unit, centre, *_) in known_good_nodes.CENTRES.items()}
 

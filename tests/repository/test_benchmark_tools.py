@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import bench  # noqa: E402  programs, not a package
@@ -20,7 +20,7 @@ import verify  # noqa: E402
 
 def printed(name: str) -> str:
     """Return what a tool printed: tests/real/peers, with the sources."""
-    return (Path(__file__).parent / "real" / "peers" / name).read_bytes().decode()
+    return (Path(__file__).parents[1] / "real" / "peers" / name).read_bytes().decode()
 
 
 def test_nvbandwidth_is_read_of_one_device() -> None:
