@@ -23,12 +23,10 @@ shift
 TYPED="${TYPED:-$typed}" scripts/env.sh dev
 unset TYPED
 
-# strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
-# benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error. worksteal: a process gets the tests of
-# a file in a row, so that what they share is made once. Bytecode is kept even where the environment says not to: pytest
-# takes ten seconds to compile our tests.
+# worksteal: a process gets the tests of a file in a row, so that what they share is made once. Bytecode is kept even where
+# the environment says not to: pytest takes ten seconds to compile our tests.
 unset PYTHONDONTWRITEBYTECODE
-call() { "${VENV:-.venv-dev}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
+call() { "${VENV:-.venv-dev}/bin/pytest" "$@"; } # with the settings of tests/pytest.ini
 
 if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
     for torch in ${CUDA_TORCH:-2.13.0}; do

@@ -1,4 +1,4 @@
-"""Settings of our own tests: `scripts/test.sh` selects by these markers."""
+"""What our own tests have in common; their settings are in tests/pytest.ini."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from pytest_accel.run.options import is_acceptance_run
 
 pytest_plugins = ["pytester"]
 
-MARKERS = (
-    "slow: full products, builds, end-to-end cases (make test-slow)",
-    "devices: measures this machine's own processors, so it runs serially",
-    "nightly: more of what other tests show (make test-nightly)",
-    "cuda_build: torch's CUDA build over a stand-in for CUDA's runtime (make test-cuda)",
-)
-
+SETTINGS = Path(__file__).with_name("pytest.ini")
 PROGRAMS = (
     *("as", "awk", "basename", "bash", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "expr", "find"),
     *("g++", "git", "grep", "gzip", "head", "id", "kill", "ld", "ln", "ls", "make", "mkdir", "mkfifo", "mktemp"),
@@ -42,15 +36,18 @@ OF_A_JOB = ("CUDA_", "HIP_", "ROCR_", "NCCL_", "SLURM")
 FOLDER = pytest.StashKey[str]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and turn warnings into errors.
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Begin again with tests/pytest.ini where pytest chose pyproject.toml, as for `pytest` without a path."""
+    if config.inipath == SETTINGS or config.option.inifilename or is_acceptance_run(config.option):
+        return None
+    paths = config.args if config.args_source is pytest.Config.ArgsSource.TESTPATHS else []
+    return pytest.main(["-c", str(SETTINGS), *config.invocation_params.args, *paths])
 
-    pytest reads this file in an acceptance run from the checkout too; a warning there is not an error.
-    """
-    for marker in MARKERS:
-        config.addinivalue_line("markers", marker)
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of programs; pytest reads this file in an acceptance run from the checkout too."""
     if not is_acceptance_run(config.option):
-        config.addinivalue_line("filterwarnings", "error")
         folder = tempfile.TemporaryDirectory(prefix="programs-")
         config.add_cleanup(folder.cleanup)
         config.stash[FOLDER] = folder.name
