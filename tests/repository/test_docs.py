@@ -33,7 +33,7 @@ PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted(
     page for folder in (".", "docs", "benchmarks", "thresholds") for page in (CHECKOUT / folder).glob("*.md")
 )
-EXTENDING = DOCS / "extending.md"  # a probe in a checkout; drivers/test_how_to_driver.py follows the other chapter
+EXTENDING = DOCS / "extending.md"  # a probe in a checkout; drivers/test_third_party_driver.py follows the other chapter
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
 """Pages with commands that a reader is told to type."""
 ELSEWHERE = [page for page in FOLLOWED if page != EXTENDING]

@@ -20,7 +20,7 @@ from pytest_accel.core import closing_file
 from pytest_accel.plugin import exit_status
 from pytest_accel.run.options import time_limit
 
-TABLES = data_files.tables("plugin/exits")
+TABLES = data_files.tables("plugin/exit_statuses")
 
 HEALTHY = "{sku: h100-sxm, platform: single}"
 SICK = "{sku: h100-sxm, platform: single, faults: [{fault: wrong-product, device: 0}]}"

@@ -37,7 +37,7 @@ def test_the_units_that_the_device_has_count() -> None:
     assert found["share"] == pytest.approx(0.942 * 304 / 228, abs=1e-3)
 
 
-@tabled("changes, sheet, telemetry", "data/judging/efficiency.yaml")
+@tabled("changes, sheet, telemetry", "data/judging/evidence.yaml")
 def test_nothing_is_said_of_what_is_not_known(changes: Any, sheet: str, telemetry: Any) -> None:
     found: Datasheet = shipped.load(sheet).datasheet
     assert of_clock(replace(measured(708), **changes), found, GPU, telemetry) is None

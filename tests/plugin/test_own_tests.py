@@ -9,7 +9,7 @@ import pytest
 from support import as_user, data_files
 from support.as_user import Ran, write
 
-TABLES = data_files.tables("plugin/beside_the_suite")
+TABLES = data_files.tables("plugin/own_tests")
 
 SIMULATE = ("--accel-simulate=h100-sxm", "--accel-level=quick", "--accel-baseline=none")
 LIMIT = """

@@ -14,7 +14,7 @@ from support.as_user import write
 from pytest_accel.core.messages import Message
 from pytest_accel.run.processes.supervisor import Child, listen
 
-TABLES = data_files.tables("plugin/doors")
+TABLES = data_files.tables("plugin/collection")
 
 QUICK = ("--accel-sku=cpu", "--accel-level=quick")
 LIST_PROCESSES = """

@@ -11,7 +11,7 @@ import pytest
 from support import as_user, data_files
 from support.as_user import Ran, write
 
-TABLES = data_files.tables("plugin/hooks_of_ours")
+TABLES = data_files.tables("plugin/hookspecs")
 
 INI = "[pytest]\nstrict = true\naccel_sku = h100-sxm\naccel_platform = hgx8\naccel_level = quick\n"
 CONFTEST = """
