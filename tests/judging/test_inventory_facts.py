@@ -18,6 +18,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
+from pytest_accel.drivers.vendors.nvidia import power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import judged_by
 from pytest_accel.judging.facts.inventory import NO_LIMIT, Discovery, facts, read
@@ -172,8 +173,11 @@ def test_a_driver_without_application_clocks_still_states_what_holds_the_clock()
 
 
 @pytest.mark.parametrize(("after", "expected"), [(0x01, Status.PASS), (0x08, Status.FAIL), (0x48, Status.FAIL)])
-def test_a_slowdown_while_the_clock_changes_is_looked_at_again(after: int, expected: Status) -> None:
+def test_a_slowdown_while_the_clock_changes_is_looked_at_again(
+    after: int, expected: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A healthy device may show it for a moment, as when discovery wakes it up."""
+    monkeypatch.setattr(power, "CLOCK_CHANGES_S", 0.01)
     seen = iter([0x08])
 
     def reasons(_handle: Any, answer: Any) -> int:

@@ -180,9 +180,15 @@ def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--collect-only", "--setup-plan", "--version", "--help", "--markers", "--cache-show"]
+    ("option", "where"),
+    [
+        pytest.param(option, where, marks=[pytest.mark.slow] * ((place % 2 == 0) == (where == "ini")))
+        for place, option in enumerate(
+            ("--collect-only", "--setup-plan", "--version", "--help", "--markers", "--cache-show")
+        )
+        for where in ("ini", "environment")
+    ],
 )
-@pytest.mark.parametrize("where", ["ini", "environment"])
 def test_a_configuration_that_measures_nothing_is_not_green(tmp_path: Path, option: str, where: str) -> None:
     """A nightly run would pass for ever."""
     if where == "ini":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -71,10 +72,17 @@ def test_what_a_run_prints_and_where_other_tools_show_it(ran: Ran) -> None:
     assert line.startswith("::error title=REJECTED::SIMULATED REJECTED node: inventory.count 8")
 
 
+FAILS = ("raise KeyError('x')", "pytest.fail('x')", "pytest.skip('x')", "raise SystemExit('x')")
+QUICK = (("closing", FAILS[0]), ("verdict", FAILS[3]))
+
+
 @pytest.mark.parametrize(
-    "does", ["raise KeyError('x')", "pytest.fail('x')", "pytest.skip('x')", "raise SystemExit('x')"]
+    ("hook", "does"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
+        for case in itertools.product(("closing", "verdict"), FAILS)
+    ],
 )
-@pytest.mark.parametrize("hook", ["closing", "verdict"])
 def test_a_hook_that_fails_breaks_the_run(tmp_path: Path, hook: str, does: str) -> None:
     """It neither accepts nor rejects, also where the packaged suite gives the verdicts."""
     write(tmp_path, conftest=f"import pytest\ndef pytest_accel_{hook}():\n    {does}\n")

@@ -95,6 +95,7 @@ def test_a_mistake_is_told_once_with_the_line_of_the_users_file(tmp_path: Path) 
     assert set(shown) == {"test_mine.py"}, "no frame of ours"
 
 
+@pytest.mark.slow
 def test_an_error_is_told_once_whatever_number_stands_in_it(tmp_path: Path) -> None:
     write(tmp_path, test_mine=ALIKE)
     ran = simulated(tmp_path, paths=("test_mine.py",))
@@ -121,7 +122,7 @@ def test_an_assertion_that_fails_alike_is_told_once_with_all_devices(tmp_path: P
     assert "which is not a verdict on the hardware (and 15 more)" in ran.closing
 
 
-@pytest.mark.parametrize("kept", ["failed", "broken"])
+@pytest.mark.parametrize("kept", ["failed", pytest.param("broken", marks=pytest.mark.slow)])
 def test_a_test_that_is_rerun_fails_once(tmp_path: Path, kept: str) -> None:
     error = "assert accel_devices == []" if kept == "failed" else "raise RuntimeError"
     write(tmp_path, test_mine=f"def test_flaky(accel_devices):\n    {error}\n")
@@ -135,7 +136,13 @@ def test_a_test_that_is_rerun_fails_once(tmp_path: Path, kept: str) -> None:
 FACT_ONLY = ("-k", "inventory_node")
 
 
-@pytest.mark.parametrize("look", [FACT_ONLY, ("--collect-only", *FACT_ONLY)], ids=["run", "plan"])
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(FACT_ONLY, marks=pytest.mark.slow, id="run"),
+        pytest.param(("--collect-only", *FACT_ONLY), id="plan"),
+    ],
+)
 def test_tests_of_the_folder_that_are_not_run_are_said(tmp_path: Path, look: tuple[str, ...]) -> None:
     """No module is imported for it, and plain tests are not meant."""
     (tmp_path / "tests/deep").mkdir(parents=True)

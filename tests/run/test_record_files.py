@@ -89,8 +89,15 @@ def filled(place: Path, by: Path) -> None:
             (place / "new").replace(place / path.name)
 
 
-@pytest.mark.parametrize("first", ["signed", "forged"])
-@pytest.mark.parametrize("by_link", [True, False])
+@pytest.mark.parametrize(
+    ("first", "by_link"),
+    [
+        ("signed", True),
+        ("forged", False),
+        pytest.param("signed", False, marks=pytest.mark.slow),
+        pytest.param("forged", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_folder_that_is_exchanged_at_any_read_is_not_proven_accepted(
     first: str, by_link: bool, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +114,7 @@ def test_a_folder_that_is_exchanged_at_any_read_is_not_proven_accepted(
     assert first != "signed" or status == 1, "of which nothing is exchanged any more"
 
 
-@pytest.mark.parametrize("first", ["signed", "forged"])
+@pytest.mark.parametrize("first", ["signed", pytest.param("forged", marks=pytest.mark.slow)])
 def test_a_delivery_whose_folder_is_exchanged_at_any_read_is_not_accepted(
     first: str, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -160,7 +160,10 @@ def pytest_runtest_teardown(item):
 """
 
 
-@pytest.mark.parametrize("plugin", [LICENCE, ALARM], ids=["a fixture asserts", "a timeout"])
+@pytest.mark.parametrize(
+    "plugin",
+    [pytest.param(LICENCE, id="a fixture asserts"), pytest.param(ALARM, id="a timeout", marks=pytest.mark.slow)],
+)
 def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, theirs=plugin)
     ran = simulated(tmp_path, "-p", "theirs", "-k", "inventory or bf16 and test_matmul and gpu0 and not best")

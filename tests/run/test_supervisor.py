@@ -180,9 +180,12 @@ def test_a_problem_of_no_known_kind_rejects_no_driver() -> None:
         assert "the sensor reported a trouble of no known kind" in trouble.reason
 
 
-def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(start: Start) -> None:
+def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 0.2)
     call = WorkerCall(start("receive()\nos.kill(os.getpid(), signal.SIGSTOP)"), {"event": "call"})
-    conduct([call], patience=1.0)
+    conduct([call], patience=0.5)
     assert call.trouble
     assert (call.trouble.event, call.trouble.kind, bool(call.silent_between)) == ("", "external", True)
     assert "it was stopped by a signal or a debugger" in call.trouble.reason
@@ -209,12 +212,12 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
     found = 'receive()\nsend("result", **result)\nsend("done")\ninput()'
     calls = called(start, found, "receive()\ntime.sleep(1000)")
-    conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
+    conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 1.0))
     assert calls[0].results
     assert calls[0].trouble is None
     assert calls[1].trouble
     assert calls[1].trouble.kind == "need"
-    assert calls[1].trouble.reason == "stopped at the time limit of 14 s for the run"
+    assert calls[1].trouble.reason == "stopped at the time limit of 13 s for the run"
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
@@ -299,7 +302,7 @@ def test_in_turn(start: Start) -> None:
     What they check, they check when the last was measured.
     """
     began = time.time()
-    steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
+    steps = [STEPS.format(pause=0), STEPS.format(pause=0.4), "sys.exit(1)", STEPS.format(pause=0)]
     calls = called(start, *steps)
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
@@ -307,7 +310,7 @@ def test_in_turn(start: Start) -> None:
     done = [call.results[0]["at"] for call in alive]
 
     assert len(alive) == 3
-    assert begun[0] >= began + 1
+    assert begun[0] >= began + 0.4
     assert begun[1] - begun[0] >= 0.1, "it waits until the one before it has settled"
     assert begun[2] - begun[1] >= 0.1
     assert min(done) >= max(begun)
@@ -617,6 +620,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[D
     assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 
 
+@pytest.mark.slow
 def test_nothing_is_left(pool: WorkerPool, devices: list[Device]) -> None:
     """After `stop` neither a process nor a meeting place of ranks remains."""
     ask(pool, "adds", "together", devices)

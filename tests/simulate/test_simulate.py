@@ -313,9 +313,16 @@ def test_single_calls_take_the_time_of_the_model_too(device: Callable[..., Simul
     ("what", "probe", "conditions"),
     [
         ("matmul", probes.matmul, ASKED),
-        ("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}),
-        ("matmul", probes.matmul_mamf, {"dtype": "bf16", "shapes": {"bf16": [2048, 2048, 13312]}}),
-        ("matmul", probes.matmul_mamf, {"dtype": "fp8", "shapes": {"fp8": [2048, 2048, 13312]}}),
+        pytest.param("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}, marks=pytest.mark.slow),
+        *(
+            pytest.param(
+                "matmul",
+                probes.matmul_mamf,
+                {"dtype": dtype, "shapes": {dtype: [2048, 2048, 13312]}},
+                marks=pytest.mark.slow,
+            )
+            for dtype in ("bf16", "fp8")
+        ),
         ("matmul", probes.matmul, {**ASKED, "dtype": "int8"}),
         ("copy", probes.stream, {"op": "copy", "mib": 4096}),
         ("copy", probes.host_copy, {"direction": "both", "mib": 256}),
