@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from support import as_user
 from support.fabrics import ended, transport
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
@@ -398,7 +399,7 @@ def test_a_run_that_is_cancelled_submits_no_more_jobs(slurm: Slurm) -> None:
     assert slurm.start()[0] == 0, "the run can be taken up again"
 
 
-@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+@each_row("minutes", ["0", "-1", "nan", "inf", "soon"])
 def test_a_wrong_timeout_is_refused(minutes: str) -> None:
     with pytest.raises(SystemExit, match="4"):
         main(["fleet", "run", "--sku=cpu", f"--timeout={minutes}"])

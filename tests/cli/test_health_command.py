@@ -16,6 +16,7 @@ from typing import Any
 import pynvml
 import pytest
 from support import as_user, data_files, host_tree, in_process
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers import Hint, kernel_log
@@ -251,7 +252,7 @@ Result = tuple[str, str, float, str]
 """The folder of a run's result, its word, the hours since it began, and its host."""
 
 
-@pytest.mark.parametrize(("results", "asked", "counts"), TABLES["results"])
+@each_row(("results", "asked", "counts"), TABLES["results"])
 def test_the_result_that_counts_is_the_newest_that_says_something_of_this_node(
     results: list[Result], asked: str, counts: str | None, tmp_path: Path
 ) -> None:

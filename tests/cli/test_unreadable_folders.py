@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import as_user, fleet_nights
+from support.rows import each_row
 
 CAPABILITIES = "-dac_override,-dac_read_search"
 OBEYING = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITIES}"] if os.geteuid() == 0 else []
@@ -57,7 +58,7 @@ def test_a_delivery_names_the_folder_that_it_could_not_enter(tmp_path: Path, clo
     assert status == 6
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         "fleet status closed",

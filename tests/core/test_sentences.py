@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.data_files import content
+from support.rows import each_row
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
@@ -76,7 +77,7 @@ def test_every_note_of_the_code_has_its_words() -> None:
 BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7, at_clock=True, status=Status.FAIL))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verdict", "first", "further"),
     [
         (SHORT.because(reasons.Compared("floor", 0.93, "a", 2970.0), reasons.Cause("heat", 0.1, 2990.0, "all")),
@@ -122,7 +123,7 @@ def test_reasons_go_through_json() -> None:
     assert structured.structure(Verdict, json.loads(json.dumps(raw))) == verdict
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "says"),
     [
         ({"kind": "bribed"}, r"reasons\[0\]\.kind is \"bribed\", not one of"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core.stats import (
     LOOKS,
@@ -25,7 +26,7 @@ from pytest_accel.core.stats import (
 ROWS = tables("core/quantiles")
 
 
-@pytest.mark.parametrize(("confidence", "freedom", "quantile"), ROWS["t"])
+@each_row(("confidence", "freedom", "quantile"), ROWS["t"])
 def test_quantiles_are_those_of_the_table(confidence: float, freedom: float, quantile: float) -> None:
     assert student_t(confidence, freedom) == pytest.approx(quantile, rel=1e-3)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
@@ -118,9 +119,7 @@ def test_the_violation_status_stands_in_for_the_metrics() -> None:
     assert reading["clock_mhz"] == 132, "from the clock itself"
 
 
-@pytest.mark.parametrize(
-    ("bit", "cause"), [(0, "sw_power_cap_s"), (36, "sw_thermal_s"), (38, "hw_thermal_s"), (47, "hw_thermal_s")]
-)
+@each_row(("bit", "cause"), [(0, "sw_power_cap_s"), (36, "sw_thermal_s"), (38, "hw_thermal_s"), (47, "hw_thermal_s")])
 def test_a_part_without_accumulators_is_sampled(bit: int, cause: ReasonName) -> None:
     gpu = mi300x(amdsmi_get_violation_status=None)
     driver = opened(gpu)

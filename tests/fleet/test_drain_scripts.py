@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support import as_user, data_files
 from support.pages import blocks
+from support.rows import each_row
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 NIGHTLY = DOCS / "nightly"
@@ -44,7 +45,7 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("run", "drains"), ENDINGS)
+@each_row(("run", "drains"), ENDINGS)
 def test_the_prolog_fails_for_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
     pytest_here = program(tmp_path / "pytest", run)
     text = script("running.md", "mktemp").replace("/opt/accel/bin/pytest", str(pytest_here))
@@ -52,7 +53,7 @@ def test_the_prolog_fails_for_a_rejected_node_alone(run: str, drains: bool, tmp_
     assert list(tmp_path.iterdir()) == [pytest_here], "a temporary file was left behind"
 
 
-@pytest.mark.parametrize(("run", "drains"), ENDINGS)
+@each_row(("run", "drains"), ENDINGS)
 def test_the_nightly_script_drains_a_rejected_node_alone(run: str, drains: bool, tmp_path: Path) -> None:
     drained = tmp_path / "drained"
     ended(
@@ -99,7 +100,7 @@ def nodes_of(shown: str, drained: int, since: str, of: int = 100) -> str:
     return "\n".join(US.join((name, state, "(null)", "all*", at, reason)) for name, state, reason, at in rows)
 
 
-@pytest.mark.parametrize(("line", "shown", "drained", "hours", "drains"), data_files.tables("fleet/health-drains"))
+@each_row(("line", "shown", "drained", "hours", "drains"), data_files.tables("fleet/health-drains"))
 def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_brake(
     line: str, shown: str, drained: int, hours: int, drains: bool, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.report_record import HOSTILE
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured
@@ -44,7 +45,7 @@ def one_of_each() -> list[NodeResult]:
     return [*found[:-1], replace(found[-1], result=result(LATE))]
 
 
-@pytest.mark.parametrize("hostile", [HOSTILE, 'a"} 1\naccel_fleet_nodes 0\n# HELP x', "\ud800 \\n", ""])
+@each_row("hostile", [HOSTILE, 'a"} 1\naccel_fleet_nodes 0\n# HELP x', "\ud800 \\n", ""])
 def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     """Of a node's name, reason and SKU, and of the arguments."""
     told = result()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.judged_tables import tabled
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Measurement, Peak, Trouble, Value
 from pytest_accel.core.reasons import (
@@ -394,7 +395,7 @@ def test_without_a_majority_nobody_is_cleared() -> None:
     assert on_all("96.00.A5").status is Status.UNMEASURED, "nobody knows what the others have"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [("550.54.14", Status.PASS), ("550.100", Status.PASS), ("535.230.02", Status.FAIL), ("none", Status.UNMEASURED)],
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import as_user, data_files
 from support.as_user import BIN, write
+from support.rows import each_row
 
 from pytest_accel.cli import main as command
 from pytest_accel.core import closing_file
@@ -69,12 +70,12 @@ def test_an_output_that_cannot_be_written_to_changes_no_verdict(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("redirected", ["2>/dev/full", pytest.param("2>&-", marks=pytest.mark.slow)])
 def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path, redirected: str) -> None:
     assert shell(tmp_path, redirected, "--accel-platform=nowhere")[0] == 4
 
 
-@pytest.mark.parametrize(("words", "redirected", "status"), TABLES["commands"])
+@each_row(("words", "redirected", "status"), TABLES["commands"])
 def test_a_command_keeps_its_status(tmp_path: Path, words: str, redirected: str, status: int) -> None:
     ended, err = bash(f"{BIN / 'pytest-accel'} {words}", redirected, tmp_path)
 
@@ -238,7 +239,7 @@ def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, fails: str, sta
     assert ran.exit in statuses, ran.out
 
 
-@pytest.mark.parametrize(("of_pytest", "of_closing", "status"), TABLES["statuses"])
+@each_row(("of_pytest", "of_closing", "status"), TABLES["statuses"])
 def test_the_closing_line_decides(of_pytest: int | None, of_closing: int | None, status: int) -> None:
     assert exit_status(of_pytest, of_closing) == status
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
@@ -89,7 +90,7 @@ def test_numbers_of_four_bits_are_kept_and_lie_in_their_half_of_the_byte() -> No
     assert scales.view(torch.float8_e4m3fn).float().tolist() == [1.0]
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(128, 4), (256, 8), (130, 5), (1, 1)])
+@each_row(("rows", "columns"), [(128, 4), (256, 8), (130, 5), (1, 1)])
 def test_scales_lie_where_cublas_reads_them(rows: int, columns: int) -> None:
     scales = torch.randint(0, 256, (rows, columns), dtype=torch.uint8)
     flat = swizzled(torch, scales)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support import data_files
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.run.request import request_of
@@ -13,13 +14,13 @@ from pytest_accel.run.request import request_of
 CASES = data_files.tables("probes/conditions")
 
 
-@pytest.mark.parametrize(("name", "given", "message"), CASES["refused"])
+@each_row(("name", "given", "message"), CASES["refused"])
 def test_a_value_that_a_packaged_probe_cannot_use(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         request_of(getattr(probes, name), given, None, None)
 
 
-@pytest.mark.parametrize(("name", "given"), CASES["usable"])
+@each_row(("name", "given"), CASES["usable"])
 def test_a_value_that_it_can_use(name: str, given: dict[str, Any]) -> None:
     assert request_of(getattr(probes, name), given, None, None).conditions.items() >= given.items()
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.reasons import Note
 
@@ -959,7 +960,7 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
         probes.memory_pattern(device)
 
 
-@pytest.mark.parametrize(("given", "said"), CASES["sampling"])
+@each_row(("given", "said"), CASES["sampling"])
 def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
     """A billion calls before the first sample would look like a device that hangs."""
     with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):

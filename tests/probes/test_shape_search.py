@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from support import data_files
+from support.rows import each_row
 
 from pytest_accel.probes.device.shape_search import (
     FIRST,
@@ -24,7 +25,7 @@ from pytest_accel.probes.device.shape_search import (
 CASES = data_files.tables("probes/shape-search")
 
 
-@pytest.mark.parametrize(("shape", "tile", "units", "filled"), CASES["waves"])
+@each_row(("shape", "tile", "units", "filled"), CASES["waves"])
 def test_the_wave_model_fits_published_winners(shape: Shape, tile: tuple[int, int], units: int, filled: float) -> None:
     assert quantisation(shape, tile, units) == pytest.approx(filled)
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import slowest_window
@@ -38,8 +39,8 @@ def test_twenty_slow_seconds_in_the_middle_are_seen() -> None:
     assert slowest(300, lambda at: 0.7 if 100 < at < 120 else 1.0) == pytest.approx(0.7, abs=0.02)
 
 
-@pytest.mark.parametrize("seconds", [7.0, 60.0, 300.0])
-@pytest.mark.parametrize("place", [0.2, 0.55, 0.97])
+@each_row("seconds", [7.0, 60.0, 300.0])
+@each_row("place", [0.2, 0.55, 0.97])
 def test_a_delayed_block_is_none(seconds: float, place: float) -> None:
     """A block that takes three times as long, at any place: also in a window of its own."""
     assert slowest(seconds, lambda at: 1 / 3 if 0 <= at - place * seconds < BLOCK else 1.0) > 0.98

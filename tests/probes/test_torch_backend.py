@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import as_user
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
@@ -94,7 +95,7 @@ def test_peer_copy(monkeypatch: pytest.MonkeyPatch, known: bool | None) -> None:
 # -- what torch does not have is a sentence
 
 
-@pytest.mark.parametrize("name", ["Event", "synchronize", "mem_get_info", "Stream", "stream", "current_stream"])
+@each_row("name", ["Event", "synchronize", "mem_get_info", "Stream", "stream", "current_stream"])
 def test_what_the_module_lacks_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     device = on(monkeypatch, Torch(module(**{name: None})))
     with pytest.raises(Unmeasurable, match=rf"^torch\.xpu \(torch .*\) has no {name}$"):

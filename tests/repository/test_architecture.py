@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 import pytest_accel
 from pytest_accel.cli.main import COMMANDS
@@ -84,7 +85,7 @@ def test_the_suite_is_ordered_completely() -> None:
     assert sorted(ORDER) == [path.stem for path in SUITE], "a name in FIRST or LAST has no module"
 
 
-@pytest.mark.parametrize("name", ["plugin", "probes", "suite", "shapes", "drivers"])
+@each_row("name", ["plugin", "probes", "suite", "shapes", "drivers"])
 def test_public_paths_can_be_imported(name: str) -> None:
     code = f"import pytest_accel.{name}; from pytest_accel.{name} import *; from pytest_accel import {name} as one"
     subprocess.run([sys.executable, "-c", f"{code}; dir(one)"], check=True)

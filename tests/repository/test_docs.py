@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import as_user, pages, wheels
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
@@ -238,7 +239,7 @@ KINDS = (REQUIRED, replace(REQUIRED, if_supported=True), replace(REQUIRED, warns
 """A limit of each kind, in the order of the columns."""
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
+@each_row("outcome", OUTCOMES)
 def test_the_table_of_verdicts_is_true(outcome: str) -> None:
     page = (DOCS / "verdicts.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| {outcome} |"))

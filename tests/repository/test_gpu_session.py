@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 from support import packaged_suite, shipped
+from support.rows import each_row
 
 from pytest_accel.core.sku import Sku
 from pytest_accel.probes.declare import declaration_for
@@ -218,7 +219,7 @@ def test_the_steps_come_in_the_order_of_their_worth(monkeypatch: pytest.MonkeyPa
     assert of_h100[-2:] == ["V1", "V12"], "they say what an H200 does"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "devices", "sku", "platform"),
     [
         ("auto", 1, "h100-sxm", "single"),

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from support import as_user
 from support.data_files import content, tables
 from support.reasons import worded
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import yaml_nodes
@@ -85,7 +86,7 @@ def test_a_file_of_ones_own_is_valid(name: str, tmp_path: Path) -> None:
     assert wrong_in(path) == []
 
 
-@pytest.mark.parametrize(("name", "old", "new", "key"), [(name, *row) for name, rows in BROKEN.items() for row in rows])
+@each_row(("name", "old", "new", "key"), [(name, *row) for name, rows in BROKEN.items() for row in rows])
 def test_what_the_loader_refuses_is_refused_by_the_schema_with_the_same_key(
     name: str, old: str, new: str, key: str, tmp_path: Path
 ) -> None:
@@ -141,7 +142,7 @@ def test_a_record_is_valid_from_its_first_writing_to_its_last(tmp_path: Path) ->
     assert wrong(RECORD, full) == []
 
 
-@pytest.mark.parametrize(("place", "key"), tables("schemas/unknown-keys")["keys"])
+@each_row(("place", "key"), tables("schemas/unknown-keys")["keys"])
 def test_an_unknown_key_is_refused_by_reader_and_schema(place: list[Any], key: str, tmp_path: Path) -> None:
     text = record_of(tmp_path, devices=[DEVICE], measurements=[LOST], verdicts=[VERDICT])
     at = text
@@ -154,7 +155,7 @@ def test_an_unknown_key_is_refused_by_reader_and_schema(place: list[Any], key: s
     assert any(f"'{key}' was unexpected" in each or "not valid under any" in each for each in wrong(RECORD, text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value"),
     [("state", "over"), ("schema", 2), ("devices", {}), ("notes", [1]), ("info", []), ("info", {"host": 7})],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support import as_user, data_files, in_process
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -218,7 +219,7 @@ def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:
     assert [list(values) for values in told.figures.values()] == [["b"], ["a"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "figures",
     [[], {"a": []}, {"a": {"b": "c"}}, {"a": {"b": float("nan")}}, {"a": {"b": -1}}, {"a": {"b": True}}, {"a": 7}],
 )

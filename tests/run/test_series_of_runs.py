@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support import data_files
 from support.in_process import CalledSensor, Here
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.core import clock, exits
@@ -336,9 +337,7 @@ def test_no_run_begins_that_would_outlast_the_time_limit(tmp_path: Path) -> None
     assert "the hours are not over" in node.told[-1]
 
 
-@pytest.mark.parametrize(
-    ("ended", "status"), [(exits.WRONG, exits.WRONG), (1, exits.BROKEN), (0, exits.BROKEN), (-9, exits.BROKEN)]
-)
+@each_row(("ended", "status"), [(exits.WRONG, exits.WRONG), (1, exits.BROKEN), (0, exits.BROKEN), (-9, exits.BROKEN)])
 def test_a_run_without_a_record_ends_the_series_and_rejects_nothing(tmp_path: Path, ended: int, status: int) -> None:
     """An interpreter that cannot start ends with 1, too."""
     options = Node(tmp_path).options(hours=1.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import data_files, shipped
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
@@ -92,7 +93,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
     assert platform.virtual
 
 
-@pytest.mark.parametrize(("count", "mode", "platform"), TABLES["virtual_machines"])
+@each_row(("count", "mode", "platform"), TABLES["virtual_machines"])
 def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int, mode: str, platform: str) -> None:
     """Its host copies are slower, which is no fault of the devices."""
     devices = [replace(h100(), facts={**h100().facts, "virtualization": mode})] * count

@@ -13,6 +13,7 @@ from support import fault_page, in_process, torch_features
 from support.fault_case import Case, Seen
 from support.fault_cases import BY_A_USER, CASES, ELSEWHERE
 from support.fault_page import LISTS, Published
+from support.rows import each_row
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
@@ -123,7 +124,7 @@ def test_every_fault_of_the_table_has_a_case() -> None:
     assert len(FAULTS) >= 60
 
 
-@pytest.mark.parametrize(("file", "test"), [each[1:] for each in ELSEWHERE])
+@each_row(("file", "test"), [each[1:] for each in ELSEWHERE])
 def test_what_is_shown_elsewhere_is_there(file: str, test: str) -> None:
     assert f"def {test}(" in (HERE / file).read_text(encoding="utf-8")
 

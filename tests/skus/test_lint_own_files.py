@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.data_files import content, tables
+from support.rows import each_row
 
 from pytest_accel.skus import lint, loader, requirements
 from pytest_accel.views import lint_report
@@ -52,7 +53,7 @@ def rules(path: str) -> set[tuple[str, int]]:
     return {(rule, line) for rule, line, _, _ in found(path)}
 
 
-@pytest.mark.parametrize(("extends", "line", "rules_found"), ROWS["datasheet"])
+@each_row(("extends", "line", "rules_found"), ROWS["datasheet"])
 def test_a_slip_of_a_published_datasheet_is_found(
     tmp_path: Path, extends: str, line: str, rules_found: list[str]
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_slip_of_a_published_datasheet_is_found(
 # -- whose message it is
 
 
-@pytest.mark.parametrize(("line", "rule"), ROWS["beside"])
+@each_row(("line", "rule"), ROWS["beside"])
 def test_what_a_value_makes_of_the_values_beside_it_is_found_at_its_line(tmp_path: Path, line: str, rule: str) -> None:
     assert (rule, 3) in rules(own(tmp_path, line))
 
@@ -128,7 +129,7 @@ def test_an_explanation_that_an_override_leaves_without_a_finding_is_not_stale(t
 # -- PCIe generation and width, links
 
 
-@pytest.mark.parametrize(("limit", "extends", "message"), ROWS["links"])
+@each_row(("limit", "extends", "message"), ROWS["links"])
 def test_a_limit_below_the_link_of_the_product_is_found(tmp_path: Path, limit: str, extends: str, message: str) -> None:
     report = lint.lint([own(tmp_path, f"limits: {{{limit}}}", extends=extends)], TODAY)
     told = [f"{each.value}, {each.expected}" for each in report.open if each.rule == "stated" and each.line == 3]
@@ -158,7 +159,7 @@ def test_a_floor_that_replaces_what_the_platform_implies_counts_as_overridden(tm
 # -- floors that are too low
 
 
-@pytest.mark.parametrize(("platform", "metric", "floor", "expected"), ROWS["loose"])
+@each_row(("platform", "metric", "floor", "expected"), ROWS["loose"])
 def test_a_floor_is_loose_by_its_kind(tmp_path: Path, platform: str, metric: str, floor: int, expected: bool) -> None:
     limit = f'limits: {{"{metric}": {{floor: {floor}, source: {{kind: agreed, by: both, date: 2026-08}}}}}}'
     path = own(tmp_path, f"platforms: {{{platform}: {{{limit}}}}}" if platform else limit)

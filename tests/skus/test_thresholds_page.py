@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import pytest
 from support import pages
+from support.rows import each_row
 
 from pytest_accel.cli import main
 from pytest_accel.core.floor import floor_in_force
@@ -32,6 +32,6 @@ def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: P
     assert requirements.unfit(sku, platform, "standard") is None
 
 
-@pytest.mark.parametrize("command", [each for each in TYPED if each.startswith("pytest-accel ")])
+@each_row("command", [each for each in TYPED if each.startswith("pytest-accel ")])
 def test_a_command_of_the_page_exists(command: str) -> None:
     main.parsed(shlex.split(command.partition(" > ")[0])[1:])

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pytest
 import yaml
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
@@ -16,8 +15,9 @@ from pytest_accel.core.reasons import Note, WrongData
 from pytest_accel.core.sku import Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import Direction
+from support.rows import each_row
 
-Test = TypeVar("Test", bound=Callable[..., None])
+Test = Callable[..., None]
 CLASSES = (
     Device,
     Direction,
@@ -59,4 +59,4 @@ def tables(file: str) -> dict[str, Any]:
 
 def tabled(columns: str, file: str) -> Callable[[Test], Test]:
     """Run a test for each row of the table of its name."""
-    return lambda test: pytest.mark.parametrize(columns, tables(file)[test.__name__.removeprefix("test_")])(test)
+    return lambda test: each_row(columns, tables(file)[test.__name__.removeprefix("test_")])(test)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.data_files import tables
+from support.rows import each_row
 
 import pytest_accel
 from pytest_accel.views import exports
@@ -72,7 +73,7 @@ def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, lis
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("expression", [*PANELS.values(), *(each["expr"] for each in RULES)], ids=str)
+@each_row("expression", [*PANELS.values(), *(each["expr"] for each in RULES)])
 def test_every_query_is_about_metrics_that_we_write(expression: str) -> None:
     rooms = Path(pytest_accel.__file__).parent / "fleet"
     written = "".join((rooms / room / "metrics.py").read_text() for room in ("jobs", "nights"))
