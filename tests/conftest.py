@@ -95,7 +95,7 @@ def pytest_unconfigure() -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out a file that names no marker which `-m "slow and devices"` asks for: importing all files takes 15 s."""
-    asked = re.findall(r"(?<!not )\b(slow|devices|nightly|cuda_build)\b", config.option.markexpr)
+    asked = re.findall(r"(?<!not )\b(slow|devices|nightly|cuda_build|fault_kind)\b", config.option.markexpr)
     if not asked or " or " in config.option.markexpr or not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text(encoding="utf-8")

@@ -62,8 +62,19 @@ def sample(cases: Sequence[Case]) -> set[Case]:
 
 
 FAST = sample(CASES)
-ONE_OF_EACH = {str(case.asked).partition(",")[0]: case for case in reversed(CASES)}
-"""The first case of each fault. The slow tests run those that measure little; all others run at night."""
+
+
+def cheapest(cases: Sequence[Case]) -> set[Case]:
+    """Of each kind of fault, the first case among those that measure least."""
+    by_cost = sorted(cases, key=lambda case: (case in BY_A_USER, case.measured is None))
+    first: dict[str, Case] = {}
+    for case in by_cost:
+        first.setdefault(case.name, case)
+    return set(first.values())
+
+
+ONE_OF_EACH = cheapest(CASES)
+"""One case of each kind of fault (`fault_kind`). All others run at night, unless they are fast."""
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -76,9 +87,9 @@ def listed(by_a_user: bool) -> list[Any]:
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
-    short = case in ONE_OF_EACH.values() and case.measured is not None
-    slow = [] if case in FAST else [pytest.mark.slow if short else pytest.mark.nightly]
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + slow
+    one = [pytest.mark.fault_kind] * (case in ONE_OF_EACH)
+    slow = [] if case in FAST else [pytest.mark.slow if one else pytest.mark.nightly]
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + slow
 
 
 @pytest.mark.usefixtures("fast")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -182,7 +183,9 @@ def _server() -> subprocess.Popen[str]:
     """The process that forks for each run. It ends with this one, when its standard input does."""
     line = [sys.executable, str(Path(__file__).with_name("forked.py"))]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(line, env=environment(), start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+    server: subprocess.Popen[str] = subprocess.Popen(line, env=environment(), start_new_session=True, **pipes)  # type: ignore[call-overload]
+    atexit.register(server.communicate)
+    return server
 
 
 def _forked(line: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
