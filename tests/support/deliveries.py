@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from pytest_accel.cli.main import main
+from pytest_accel.core import untrusted
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.run import Run
-from pytest_accel.run import signature
+from pytest_accel.run import signature, statement
 from pytest_accel.run.record import FILE
 from support.accepted_nodes import SKU, save_whole
 from support.known_good_nodes import closed, record
@@ -37,12 +38,22 @@ def keys() -> Path:
     return folder
 
 
+_SIGNED: dict[tuple[str, str], dict[str, bytes]] = {}
+"""The files of each signature that was made, by the hash of the record and the name of the key."""
+
+
 def save(one: Run, folder: Path, key: str = "supplier") -> Path:
     """Write a record by the shipped threshold files, unless it names others, and sign it unless it refuses."""
     files = one.sku.get("files") or SKU.files
     path = save_whole(replace(one, sku={**one.sku, "files": files}), folder) / FILE
-    with suppress(WrongUse):
-        signature.sign(folder, keys() / key, ask=False) if key else None
+    known = (untrusted.sha256(path) or "", key)
+    if key and known not in _SIGNED:
+        with suppress(WrongUse):
+            signature.sign(folder, keys() / key, ask=False)
+        made = (folder / name for name in (statement.STATEMENT, statement.SUMS, f"{statement.SUMS}.sig"))
+        _SIGNED[known] = {path.name: path.read_bytes() for path in made if path.exists()}
+    for name, content in _SIGNED.get(known, {}).items():
+        (folder / name).write_bytes(content)
     return path
 
 
