@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let a quick test and its fixtures find `PROGRAMS` on PATH and no other, and no variable of a job."""
     with pytest.MonkeyPatch.context() as patch:
-        if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("slow", "nightly", "cuda_build"))):
+        if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("nightly", "cuda_build"))):
             patch.setenv("PATH", item.config.stash[FOLDER])
             for name in [name for name in os.environ if name.startswith(OF_A_JOB)]:
                 patch.delenv(name)
@@ -94,8 +94,8 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file that names no marker which `-m "slow and devices"` asks for: importing all files takes 15 s."""
-    asked = re.findall(r"(?<!not )\b(slow|devices|nightly|cuda_build|fault_kind)\b", config.option.markexpr)
+    """Leave out a file that names no marker which `-m "nightly and devices"` asks for: importing all takes 15 s."""
+    asked = re.findall(r"(?<!not )\b(devices|nightly|cuda_build|fault_kind)\b", config.option.markexpr)
     if not asked or " or " in config.option.markexpr or not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text(encoding="utf-8")

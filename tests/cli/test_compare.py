@@ -115,7 +115,7 @@ def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
     assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: no figure, the states of 4 devices"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_other_products_other_nodes_and_simulated_ones_are_not_comparable(
     make: Make, tmp_path: Path, compare: Compare
 ) -> None:

@@ -23,7 +23,7 @@ hints.hints = lambda: [Hint("nvidia", pci=f"0000:{0x1a + place:02x}:00.0") for p
 """What every process of a run loads before anything else: eight GPUs, one of which waits for a reset."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_discover_shows_the_sheet_and_what_is_hidden(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SITE)
     done = subprocess.run(

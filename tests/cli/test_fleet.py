@@ -540,7 +540,7 @@ def test_the_exit_code_of_a_job_without_a_record_is_told(slurm: Slurm) -> None:
     assert "n2  job 8 ended as FAILED (JobLaunchFailure, signal 9) without a record" in told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(slurm: Slurm, tmp_path: Path) -> None:
     """A user's job holds it until the fourth night: no night before leaves a job behind, none after submits a second.
 

@@ -283,7 +283,7 @@ nvml.install(nvml.NvmlLibrary([gpu]))
 """What every process of a check loads before anything else: a GPU whose library does not answer, and no torch."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) -> None:
     reached, line = tmp_path / "pid", ""
     (tmp_path / "sitecustomize.py").write_text(SITE % str(reached))
@@ -303,7 +303,7 @@ def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) 
     assert not as_user.left([int(reached.read_text())])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_needs_neither_an_environment_nor_torch(tmp_path: Path) -> None:
     """Slurm sets SLURMD_NODENAME and nothing else: no PATH, no HOME."""
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\nplatform: dgx\nfaults: [{fault: nic-down}]\n")

@@ -77,7 +77,7 @@ def statuses(record: Any) -> list[Any]:
     return [(each["metric"], each["subject"], each["status"], each["floor"]) for each in record["verdicts"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
     assert "1 limit overridden; by ./own.yaml)" in ran.closing
     own = (ran.folder.parent / "own.yaml").read_bytes()

@@ -75,8 +75,8 @@ def test_the_process_of_a_command_ends_so_too(tmp_path: Path) -> None:
     [
         (OPTIONS[0], f"{stale_nfs.PREFIX}/n"),
         (OPTIONS[1], LONG),
-        *(pytest.param(words, f"{stale_nfs.PREFIX}/n", marks=pytest.mark.slow) for words in OPTIONS[1:]),
-        *(pytest.param(words, LONG, marks=pytest.mark.slow) for words in (OPTIONS[0], *OPTIONS[2:4])),
+        *(pytest.param(words, f"{stale_nfs.PREFIX}/n", marks=pytest.mark.nightly) for words in OPTIONS[1:]),
+        *(pytest.param(words, LONG, marks=pytest.mark.nightly) for words in (OPTIONS[0], *OPTIONS[2:4])),
     ],
 )
 def test_pytest_refuses_such_a_path_of_an_option(tmp_path: Path, words: str, path: str) -> None:

@@ -118,7 +118,7 @@ def test_a_sample_that_is_no_number_leaves_nothing_known() -> None:
 def series(shortest: int, longest: int) -> list[Any]:
     """Lengths at which a probe looks whether it may stop; thousands of long series take seconds."""
     chosen = [n for n in LOOKS if shortest <= n <= longest]
-    return [pytest.param(n, marks=[pytest.mark.slow] * (n > 100)) for n in chosen]
+    return [pytest.param(n, marks=[pytest.mark.nightly] * (n > 100)) for n in chosen]
 
 
 @pytest.mark.parametrize("n", series(18, 200))

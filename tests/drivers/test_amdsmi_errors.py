@@ -146,7 +146,7 @@ def test_a_gpu_that_fails_in_everything_is_lost() -> None:
         assert problems[0].startswith(f"GPU 1 does not answer: it answers nothing: AMDSMI_STATUS_{error}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("function", [*IDENTITY, "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_metrics_info"])
 def test_a_gpu_that_never_answers_costs_only_itself(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     monkeypatch.setattr(deadlines, "ANSWER_SECONDS", 1.0)

@@ -20,7 +20,6 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0
 """The environment has every requirement already. pip takes the last one, "no isolation: no", as no isolation."""
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 def test_the_page_makes_a_driver_whose_device_is_judged(tmp_path: Path) -> None:

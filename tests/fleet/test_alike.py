@@ -84,7 +84,7 @@ def healthy() -> list[NodeRecord]:
     return [kept(delivered(number)) for number in range(12)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_openssh
 def test_twelve_nodes_with_one_odd_firmware_one_slow_and_one_of_another_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -192,7 +192,7 @@ def by(file: Path, number: int, **facts: Any) -> Run:
 
 @needs_openssh
 @pytest.mark.parametrize(
-    "demand", ["same_on_all: delivery", pytest.param("warn: {same_on_all: delivery}", marks=pytest.mark.slow)]
+    "demand", ["same_on_all: delivery", pytest.param("warn: {same_on_all: delivery}", marks=pytest.mark.nightly)]
 )
 def test_an_odd_firmware_rejects_where_an_own_file_demands_one(demand: str, tmp_path: Path) -> None:
     file = tmp_path / "agreed.yaml"

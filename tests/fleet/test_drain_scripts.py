@@ -76,7 +76,7 @@ def test_the_nightly_script_says_what_to_set(tmp_path: Path) -> None:
         assert (done.returncode, f"set {name} to " in done.stderr) == (3, True), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_rehearsal_of_the_nightly_script_runs_as_it_is_printed(tmp_path: Path) -> None:
     here = {"HOME": str(tmp_path), "PATH": f"{as_user.BIN}:{os.environ['PATH']}"}
     command = ["/bin/sh", "-c", script("running.md", "ACCEL_REHEARSE")]

@@ -158,7 +158,7 @@ def test_a_device_that_is_worse_than_its_slow_rack_is_told_beside_it(tmp_path: P
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_slow_loss_is_found_and_one_that_the_fleet_shares_is_the_fleet_s(tmp_path: Path) -> None:
     def one(row: Drawn, night: int, node: int) -> None:
         if node == 5 and row["name"] == "gpu3":
@@ -257,7 +257,6 @@ def test_the_views_leave_every_row_that_the_comparison_may_find() -> None:
     assert not questions.is_behind({**row, "spread": 0.0, "lost": 0.009}), "nothing that costs anybody anything"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found_in(tmp_path, figures(24, 3, lambda row, _, node: loses(0.03)(row) if node // 3 == 2 else None), RACKS)
@@ -298,7 +297,7 @@ def run(*words: object) -> int:
     return main.main(["store", *map(str, words)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_waived_failure_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A node that is accepted with a waiver night after night is no repeat offender."""
     serial = fleet_nights.record(1).devices[2].serial

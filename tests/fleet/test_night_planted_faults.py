@@ -16,7 +16,7 @@ from pytest_accel.fleet.nights import database
 from pytest_accel.fleet.nights.night import Night, look, window
 from pytest_accel.fleet.nights.queries import StoredNights
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 NODES, NIGHTS = 120, 14

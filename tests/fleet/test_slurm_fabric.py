@@ -21,7 +21,7 @@ from support.data_files import content
 from support.fabric_nodes import PATCH
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.devices,
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]

@@ -379,7 +379,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
     return dice.sample(made, dice.randint(0, len(made))), around(ended=dice.choice((2, 3, 5)), **changes)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
     """Over every combination of verdicts and circumstances that 20,000 throws give."""
     seen = set()

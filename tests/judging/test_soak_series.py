@@ -46,7 +46,7 @@ def test_healthy_devices_pass_at_any_length(metric: str, level: str) -> None:
     assert mostly_pass(statuses([series.cut(LENGTHS[level]) for series in ONE_OF_EACH], metric, level))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("metric", STEADY)
 @pytest.mark.parametrize("seconds", [60, 120, 300])
 def test_all_healthy_devices_pass(metric: str, seconds: int) -> None:

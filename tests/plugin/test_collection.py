@@ -182,7 +182,7 @@ def test_the_time_of_own_tests_is_not_made_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "where"),
     [
-        pytest.param(option, where, marks=[pytest.mark.slow] * ((place % 2 == 0) == (where == "ini")))
+        pytest.param(option, where, marks=[pytest.mark.nightly] * ((place % 2 == 0) == (where == "ini")))
         for place, option in enumerate(
             ("--collect-only", "--setup-plan", "--version", "--help", "--markers", "--cache-show")
         )
@@ -242,7 +242,7 @@ def test_an_interrupt_at_an_instruction_without_a_line_is_no_traceback(tmp_path:
 ENDS = ["pytest.exit('no', returncode=0)", "pytest.exit('no', returncode=1)", "raise RuntimeError('no')"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.parametrize("does", ENDS)
 @pytest.mark.parametrize(("sku", "status", "word"), [("other", 1, "REJECTED"), ("cpu", 3, "BROKEN")])
@@ -277,7 +277,6 @@ def pytest_runtestloop(session):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("does", "said"),
@@ -296,7 +295,7 @@ def test_tests_that_are_taken_out_without_a_word_are_no_acceptance(tmp_path: Pat
     assert f"no acceptance: {said}" in ran.closing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_ini_file_that_narrows_the_packaged_suite_is_no_acceptance(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(data_files.content("plugin/narrow.ini"))
     line = ("--accel-sku=h100-sxm", "--accel-level=quick", f"--accel-simulate={single(tmp_path)}")
@@ -356,7 +355,7 @@ def test_own_tests_keep_the_default_summary(tmp_path: Path) -> None:
     assert "FAILED test_other.py::test_other" in ran.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.parametrize(("ini", "ours"), [("", False), ("--benchmark-columns=min,max", True)])
 def test_benchmark_table(tmp_path: Path, ini: str, ours: bool) -> None:

@@ -57,7 +57,6 @@ def bash(line: str, redirected: str, folder: Path) -> tuple[int, str]:
 # -- outputs that cannot be written to
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("redirected", ["| head -1", ">/dev/full", ">&-", ">/dev/full 2>&1", "2>&- >&-"])
 @pytest.mark.parametrize(("sick", "status"), [(False, 6), (True, 1)], ids=["healthy", "sick"])
@@ -70,7 +69,7 @@ def test_an_output_that_cannot_be_written_to_changes_no_verdict(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("redirected", ["2>/dev/full", pytest.param("2>&-", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("redirected", ["2>/dev/full", pytest.param("2>&-", marks=pytest.mark.nightly)])
 def test_a_wrong_option_ends_with_4_whether_it_can_be_said_or_not(tmp_path: Path, redirected: str) -> None:
     assert shell(tmp_path, redirected, "--accel-platform=nowhere")[0] == 4
 
@@ -99,7 +98,7 @@ def test_a_full_disk_does_not_drain_a_node(tmp_path: Path) -> None:
     assert full == kept
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     message.write_text("")
@@ -225,8 +224,8 @@ LATER = [
     ("fails", "statuses"),
     [
         *((f"{each}:error", [3]) for each in AT_ONCE),
-        *(pytest.param(each, [2, 3, 6], marks=pytest.mark.slow) for each in LATER),
-        pytest.param("pytest_unconfigure:Ctrl-C", [6], marks=pytest.mark.slow),  # behind the closing line
+        *(pytest.param(each, [2, 3, 6], marks=pytest.mark.nightly) for each in LATER),
+        pytest.param("pytest_unconfigure:Ctrl-C", [6], marks=pytest.mark.nightly),  # behind the closing line
     ],
 )
 def test_no_plugin_that_fails_rejects_or_accepts(tmp_path: Path, fails: str, statuses: list[int]) -> None:
@@ -304,7 +303,7 @@ def test_a_time_limit_is_a_duration() -> None:
             time_limit(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_ends_within_its_time_limit(tmp_path: Path) -> None:
     """Its record is closed; what was not reached is UNMEASURED. Judged again, it says the same."""
     file = node(tmp_path, "{sku: h100-sxm, platform: hgx8}")
@@ -326,7 +325,7 @@ def test_a_run_ends_within_its_time_limit(tmp_path: Path) -> None:
     assert again.returncode == 6, again.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("sick", "status"), [(False, 6), (True, 1)], ids=["healthy", "sick"])
 def test_a_test_that_never_ends_does_not_outlast_the_time_limit(tmp_path: Path, sick: bool, status: int) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naccel_time_limit = 20s\n")
@@ -341,7 +340,7 @@ def test_a_test_that_never_ends_does_not_outlast_the_time_limit(tmp_path: Path, 
     assert "REJECTED gpu0: inventory.sku" in ran.closing if sick else "NOT JUDGED" in ran.closing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_command_that_cannot_be_imported_is_no_verdict(tmp_path: Path) -> None:
     """A broken library, or a user's module of its name, would end Python with the status of a device that fails."""
     write(tmp_path, yaml="raise ImportError('of another yaml')\n")

@@ -79,7 +79,7 @@ QUICK = (("closing", FAILS[0]), ("verdict", FAILS[3]))
 @pytest.mark.parametrize(
     ("hook", "does"),
     [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK))
+        pytest.param(*case, marks=[pytest.mark.nightly] * (case not in QUICK))
         for case in itertools.product(("closing", "verdict"), FAILS)
     ],
 )
@@ -176,7 +176,7 @@ def test_count(accel_check, accel_devices):
     assert 8.0 in [each.get("floor") for each in done.record["limits"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("attack", [*ATTACKS.values(), OURS.format(hook="accel_verdict")])
 def test_no_conftest_accepts_a_node_that_is_rejected(tmp_path: Path, attack: str) -> None:
     node = "sku: h100-sxm\nplatform: single\nfaults: [{fault: slow-compute, device: 0, by: 0.6}]\n"
@@ -200,7 +200,7 @@ def test_the_option_of_another_command_is_answered_with_the_right_one(words: tup
 NIGHTLY = Path(__file__).parents[2] / "docs/nightly"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("fault", "drained"), [("faults: [{fault: remap-pending, device: 3}]", True), ("", False)])
 def test_the_nightly_script_drains_what_was_rejected(tmp_path: Path, fault: str, drained: bool) -> None:
     """Rehearsed as the page says, with the files that it says to copy."""

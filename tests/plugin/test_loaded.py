@@ -58,7 +58,7 @@ def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too
     assert f"JUDGED AGAIN {ran.closing}\n" in again.stdout, again.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> None:
     """Our checkout has a conftest.py, which pytest reads beside the packaged suite."""
     ran = accepted(place, "-p", "pytest_timeout", "-p", "xdist.plugin")
@@ -67,7 +67,7 @@ def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> 
     assert " with " not in accepted(place, autoload=True).closing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_plugin_that_is_installed_in_a_folder_of_its_own_is_named(place: Path) -> None:
     """Whoever can write into a folder that Python searches can put the metadata of a distribution there."""
     (place / "mine.py").touch()
@@ -80,7 +80,7 @@ def test_a_plugin_that_is_installed_in_a_folder_of_its_own_is_named(place: Path)
     assert ran.closing.endswith("; with PYTHONPATH, plugin mine)")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     (place / "site").mkdir()
     (place / "site" / "conftest.py").touch()
@@ -91,7 +91,7 @@ def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     assert ran.record["info"]["loaded"] == [f"conftest.py of {place}/site"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_series_names_what_its_runs_loaded(place: Path) -> None:
     ran = accepted(place, "--accel-hours=0.001", env={"PYTEST_ADDOPTS": "-q"})
     assert "; with PYTEST_ADDOPTS); 1 run in " in ran.out

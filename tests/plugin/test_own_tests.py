@@ -95,7 +95,7 @@ def test_a_mistake_is_told_once_with_the_line_of_the_users_file(tmp_path: Path) 
     assert set(shown) == {"test_mine.py"}, "no frame of ours"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_error_is_told_once_whatever_number_stands_in_it(tmp_path: Path) -> None:
     write(tmp_path, test_mine=ALIKE)
     ran = simulated(tmp_path, paths=("test_mine.py",))
@@ -122,7 +122,7 @@ def test_an_assertion_that_fails_alike_is_told_once_with_all_devices(tmp_path: P
     assert "which is not a verdict on the hardware (and 15 more)" in ran.closing
 
 
-@pytest.mark.parametrize("kept", ["failed", pytest.param("broken", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kept", ["failed", pytest.param("broken", marks=pytest.mark.nightly)])
 def test_a_test_that_is_rerun_fails_once(tmp_path: Path, kept: str) -> None:
     error = "assert accel_devices == []" if kept == "failed" else "raise RuntimeError"
     write(tmp_path, test_mine=f"def test_flaky(accel_devices):\n    {error}\n")
@@ -139,7 +139,7 @@ FACT_ONLY = ("-k", "inventory_node")
 @pytest.mark.parametrize(
     "look",
     [
-        pytest.param(FACT_ONLY, marks=pytest.mark.slow, id="run"),
+        pytest.param(FACT_ONLY, marks=pytest.mark.nightly, id="run"),
         pytest.param(("--collect-only", *FACT_ONLY), id="plan"),
     ],
 )
@@ -196,7 +196,6 @@ def test_a_plain_test_alone_is_no_judgement(tmp_path: Path) -> None:
     assert ran.closing == "SIMULATED NOT JUDGED nothing was measured against a limit"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_acceptance_names_the_tests_beside_the_suite(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\nplatform: single\n", encoding="utf-8")

@@ -535,7 +535,7 @@ def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
 # -- surroundings
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_packaged_suite_runs_without_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("sku: h100-sxm\nplatform: single\n", encoding="utf-8")
     words = ["--accel-simulate=good.yaml", "--accel-level=quick", f"--accel-output={tmp_path / 'out'}"]

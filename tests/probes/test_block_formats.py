@@ -127,7 +127,7 @@ def test_a_scale_in_the_wrong_place_is_seen(device: Compute) -> None:
         Gemm(device, "fp4", 160, 96, 256).check()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["mxfp8", "nvfp4"])
 def test_torch_itself_finds_shapes_layouts_and_recipes_right(device: Compute, dtype: str) -> None:
     """By the checks of its meta function, which are those of the CUDA kernel."""

@@ -19,7 +19,7 @@ from pytest_accel.probes.collectives import OPERATIONS, Collective, collective_o
 from pytest_accel.probes.device.error_class import WrongResult
 from pytest_accel.probes.device.torch_device import Compute
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 WORLD, FAULTY, SIZE = 4, 1, 2**20 + 64
 BLOCK: dict[str, Any] = {"width": 64, "heads": 4, "sequence": 16, "batch": 2}

@@ -74,10 +74,10 @@ def listed() -> list[Any]:
     words = [[each for each in how.values() if isinstance(each, str)] for _, how in ALONE]
     names = {f"{each.__name__}-{'-'.join(own)}": (each, how) for (each, how), own in zip(ALONE, words, strict=True)}
     assert set(slow) <= set(names)
-    return [pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in slow)) for name, case in names.items()]
+    return [pytest.param(*case, id=name, marks=[pytest.mark.nightly] * (name in slow)) for name, case in names.items()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("probe", "conditions"), listed())
 def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     quick: pytest.MonkeyPatch, probe: Callable[..., Any], conditions: dict[str, Any]
@@ -87,7 +87,7 @@ def test_torch_takes_every_call_and_the_memory_is_what_was_asked_for(
     assert not any(each.wrong for each in found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_product_that_would_take_seconds_is_made_smaller(quick: pytest.MonkeyPatch) -> None:
     """fp64 on a card for graphics. Every kernel takes 10 ms here, so 2048 cubed is 1.7 TFLOPS."""
     (slow,), (usual,) = (measure(quick, probes.matmul, {"dtype": dtype}) for dtype in ("fp64", "fp32"))

@@ -109,7 +109,7 @@ def test_a_wrong_product_is_seen(device: Compute, dtype: str) -> None:
         probes.matmul_mamf(device, dtype=dtype, shapes={dtype: SIDES})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_fp8_cannot_represent_is_no_wrong_product(device: Compute) -> None:
     """At 14336 deep some elements exceed 448, the largest number of e4m3; AMD's variant makes no number of them."""
     torch_features.skip_without_fp8()

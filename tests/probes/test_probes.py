@@ -529,7 +529,7 @@ def test_what_torch_tunes_is_kept_with_the_run_unless_the_user_names_a_file(
     assert tunable.file == kept
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
 def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
     if dtype == "fp8":
@@ -545,7 +545,7 @@ def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pyt
     assert {"layout", "data", "accumulation"} <= shared
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mamf_finder_leaves_the_switches_of_torch_as_they_are(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
     """And the products after it do not."""
     gpu = Cycles()
@@ -694,7 +694,7 @@ QUICK_BITS = (0, 8, 16, 24, 31)
 
 
 @pytest.mark.parametrize(
-    "bits", [QUICK_BITS, pytest.param(sorted({*range(32)} - {*QUICK_BITS}), marks=pytest.mark.slow)]
+    "bits", [QUICK_BITS, pytest.param(sorted({*range(32)} - {*QUICK_BITS}), marks=pytest.mark.nightly)]
 )
 @pytest.mark.parametrize("at", [3, 7])
 def test_every_flipped_bit_of_a_product_is_found(device: Compute, bits: Sequence[int], at: int) -> None:
@@ -838,7 +838,7 @@ def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) ->
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> None:
     """A sum beyond 65504 is infinite, whatever was added wrongly: it would compare as equal."""
     infinite = []

@@ -265,7 +265,6 @@ torch.get_device_module = lambda name: hpu if name == "hpu" else told(name)
 SMALL = "  matmul_mamf: {shapes: {bf16: [64, 64, 64], fp8: [64, 64, 64]}}\n"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path) -> None:

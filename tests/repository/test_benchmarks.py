@@ -22,7 +22,7 @@ from pytest_accel.judging.verdicts.judge import judge
 from pytest_accel.run.record import write
 from pytest_accel.skus import loader
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -20,7 +20,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 BASE = Path(sys.base_prefix, "bin", f"python{PYTHON}")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(sys.platform != "linux", reason="bundles are for Linux nodes"),
 ]
 

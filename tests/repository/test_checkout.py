@@ -23,7 +23,7 @@ def pytest_collection_finish(session):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_warning_on_the_node_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "noisy.py").write_text(NOISY)
     options = ("-p", "noisy", "--accel-simulate=h100-sxm", "--collect-only", "-q")
@@ -53,13 +53,13 @@ def test_a_wrong_setting_is_no_rejected_node(setting: dict[str, str], said: str,
     assert done.stderr.endswith(f": {again.format(typed, python=sys.executable)}\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_whoever_typed_make_reads_make() -> None:
     done = ran(["make", "-C", CHECKOUT, "lint", "PYTHON=nosuch"])
     assert "Name a Python 3.10 or newer: make lint PYTHON=/path/to/python3\n" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_failed_installation_is_no_rejected_node(tmp_path: Path) -> None:
     done = accept(**index(tmp_path))
 
@@ -67,7 +67,7 @@ def test_a_failed_installation_is_no_rejected_node(tmp_path: Path) -> None:
     assert "pip failed; its words are above" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("build", "free", "said"),
     [
@@ -92,7 +92,7 @@ def test_a_disk_without_room_for_torch_is_seen_before_the_download(
     assert Path(settings["VENV"]).exists() == (said == "pip failed")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tools_of_development_are_in_an_environment_of_their_own(tmp_path: Path) -> None:
     """It has no second torch, and no plugin of it is loaded by an acceptance run."""
     copy = tmp_path / "copy"

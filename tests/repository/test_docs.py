@@ -57,7 +57,7 @@ def test_the_index_lists_every_page() -> None:
     assert {page.resolve() for page in PAGES} - {DOCS / "index.md"} <= linked
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     """A warning would be a link, or an anchor, that leads nowhere."""
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-E", "-c", str(DOCS), str(CHECKOUT), str(tmp_path)]
@@ -75,7 +75,7 @@ def test_the_job_of_the_page_and_the_containerfile_agree_on_the_user() -> None:
     assert f"\nUSER {user}:{user}\n" in file
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "page",
     [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT), id=name_of(each)) for each in ELSEWHERE],
@@ -85,7 +85,6 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     pages.follow(page, tmp_path, ENVIRONMENT)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 def test_a_probe_is_added_to_a_checkout_as_the_page_says(tmp_path: Path) -> None:

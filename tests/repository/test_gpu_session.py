@@ -71,7 +71,7 @@ def chosen(*arguments: str, monkeypatch: pytest.MonkeyPatch, part: str = "h200-s
 # -- steps and their deadlines
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_step_that_overruns_is_ended_and_what_it_had_is_kept(tmp_path: Path) -> None:
     """It ends at twice its plan with all that it started; its row and the steps after it are there."""
     row = json.dumps(HELD)
@@ -140,7 +140,6 @@ def simulated(folder: Path, selected: str, seconds: float) -> Step:
     return Step("every", seconds, [*command, f"--accel-output={folder / 's/every'}", "-k", selected])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_summary_has_every_verdict_that_is_not_pass_with_its_figures(tmp_path: Path) -> None:
     """From the record. What holds is counted alone; of what is measured, what is not applicable is named."""
@@ -360,7 +359,7 @@ def results(folder: Path) -> dict[str, Any]:
         return dict(json.load(member))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -> None:
     """A torch that breaks at once: every run says with what, and the session comes to its end."""
     done = session(tmp_path, "--steps", "V2", "records", "nvbandwidth", gpu=True)
@@ -373,7 +372,7 @@ def test_the_part_is_recognised_and_what_breaks_has_its_reason(tmp_path: Path) -
     assert done.stdout.endswith(f"results: {tmp_path / 'out' / 'session.tar.gz'}\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     """And measures nothing, unless --cpu asks for that."""
     done = session(tmp_path, gpu=False)
@@ -384,7 +383,7 @@ def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     assert {each["result"] for each in results(tmp_path)["steps"].values()} == {"NOT RUN: no GPU"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_minutes_count_from_when_the_command_was_given(tmp_path: Path) -> None:
     """What installing took is not there twice."""
     began = time.time() - 540

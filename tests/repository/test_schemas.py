@@ -166,7 +166,6 @@ def test_a_value_of_another_type_is_refused(key: str, value: Any, tmp_path: Path
 FAULT = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: slow-memory, device: 3}]\n"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_record_of_a_rejected_node_is_valid(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(FAULT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.wheels import CHECKOUT, build, environment, only, run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

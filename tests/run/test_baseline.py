@@ -61,7 +61,7 @@ def triad(here: Session) -> dict[str, tuple[Status, str]]:
 DROPPED = "below its first accepted run of 2026-01-03"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_same(tmp_path: Path) -> None:
     measured(tmp_path, "first", HEALTHY)
@@ -101,7 +101,6 @@ def test_which_runs_are_history() -> None:
     assert [each for each in others if replace(WHOLE, **each).is_history("h100-sxm")] == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_earlier_rejection_is_named_whatever_the_baseline_is(tmp_path: Path) -> None:
     """Simulated nodes of one seed have the same devices, whatever is wrong with them."""
@@ -115,7 +114,6 @@ def test_an_earlier_rejection_is_named_whatever_the_baseline_is(tmp_path: Path) 
     assert ["rejected before: gpu2 on " in each for each in lines] == [True, True]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_limit_that_was_tried_out_marks_no_board(tmp_path: Path) -> None:
     """A shipped limit that a board breaks in the same run does."""
@@ -131,7 +129,7 @@ def test_a_limit_that_was_tried_out_marks_no_board(tmp_path: Path) -> None:
     assert "(rejected before: gpu2 on " in lines[3]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
     measured(tmp_path, "first", HEALTHY)
@@ -157,7 +155,7 @@ def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None
         measured(tmp_path, "run", HEALTHY, baseline=str(place))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     measured(tmp_path, "first", "sku: h200-sxm\nplatform: hgx8\n")
@@ -169,7 +167,7 @@ def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path) -> None:
     here = measured(tmp_path, "first", HEALTHY)
@@ -188,7 +186,7 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_missing_device_is_told_with_serial_number_and_slot_of_the_earlier_record(tmp_path: Path) -> None:
     """The devices behind it have moved up: its name is that of another board now."""

@@ -73,7 +73,7 @@ def loss(verdicts: list[Verdict], share: float) -> float:
     return 1 - share / max(each.of_peak or 0.0 for each in verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("sku", "family"), CASES)
 def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
     """And what holds although it is short was not told to be rejected."""

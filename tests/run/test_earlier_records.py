@@ -211,7 +211,7 @@ def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> No
     assert earlier_records.read(tmp_path / "now").notes() == ["2 earlier records were not read: there are too many"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_large_records_are_known_at_once(tmp_path: Path) -> None:
     """By their summaries: read whole they would take hundreds of times as long as one of them."""
     large = json.dumps({"devices": [], "info": {}, "notes": ["x" * 100] * 20_000})

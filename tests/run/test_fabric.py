@@ -156,7 +156,6 @@ time.sleep(100)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_store_that_answers_no_more_is_lost_and_the_run_goes_on(
     unused_tcp_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

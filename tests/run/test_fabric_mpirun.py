@@ -39,7 +39,7 @@ def _missing() -> str:
     return "" if "Open MPI" in said else "mpirun is not that of Open MPI"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.xdist_group("fabric")
 def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) -> None:

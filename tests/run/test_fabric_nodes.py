@@ -30,7 +30,6 @@ def _word(made: Nodes, node: int) -> str:
     return str(made.record(node)["closing"]["result"])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.xdist_group("fabric")

@@ -14,7 +14,6 @@ from support.data_files import content
 from support.fabric_nodes import ADDRESS, PORT, Nodes, nodes, refused
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.nightly,
     pytest.mark.devices,
     pytest.mark.xdist_group("fabric"),

@@ -238,7 +238,7 @@ ATTACKS: dict[str, Callable[[Any, str], object]] = {
 
 @pytest.mark.parametrize(
     "attack",
-    [pytest.param(attack, marks=[pytest.mark.slow] * (attack not in ("forged", "deleted"))) for attack in ATTACKS],
+    [pytest.param(attack, marks=[pytest.mark.nightly] * (attack not in ("forged", "deleted"))) for attack in ATTACKS],
 )
 def test_a_message_that_a_peer_overwrites_or_deletes_once_arrives(meeting: Meeting, attack: str) -> None:
     lead, peer = meeting.join(0), meeting.peer()

@@ -168,7 +168,7 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
             time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
     """A process that ignores SIGKILL is left behind and named; the run ends all the same."""
     write(
@@ -223,7 +223,7 @@ def longer(device):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)], ids=["dies", "hangs"]
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.nightly)], ids=["dies", "hangs"]
 )
 def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
@@ -302,7 +302,6 @@ def test_ranks(accel_check, accel_devices, how):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_ranks_that_break(tmp_path: Path) -> None:
     """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
@@ -319,7 +318,7 @@ def test_ranks_that_break(tmp_path: Path) -> None:
     assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rank_that_raises(tmp_path: Path) -> None:
     """A bug on one rank is that bug, whatever the other ranks make of its silence."""
     write(tmp_path, test_ranks=RANKS)

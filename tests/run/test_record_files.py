@@ -94,8 +94,8 @@ def filled(place: Path, by: Path) -> None:
     [
         ("signed", True),
         ("forged", False),
-        pytest.param("signed", False, marks=pytest.mark.slow),
-        pytest.param("forged", True, marks=pytest.mark.slow),
+        pytest.param("signed", False, marks=pytest.mark.nightly),
+        pytest.param("forged", True, marks=pytest.mark.nightly),
     ],
 )
 def test_a_folder_that_is_exchanged_at_any_read_is_not_proven_accepted(
@@ -114,7 +114,7 @@ def test_a_folder_that_is_exchanged_at_any_read_is_not_proven_accepted(
     assert first != "signed" or status == 1, "of which nothing is exchanged any more"
 
 
-@pytest.mark.parametrize("first", ["signed", pytest.param("forged", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", ["signed", pytest.param("forged", marks=pytest.mark.nightly)])
 def test_a_delivery_whose_folder_is_exchanged_at_any_read_is_not_accepted(
     first: str, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

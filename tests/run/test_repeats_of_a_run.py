@@ -28,7 +28,6 @@ def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
     return Counter(each["how"] for each in ran.record["measurements"] if each["metric"] == metric)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
     ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
@@ -38,7 +37,6 @@ def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
         assert set(ran.statuses(metric).values()) == {"FAIL"}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
     ran = rerun(tmp_path, [2], "standard", "test_matmul and bf16 and not best")

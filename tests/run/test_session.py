@@ -162,7 +162,7 @@ def pytest_runtest_teardown(item):
 
 @pytest.mark.parametrize(
     "plugin",
-    [pytest.param(LICENCE, id="a fixture asserts"), pytest.param(ALARM, id="a timeout", marks=pytest.mark.slow)],
+    [pytest.param(LICENCE, id="a fixture asserts"), pytest.param(ALARM, id="a timeout", marks=pytest.mark.nightly)],
 )
 def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, theirs=plugin)
@@ -304,7 +304,7 @@ def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]
     assert run.ledger.record.circumstances.record_problem == "/dev/full: No space left on device"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_cannot_write_a_closing_line_by_its_name(tmp_path: Path) -> None:
     """Neither to the terminal, nor from the record, and not by the threshold file that expects such a name."""
     name = r"X\e[2J\nSIMULATED ACCEPTED 8/8 devices"

@@ -191,7 +191,7 @@ def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(
     assert "it was stopped by a signal or a debugger" in call.trouble.reason
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) -> None:
     """All processes of a paused container stand still; they go on together, and no patience is lost."""
     call = WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"})
@@ -344,7 +344,7 @@ WAITS = ANSWERS.format(frames=["all_reduce (torch/distributed/c10d.py:7)", "work
 WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("ranks", "blamed"),
     [
@@ -403,7 +403,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     """Libraries and kernels are loaded, ranks connected. Once it is ready, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(2.5)\nsend("ready")\nreceive()\n'
@@ -424,7 +424,7 @@ def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     assert (others[1].trouble or NONE).reason.startswith("its process sent nothing for 6 s")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(start: Start) -> None:
     """Where most others were ready, neither disks nor drivers keep it: a quick run has no three minutes for it."""
     does = ['send("ready")\nreceive()\nsend("done")\ninput()', 'send("done")\ninput()', "time.sleep(1000)"]
@@ -436,7 +436,7 @@ def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(sta
     assert 1 <= float(silent[1]) < 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("lines", "kind", "reason"), TABLES["tuning"], ids=["slow", "hangs later", "never ends", "crashes", "fails", "bug"]
 )
@@ -587,7 +587,7 @@ def test_peers_without_a_lost_device(pool: WorkerPool, devices: list[Device]) ->
     assert rest.results
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool, devices: list[Device]) -> None:
     """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
     ask(pool, "adds", "ranks", devices)
@@ -620,7 +620,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[D
     assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_left(pool: WorkerPool, devices: list[Device]) -> None:
     """After `stop` neither a process nor a meeting place of ranks remains."""
     ask(pool, "adds", "together", devices)

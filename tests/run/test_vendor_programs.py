@@ -83,7 +83,7 @@ def run(folder: Path, how: str, *args: str, sku: str = "own.yaml", chosen: str =
             "hang",
             dict.fromkeys(("gpu0", "gpu1"), "UNMEASURED"),
             "dcgmi diag -r 1 -j -i 0,1 did not end within 4 s",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -232,7 +232,7 @@ def test_the_packet_of_a_rejected_device_holds_the_outputs_of_the_vendors_progra
     assert "memory: A GPU memory fault was found on GPU 1" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupted_bug_report_takes_no_rejection_back(folder: Path) -> None:
     program(folder / "bin/nvidia-bug-report.sh", "#!/bin/sh\necho begun\nexec sleep 60\n")
     process, place = started(folder, "fail", "--accel-bug-report")
@@ -245,7 +245,7 @@ def test_an_interrupted_bug_report_takes_no_rejection_back(folder: Path) -> None
     assert "no bug report of the vendor: it was interrupted" in found["notes"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_that_holds_gets_no_bug_report_and_one_without_the_program_says_so(folder: Path) -> None:
     assert "bug report" not in run(folder, "pass", "--accel-bug-report").out
     (folder / "bin/nvidia-bug-report.sh").unlink()

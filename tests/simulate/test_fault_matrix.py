@@ -88,8 +88,7 @@ def listed(by_a_user: bool) -> list[Any]:
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
     one = [pytest.mark.fault_kind] * (case in ONE_OF_EACH)
-    slow = [] if case in FAST else [pytest.mark.slow if one else pytest.mark.nightly]
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + slow
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + [pytest.mark.nightly] * (case not in FAST)
 
 
 @pytest.mark.usefixtures("fast")
@@ -105,7 +104,7 @@ def test_a_fault_is_caught_end_to_end(case: Case, tmp_path: Path) -> None:
     check(case, in_process.by_a_user(case, tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\n", encoding="utf-8")
@@ -114,7 +113,6 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     assert not [each for each in run.ledger.verdicts if each.fails]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @NEEDS_AMDSMI
 @pytest.mark.usefixtures("fast")

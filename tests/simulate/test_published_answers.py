@@ -63,7 +63,7 @@ def not_passed(sku: Sku, platform: Platform, devices: list[Device]) -> list[tupl
 
 
 @pytest.mark.parametrize(
-    "vendor", [pytest.param("nvidia", marks=pytest.mark.slow), pytest.param("amd", marks=NEEDS_AMDSMI)]
+    "vendor", [pytest.param("nvidia", marks=pytest.mark.nightly), pytest.param("amd", marks=NEEDS_AMDSMI)]
 )
 def test_a_healthy_node_of_every_platform_passes(vendor: str, discover: Discover) -> None:
     seen = []

@@ -101,7 +101,6 @@ def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said
         load(write(head=head))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_every_fault_works_with_its_defaults_and_is_listed(
     modelled: Callable[..., Model], capsys: pytest.CaptureFixture[str]
@@ -313,13 +312,13 @@ def test_single_calls_take_the_time_of_the_model_too(device: Callable[..., Simul
     ("what", "probe", "conditions"),
     [
         ("matmul", probes.matmul, ASKED),
-        pytest.param("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}, marks=pytest.mark.slow),
+        pytest.param("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}, marks=pytest.mark.nightly),
         *(
             pytest.param(
                 "matmul",
                 probes.matmul_mamf,
                 {"dtype": dtype, "shapes": {dtype: [2048, 2048, 13312]}},
-                marks=pytest.mark.slow,
+                marks=pytest.mark.nightly,
             )
             for dtype in ("bf16", "fp8")
         ),
@@ -396,7 +395,7 @@ def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Cal
     assert "node.yaml:4: faults.fault: 'slow' is not known; did you mean" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Callable[..., str]) -> None:
     torch_features.skip_without_fp8()  # which a limit requires
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
@@ -423,7 +422,7 @@ def test_what_cannot_exist_on_a_product_is_not_in_its_record(tmp_path: Path, wri
     assert "not believed" not in done.closing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_that_hung_is_not_waited_for_again(tmp_path: Path, write: Callable[..., str]) -> None:
     """Its first answer decides; what it was not asked any more is no pass, and the other device is judged in full."""
     done = rehearse(tmp_path, write("fault: hang, device: 1"), "--accel-patience=5", "-k", "stream")

@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data/lint"
 SLIPS = yaml.safe_load((DATA / "slips.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_our_own_files_leave_nothing_unexplained() -> None:
     report = lint.lint([], TODAY)
     assert report.clean, lint_report.text(report)

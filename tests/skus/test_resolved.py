@@ -54,7 +54,7 @@ QUICK = ("h100-sxm", "mi300x", "l40s", "cpu")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in loader.names()]
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in loader.names()]
 )
 def test_a_resolved_file_demands_what_the_name_demands(name: str, tmp_path: Path) -> None:
     sku, made = shipped.load(name), loaded(tmp_path, text_of(name))

@@ -45,7 +45,6 @@ def test_every_rule_of_lint_is_explained() -> None:
     assert {rule for rule, _, _ in RULES} == set(lint.explanations())
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_line_gives_the_finding(tmp_path: Path) -> None:
     paths = []

@@ -16,7 +16,7 @@ from pytest_accel.run.record import read
 from pytest_accel.views.html import page
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(chromium.found() is None, reason=f"needs one of {', '.join(chromium.NAMES)} on PATH"),
 ]
 

@@ -39,7 +39,7 @@ def tool(name: str) -> str:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_promtool_accepts_the_rules() -> None:
     rules = subprocess.run([tool("promtool"), "check", "rules", str(FILES["alerts"])], capture_output=True, check=False)
     assert rules.returncode == 0, rules.stdout + rules.stderr
@@ -48,7 +48,6 @@ def test_promtool_accepts_the_rules() -> None:
 # -- the rules, by `promtool test rules`
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(("series", "firing"), ROWS["cases"])
 def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, list[str]], tmp_path: Path) -> None:

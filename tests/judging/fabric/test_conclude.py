@@ -388,7 +388,6 @@ def test_the_file_can_be_read_back_and_concludes_the_same() -> None:
     assert structured.plain(conclude(again)) == structured.plain(run.conclusion)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_ten_thousand_nodes_are_decided_in_seconds() -> None:
     bad = Random(1).sample(range(10_000), 10)  # noqa: S311
