@@ -20,7 +20,17 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # a page that Sphinx includes nowhere may begin below a first heading
 
 MENU = {
-    "Using it": "running verdicts fault-codes record own-tests thresholds checks delivery fleet".split(),
+    "Using it": [
+        "running",
+        "verdicts",
+        "fault-codes",
+        "record",
+        "own-tests",
+        "thresholds",
+        "checks",
+        "delivery",
+        "fleet",
+    ],
     "What it is worth": ["status", "/benchmarks/README"],
     "Working on it": ["/CONTRIBUTING", "architecture", "/SECURITY", "/CHANGELOG", "/thresholds/CHANGELOG"],
 }

@@ -78,13 +78,14 @@ ACTIONS = {
 HEAD = """# Fault codes and next steps
 
 For everybody who acts on a finding, and for runbooks. Made by `scripts/fault_codes.py` from
-`pytest_accel/core/fault_codes.yaml`. Every verdict that fails or is marginal has a code, a severity and a next step. They
-are printed below the closing line (`next: gpu6 (serial ...) A401 ...`; `-v` prints those of marginal verdicts too), and are
-in `findings` of the record, in JUnit and in all [exports](record.md#exports).
+`pytest_accel/core/fault_codes.yaml`. Every verdict that fails or is marginal has a code, a severity and a
+next step. They are printed below the closing line (`next: gpu6 (serial ...) A401 ...`; `-v` prints those of
+marginal verdicts too), and are in `findings` of the record, in JUnit and in all [exports](record.md#exports).
 
-**A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than the metric:
-a matrix product that is slow because the device slowed itself down for heat has A401, not A501. Where no cause accounts
-for half of the lost clock, the code is that of the metric. An error that the driver reported has the code of that error.
+**A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than
+the metric: a matrix product that is slow because the device slowed itself down for heat has A401, not A501.
+Where no cause accounts for half of the lost clock, the code is that of the metric. An error that the driver
+reported has the code of that error.
 
 The last column names DCGM's errors of the same kind, with DCGM's severity in parentheses
 ([source]({dcgm}), November 2026),
