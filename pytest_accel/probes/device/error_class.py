@@ -116,7 +116,7 @@ def of_programs(error: BaseException) -> bool:
 def main_line(error: BaseException) -> str:
     """Return the first line of an error, or its type if the message is empty; NCCL names some causes further below."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
-    line = next((each for each in lines if UNCORRECTABLE in each or NVLS in each), lines[0])
+    line = next((candidate for candidate in lines if UNCORRECTABLE in candidate or NVLS in candidate), lines[0])
     return f"{line.rstrip('.')}: {NVLS_MEANS}" if NVLS in line else line
 
 
