@@ -107,6 +107,7 @@ class Reports:
             if not goes_on:
                 continue
             mark = _FIRMWARE.match(text)
+            # a report of the firmware has a mark, the others name devices
             subjects: set[str | None] = {*_named(text)} if kind else {mark and mark[1]}
             candidates = [report for report in self.open if report.kind == kind]
             report = next((candidate for candidate in reversed(candidates) if subjects & candidate.subjects), None)
@@ -190,7 +191,7 @@ def _records(log: int, path: Path) -> Iterator[bytes]:
             return
         except OSError as error:
             raise _unreadable(path, error) from None
-        if not record:
+        if not record:  # the file that a container shows in place of the log may end
             raise DriverProblem(f"{LOG} is not the kernel log here: it has an end")
         yield record
 
@@ -222,5 +223,5 @@ def _text(record: bytes) -> str:
     """Return the first line of a record's text; an empty one of a record that a program wrote."""
     priority = record.partition(b",")[0]
     if priority.isdigit() and int(priority) >= FACILITIES:
-        return ""
+        return ""  # a program wrote it
     return record.partition(b";")[2].partition(b"\n")[0].decode(errors="replace").strip()

@@ -293,11 +293,12 @@ def _overlap(declaration: Declaration, other: Declaration) -> bool:
 
 
 def unusable(function: Any) -> str | None:
-    """Return why a function cannot be a probe, or None. A worker imports a probe by its module and its name."""
+    """Return why a function cannot be a probe, or None."""
     if not isinstance(function, FunctionType):
         exists = any(declaration.packaged and declaration.name == function for declaration in declarations())
         kind, mend = type(function).__name__, f"write probes.{function}" if exists else "write one that calls it"
         return f"a probe is a function at the top of a module, not an object of type {kind}; {mend}"
+    # a worker imports a probe by its module and its name
     if function.__qualname__ != function.__name__ or function.__name__ == "<lambda>":
         code, mend = function.__code__, "define it at the top of a module, for the workers"
         return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__} cannot be a probe: {mend}"
@@ -390,7 +391,7 @@ def conditions_of(
     that the probe does not have.
     """
     __tracebackhide__ = True
-    parameters = list(_signature(function).parameters.values())[1:]
+    parameters = list(_signature(function).parameters.values())[1:]  # those after the device
     free = any(param.kind is param.VAR_KEYWORD for param in parameters)
     names = [param.name for param in parameters if param.kind is not param.VAR_KEYWORD]
     unknown_names = [name for name in overrides if name not in names]

@@ -139,8 +139,7 @@ def memory_place(device: Compute) -> dict[str, Any]:
     """Return the conditions that say where the host memory of a copy lies.
 
     `numa` is "near" if the worker runs on CPUs of the device's NUMA node, "far" if the cpuset excludes those, or
-    "unknown"; `numa_node` is the number of the node. The worker is bound to CPUs near the device before it allocates,
-    so its memory lies there too. Empty for a CPU.
+    "unknown"; `numa_node` is the number of the node. Empty for a CPU.
     """
     if device.is_cpu:
         return {}
@@ -149,16 +148,17 @@ def memory_place(device: Compute) -> dict[str, Any]:
         cpus = cpus_of(Path(f"/sys/devices/system/node/node{node}/cpulist").read_text(encoding="ascii").strip())
     except (OSError, ValueError):
         return {"numa": "unknown"}
+    # the worker is bound to CPUs near the device before it allocates, so its memory lies there too
     return {"numa": "near" if os.sched_getaffinity(0) <= set(cpus) else "far", "numa_node": node}
 
 
 def _work(device: Compute, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Callable[[], Any], list[Any]]:
     """Return a call that starts one copy of each pair without waiting, and the streams that they run on.
 
-    Each of several directions has a stream of its own, which waits for the other at the end of a block and not after
-    every copy. A single direction uses the current stream.
+    A single direction uses the current stream.
     """
     apart = len(pairs) > 1 and not device.is_cpu
+    # a stream for each direction waits for the other at the end of a block, and not after every copy
     streams = [device.backend.new_stream(device.torch_device) for _ in pairs] if apart else []
 
     def call() -> None:

@@ -160,10 +160,7 @@ class _Product:
         self._c.copy_(self._other)
 
     def check(self) -> None:
-        """Compare a sample of the product with the same in fp64. Raises WrongResult.
-
-        The library may round partial sums to bf16, and the rounding of results in fp8 hides any finer error.
-        """
+        """Compare a sample of the product with the same in fp64. Raises WrongResult."""
         m, n, k = self.shape
         rows, columns = checked_step(m), checked_step(n)
         self.clear()
@@ -173,7 +170,8 @@ class _Product:
             for part in (self._a[::rows], self._b[:, ::columns], self._c[::rows, ::columns])
         )
         expected = a @ b
+        # the library may round partial sums to bf16, and the rounding of results in fp8 hides any finer error
         bound = replace(unknown(self.dtype), rounded=ROUNDING[self.dtype]).allowed(k, expected)
-        fits = expected.abs() + bound < self._largest
+        fits = expected.abs() + bound < self._largest  # fp8 cannot represent the others
         label = f"{self.dtype} {shape_name(self.shape)} as mamf-finder multiplies it:"
         refuse_wrong(self.device.torch.where(fits, c, expected), expected, bound, label)

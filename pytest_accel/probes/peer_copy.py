@@ -17,10 +17,8 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 def _method(direction: str, mib: int) -> dict[str, Any]:
-    """Return the method of `peer_copy`: that of nvbandwidth's device_to_device_memcpy_write_ce and its bidirectional.
-
-    torch queues a copy on the sender (aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device): the sender writes.
-    """
+    """Return the method of `peer_copy`: nvbandwidth's device_to_device_memcpy_write_ce, and its bidirectional one."""
+    # torch queues a copy on the sender (aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device)
     way = "write" if direction == "one_way" else "write by both"
     size = {"engine": "copy engine", "way": way, "size": f"{mib} MiB"}
     return {**size, "pairs": "one at a time", "statistic": "median"}
@@ -165,6 +163,7 @@ def _copied(
     device.synchronize()
     mistakes = {}
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
+        # made on the receiver too, so that the comparison needs no link
         if not device.torch.equal(arrived, _pattern(device, target, n, (source, target))):
             names = " to ".join(device.devices[end].name for end in (source, target))
             mistakes[source, target] = f"{names}: the data that arrived differ from the data that were sent"
@@ -202,29 +201,25 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
 
 
 def _pattern(device: Compute, index: int, n: int, way: tuple[int, int]) -> Any:
-    """Return the data that are sent from way[0] to way[1], made on the device at `index`.
-
-    Making them on the receiver too means that the comparison needs no link.
-    """
+    """Return the data that are sent from way[0] to way[1], made on the device at `index`."""
     torch = device.torch
     pattern = torch.arange(n, dtype=torch.int32, device=device.torch_devices[index])
     return pattern.remainder_(65521).mul_(way[0] + 1).add_(way[1])
 
 
 def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
-    """Return a call that starts all copies at once, and the streams that they run on.
-
-    torch copies on the sender's current stream, which waits for the receiver's current stream, which in turn waits for
-    the copy (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default streams,
-    copies to the same device would run one after the other, and everything that waits for such a stream would wait for
-    them too. So each copy has streams of its own at both ends. The receiver alternates between two, so that a copy
-    follows the previous one at once instead of waiting until its end has been signalled to the other device and back.
-    """
+    """Return a call that starts all copies at once, and the streams that they run on."""
     if device.is_cpu:
         return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs], []
     backend = device.backend
     in_turn = 2 if len(pairs) <= len(device.devices) else 1  # torch has 32 streams for each device
+    # torch copies on the sender's current stream, which waits for the receiver's current stream, which in turn waits
+    # for the copy (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default
+    # streams, copies to the same device would run one after the other, and everything that waits for such a stream
+    # would wait for them too.
     sending = [backend.new_stream(source.device) for source, _ in pairs]
+    # two in turn, so that a copy follows the previous one at once instead of waiting until its end has been signalled
+    # to the other device and back
     receiving = [cycle([backend.new_stream(target.device) for _ in range(in_turn)]) for _, target in pairs]
 
     def call() -> None:

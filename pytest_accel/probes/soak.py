@@ -50,8 +50,6 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     slowest_window is the rate of the slowest of the windows of 10 s (or of a tenth of a shorter soak) as a share of
     their median; it leaves out the slowest block of each, which something else may have delayed. The sensor process
     reads power, temperature, clock and throttle counters meanwhile.
-
-    Its first seconds are those of `matmul`, which a short level does not measure again.
     """
     gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
@@ -59,11 +57,12 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
         amount=gemm.operations / 1e12,
         unit="TFLOPS",
         metric="soak.rate",
-        precision=0.0,
+        precision=0.0,  # for the whole budget, however precise the mean is before
         conditions={**gemm.conditions, "seconds": device.seconds},
     )
     result.details.update(device.counted_clock())
     gemm.check()
+    # its first seconds are those of `matmul`, which a short level does not measure again
     return [result, droop(result), slowest_window(result), first_seconds(result)]
 
 
@@ -117,6 +116,7 @@ def _windows(ends: Sequence[float], rates: Sequence[float], count: int) -> list[
 
 
 def _undelayed(rates: Sequence[float]) -> float:
-    """Return the rate of some blocks without the slowest of them, which something else may have delayed."""
+    """Return the rate of some blocks without the slowest of them."""
+    # something else may have delayed it
     usable = sorted(rates)[1:] if len(rates) > LEAST_BLOCKS // 2 else rates
     return estimate_rate(usable).mean

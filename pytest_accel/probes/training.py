@@ -48,10 +48,8 @@ def operations(*, width: int, sequence: int, batch: int) -> float:
 class Training:
     """A transformer block of one layer with its data and its optimizer (AdamW), everything from one seed.
 
-    The block is `x + attention(norm(x))`, then `x + mlp(norm(x))`, as in GPT-2. Attention is made of plain products and
-    softmax: torch's own function for it may select a nondeterministic algorithm (PyTorch,
-    `scaled_dot_product_attention`). The loss is the mean square of the distance to a random target. Data and target
-    have `batch` x `sequence` x `width` elements.
+    The block is `x + attention(norm(x))`, then `x + mlp(norm(x))`, as in GPT-2. The loss is the mean square of the
+    distance to a random target. Data and target have `batch` x `sequence` x `width` elements.
     """
 
     def __init__(self, device: Compute, dtype: str, *, width: int, heads: int, sequence: int, batch: int) -> None:
@@ -115,6 +113,7 @@ class Training:
         layers, (batch, sequence, width) = self.model, x.shape
         split = layers["qkv"](layers["norm"](x)).view(batch, sequence, 3, self._heads, -1)
         query, key, value = split.permute(2, 0, 3, 1, 4)
+        # torch's own function for attention may select a nondeterministic algorithm (scaled_dot_product_attention)
         weights = (query @ key.transpose(-1, -2) / math.sqrt(width // self._heads)).softmax(-1)
         x = x + layers["out"]((weights @ value).transpose(1, 2).reshape(x.shape))
         result: Tensor = x + layers["down"](self._torch.nn.functional.gelu(layers["up"](layers["mlp_norm"](x))))
@@ -231,16 +230,14 @@ def ddp_step(
 
 
 def bits_of(device: Compute, doubts: Sequence[str]) -> tuple[str, str]:
-    """Return a sentence on the comparison of a step's bits, and the kind of the device, "" if nothing is compared.
-
-    Devices of a kind show the same bits: cuBLAS (2.1.4) requires the same architecture and number of SMs.
-    """
+    """Return a sentence on the comparison of a step's bits, and the kind of the device, "" if nothing is compared."""
     torch = device.torch
     if torch.version.hip or device.other or doubts:
         return "; ".join(doubts) or NOT_COMPARED, ""
     units = f"{torch.get_num_threads()} threads"
     if not device.is_cpu:
         units = f"{device.backend.properties(device.torch_device).multi_processor_count} SMs"
+    # devices of a kind show the same bits: cuBLAS (2.1.4) requires the same architecture and number of SMs
     kind = f"{device.devices[0].model}, {units}, torch {torch.__version__}"
     return f"compared among devices of the kind {kind}", kind
 

@@ -192,7 +192,7 @@ def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
 def _power(model: Model, slot: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about power, clocks, temperatures and throttling."""
     board = symptoms.shows.get("power_share", 1.0)
-    factor = 0 if slot % 2 and model.kinds[0] in TWO_DIES else 1
+    factor = 0 if slot % 2 and model.kinds[0] in TWO_DIES else 1  # the second device of a module states 0 W
     watts, cap = row["power_w"] or model.watts * LOAD[""], factor * round(board * model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
     degrees = symptoms.shows.get("degrees_at_rest", 0.0)
@@ -220,11 +220,11 @@ def _power(model: Model, slot: int, row: dict[str, float], symptoms: Symptoms) -
             system_clock_counter=int(row["now"] * 1e9),
             **_accumulated(row),
         ),
-        "amdsmi_get_violation_status": _held(int(row["reasons"]) | int(symptoms.shows.get("reasons", 0))),
+        "amdsmi_get_violation_status": _violations(int(row["reasons"]) | int(symptoms.shows.get("reasons", 0))),
     }
 
 
-def _held(reasons: int) -> Any:
+def _violations(reasons: int) -> Any:
     """Return the violation status for clock event reasons."""
     return smi.violations(
         prochot_thrm=int(bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE))),
@@ -233,11 +233,12 @@ def _held(reasons: int) -> Any:
 
 
 def _accumulated(row: dict[str, float]) -> dict[str, int]:
-    """Return the throttle counters. A power brake from outside the chip reaches an AMD GPU as PROCHOT."""
+    """Return the throttle counters."""
     seconds = {
         "accumulation_counter": row["now"],
         "ppt_residency_acc": row["sw_power_cap_s"],
         "socket_thm_residency_acc": row["sw_thermal_s"],
+        # a power brake from outside the chip reaches an AMD GPU as PROCHOT
         "prochot_residency_acc": row["hw_thermal_s"] + row["hw_power_brake_s"],
         "hbm_thm_residency_acc": row["memory_thermal_s"],
         "vr_thm_residency_acc": row["regulators_thermal_s"],

@@ -126,6 +126,7 @@ def host(model: Model) -> Path | None:
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        # of two texts the second appears once a device has worked
         text = content[worked] if isinstance(content, tuple) else content
         if isinstance(text, bytes):
             path.write_bytes(text)
@@ -142,7 +143,8 @@ def hints(model: Model) -> list[Hint]:
 
 
 def _address(slot: int) -> str:
-    """Return a PCI address in a domain that no machine has, so that no device in the real /sys is mistaken for it."""
+    """Return the PCI address of a device."""
+    # in a domain that no machine has, so that no device in the real /sys is mistaken for it
     return f"51ab:{0x1A + slot:02x}:00.0"
 
 

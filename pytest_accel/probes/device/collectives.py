@@ -95,12 +95,12 @@ def excusing(conditions: Mapping[str, Any]) -> list[Note]:
 def _setting(sources: Mapping[str, Mapping[str, object]], names: Iterable[str]) -> str:
     """Return the first of these settings that is in force, with its source; empty without one.
 
-    The first source that has a setting counts. One that enables something is meant where it is 0, one that disables
-    something where it is not.
+    The first source that has a setting counts.
     """
     for name in names:
         matches = [(source, str(settings[name]).strip()) for source, settings in sources.items() if name in settings]
         source, text = matches[0] if matches else ("", "")
+        # one that enables something is meant where it is 0, one that disables something where it is not
         if text and (not name.endswith("_ENABLE") or text == "0") and (name, text) not in HARMLESS:
             return f"{name}={text} in {source}"
     return ""
@@ -124,7 +124,7 @@ def _settings_in(path: Path) -> dict[str, str]:
     settings: dict[str, str] = {}
     for name, _, text in pairs:
         if name.startswith(SETTINGS):
-            settings.setdefault(name, text)
+            settings.setdefault(name, text)  # the first value of a variable counts
     return settings
 
 
@@ -217,12 +217,10 @@ class Account:
         )
 
     def _transport(self, algorithm: str) -> str:
-        """Return the transports between the ranks ("P2P", "P2P+SHM"), "NVLS" for that algorithm, or an empty text.
-
-        Without an algorithm the connections of rings are no proof, since NVLS may have been used beside them.
-        """
+        """Return the transports between the ranks ("P2P", "P2P+SHM"), "NVLS" for that algorithm, or an empty text."""
         if algorithm.startswith("nvls"):
             return "NVLS"
+        # without an algorithm the connections of rings are no proof, since NVLS may have been used beside them
         return "+".join(sorted({kind.partition("/")[0] for kind in self.connections})) if algorithm else ""
 
 

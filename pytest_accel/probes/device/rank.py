@@ -40,8 +40,7 @@ class Rank:
         The latter is a store of torch.distributed that runs already, on this node or on another one. The group uses
         gloo on CPUs, and the vendor's library elsewhere, which writes its account into the file `account`, by default
         beside the rendezvous. The hosts also communicate by gloo, over `interface`: of a node's own ranks by the
-        loopback, since its name may resolve to any of many interfaces, or to none. Raises RuntimeError if the store
-        cannot be reached or the other ranks do not come.
+        loopback. Raises RuntimeError if the store cannot be reached or the other ranks do not come.
         """
         import torch.distributed as dist
 
@@ -49,6 +48,7 @@ class Rank:
             return
         with contextlib.suppress(Exception):
             dist.destroy_process_group()  # of the round before, or the remains of one that failed to start
+        # by default gloo takes the interface of the host's name, which may resolve to any of many, or to none
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         backend = "gloo" if self.is_cpu else self.backend.collectives()
         if self._library == collectives.WITH_ACCOUNT and not self._account:
@@ -102,9 +102,10 @@ class Rank:
         return collectives.account_of([Path(self._account)], self._before).connections
 
     def agree(self, value: float) -> float:
-        """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
+        """Return the largest `value` over all ranks."""
         import torch.distributed as dist
 
+        # on the host, so that no device queue is disturbed
         tensor = self.torch.tensor([value], dtype=self.torch.float64)
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
         return float(tensor.item())

@@ -77,7 +77,7 @@ class SmiLibrary:
 
 
 class _Loaded:
-    """Stands for the loaded file. amdsmi looks up its functions once, so each call goes to the current library."""
+    """Stands for the loaded file, whose functions are those of the current library."""
 
     library: SmiLibrary | None = None
     lacks: tuple[str, ...] = ()
@@ -87,6 +87,7 @@ class _Loaded:
             raise AttributeError(f"undefined symbol: {name}")
 
         def function(*arguments: Any) -> int:
+            # the current library at each call, since amdsmi looks up its functions once
             return _LOADED.library.call(name, arguments) if _LOADED.library else 32
 
         setattr(self, name, function)

@@ -63,7 +63,7 @@ def _links(answer: Any) -> list[dict[str, Any]]:
             "written_kb": link["write"],
         }
         for link in answer["links"][:count]
-        if 0 < link["max_bandwidth"] < 2**32 - 1
+        if 0 < link["max_bandwidth"] < 2**32 - 1  # all ones stand for no value
     ]
 
 

@@ -57,7 +57,7 @@ def _link(asker: Asker, link: int) -> dict[str, Any]:
     table = _link_table(link)
     answers = asker.ask({f"nvlink_{fact}": sources for fact, sources in table.items()})
     for key in answers:
-        del asker.facts[key]
+        del asker.facts[key]  # they are facts of the link, not of the GPU
     facts = {key.removeprefix("nvlink_"): value for key, value in answers.items()}
     errors = {name: int(facts.pop(name)) for name in ERRORS if name in facts}
     return {**facts, **({"errors": errors} if errors else {})}
@@ -106,10 +106,10 @@ def _link_table(link: int) -> Table:
 def summary(links: list[dict[str, Any]], count: int | None) -> dict[str, Any]:
     """Return the number of links that are up and the rate of the slowest of them in GB/s, as far as all are known.
 
-    A GPU that states a `count` of 0 has none that is up, which is a value and not a missing one.
+    `count` is the number of links that the GPU states.
     """
     if count == 0:
-        return {"nvlink_up": 0}
+        return {"nvlink_up": 0}  # a value, and not a missing one
     if not links or not all("state" in link for link in links):
         return {}
     live = [link for link in links if link["state"] in UP]

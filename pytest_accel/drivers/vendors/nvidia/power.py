@@ -27,10 +27,8 @@ def _process(process: Any) -> dict[str, int | None]:
 
 
 def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
-    """Return the queries for an application clock, the newest first; the domain of the graphics clock is the last one.
-
-    A later pynvml will drop the older ones. Drivers from 595 on call some of them deprecated.
-    """
+    """Return the queries for an application clock, the newest first; that of the graphics domain is the last one."""
+    # a later pynvml will drop the older ones, and drivers from 595 on call some of them deprecated
     names = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
     return (
         LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),

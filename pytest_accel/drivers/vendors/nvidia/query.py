@@ -60,9 +60,9 @@ class NvmlAsker(Asker):
         return or_raise(self._answers[key])
 
     def _value(self, answer: Any) -> Any:
-        """Return the value of one field, or its refusal; an unknown id is answered with "invalid argument"."""
+        """Return the value of one field, or its refusal."""
         nvml = self._nvml
-        if answer.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:
+        if answer.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:  # the answer to an unknown id
             return Refusal(f"driver {self._driver} does not have it", unsupported=True)
         if answer.nvmlReturn != nvml.NVML_SUCCESS:
             return self._refusal(nvml.NVMLError(answer.nvmlReturn))
